@@ -1,0 +1,175 @@
+"""Measurements reduced to what they say about the state: ``z = C' R^-1 y`` and ``J = C' R^-1 C``.
+
+The log-density of a unit's measurements given its state is
+
+    log p(y | h) = const + h' z - 1/2 h' J h,    const = -1/2 (D log 2 pi + log|R| + y' R^-1 y),
+
+so the pair (z, J) is a sufficient statistic: every filter, smoother and likelihood downstream uses only
+these, and a sensor that is missing at time t changes only z and J at time t.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+_MAX_CONDITION = 1e12
+_LOG_2PI = np.log(2 * np.pi)
+
+
+@dataclass(frozen=True)
+class Information:
+    """Sufficient statistic of a series of measurements.
+
+    Attributes
+    ----------
+    z : ndarray of shape (n_samples, n_states)
+        ``C' R^-1 y`` over the sensors present.
+    patterns : ndarray of shape (n_patterns, n_states, n_states)
+        Distinct information matrices ``C' R^-1 C``; the first is that of complete rows when there is
+        only one.
+    index : ndarray of shape (n_samples,) or None
+        Which pattern holds at each time step; None when there is one.
+    const : ndarray of shape (n_samples,) or None
+        The term of the log-density that does not depend on the state; only formed when asked for.
+    """
+
+    z: np.ndarray
+    patterns: np.ndarray
+    index: np.ndarray | None = None
+    const: np.ndarray | None = None
+
+    @property
+    def is_constant(self):
+        """Whether the same information matrix holds at every time step."""
+        return self.index is None
+
+    @property
+    def mean_information(self):
+        """Average information matrix over time, shape (n_states, n_states)."""
+        if self.index is None:
+            return self.patterns[0]
+        counts = np.bincount(self.index, minlength=len(self.patterns))
+        return np.tensordot(counts / counts.sum(), self.patterns, 1)
+
+    @property
+    def determines_states(self):
+        """Whether the average information matrix is regular: every state is seen by some sensor."""
+        return is_regular(self.mean_information)
+
+    def matrices(self, rows=slice(None)):
+        """Information matrix of each time step in `rows`, shape (n_rows, n_states, n_states)."""
+        if self.index is None:
+            z = self.z[rows]
+            return np.broadcast_to(self.patterns[0], (len(z), *self.patterns[0].shape))
+        return self.patterns[self.index[rows]]
+
+
+def is_regular(J):
+    """Whether an information matrix is safely positive definite."""
+    values = np.linalg.eigvalsh(J)
+    return bool(values[0] > 0 and values[0] > values[-1] / _MAX_CONDITION)
+
+
+def weights(C, R):
+    """``R^-1 C``, shape (n_sensors, n_states), for a full `R` or the diagonal of one."""
+    if R.ndim == 1:
+        return C / R[:, None]
+    return np.linalg.solve(R, C)
+
+
+def information(Y, C, R, *, with_const=False):
+    """Sufficient statistic of measurements, NaN standing for a sensor that is missing.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n_samples, n_sensors)
+        Centred measurements.
+    C : ndarray of shape (n_sensors, n_states)
+    R : ndarray of shape (n_sensors,) or (n_sensors, n_sensors)
+        Measurement noise covariance, or its diagonal.
+    with_const : bool, default=False
+        Also form the term of the log-density that is free of the state.
+
+    Returns
+    -------
+    Information
+    """
+    present = ~np.isnan(Y)
+    if present.all():
+        return _complete(Y, C, R, with_const)
+    packed = np.packbits(present, axis=1)
+    _, first, index = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    index = index.reshape(-1)
+    missing = _missing_diagonal if R.ndim == 1 else _missing_full
+    info = missing(Y, C, R, present, first, index, with_const)
+    return info if len(first) > 1 else replace(info, index=None)
+
+
+def _complete(Y, C, R, with_const):
+    W = weights(C, R)
+    const = None
+    if with_const:
+        logdet = np.log(R).sum() if R.ndim == 1 else np.linalg.slogdet(R)[1]
+        scaled = Y / R if R.ndim == 1 else np.linalg.solve(R, Y.T).T
+        const = -0.5 * (len(C) * _LOG_2PI + logdet + np.einsum("ti,ti->t", Y, scaled))
+    return Information(Y @ W, (C.T @ W)[None], None, const)
+
+
+def _missing_diagonal(Y, C, R, present, first, index, with_const):
+    W = weights(C, R)
+    filled = np.where(present, Y, 0.0)
+    masks = present[first].astype(float)
+    patterns = np.einsum("kd,di,dj->kij", masks, W, C, optimize=True)
+    const = None
+    if with_const:
+        per_pattern = masks @ (_LOG_2PI + np.log(R))
+        const = -0.5 * (per_pattern[index] + (filled**2 / R).sum(axis=1))
+    return Information(filled @ W, patterns, index, const)
+
+
+def _missing_full(Y, C, R, present, first, index, with_const):
+    n_states = C.shape[1]
+    z = np.zeros((len(Y), n_states))
+    patterns = np.zeros((len(first), n_states, n_states))
+    const = np.zeros(len(Y)) if with_const else None
+    order = np.argsort(index, kind="stable")
+    bounds = np.searchsorted(index[order], np.arange(len(first) + 1))
+    for k, t in enumerate(first):
+        seen = np.flatnonzero(present[t])
+        if len(seen) == 0:
+            continue
+        rows = order[bounds[k] : bounds[k + 1]]
+        part = _complete(Y[np.ix_(rows, seen)], C[seen], R[np.ix_(seen, seen)], with_const)
+        z[rows], patterns[k] = part.z, part.patterns[0]
+        if with_const:
+            const[rows] = part.const
+    return Information(z, patterns, index, const)
+
+
+def information_from_filter(prior, prior_cov, posterior, posterior_cov):
+    """Sufficient statistic recovered from what a Kalman filter made of the measurements.
+
+    A unit whose model is a black box can still take part: its filter's means and covariances before and
+    after each measurement determine ``J = P+^-1 - P-^-1`` and ``z = P+^-1 h+ - P-^-1 h-``.
+
+    Parameters
+    ----------
+    prior, posterior : ndarray of shape (n_samples, n_states)
+        Predicted and filtered states.
+    prior_cov, posterior_cov : ndarray of shape (n_states, n_states) or (n_samples, n_states, n_states)
+        Their covariances, constant or per time step.
+
+    Returns
+    -------
+    Information
+    """
+    before = np.linalg.inv(np.asarray(prior_cov, dtype=float))
+    after = np.linalg.inv(np.asarray(posterior_cov, dtype=float))
+    z = (after @ posterior[..., None] - before @ prior[..., None])[..., 0]
+    J = after - before
+    J = (J + np.swapaxes(J, -1, -2)) / 2
+    if J.ndim == 3 and np.abs(J - J[-1]).max() <= 1e-9 * np.abs(J[-1]).max():
+        J = J.mean(axis=0)
+    if J.ndim == 2:
+        return Information(z, J[None])
+    return Information(z, J, np.arange(len(z)))

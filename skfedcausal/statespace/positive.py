@@ -1,0 +1,30 @@
+"""Keeping matrices what they have to be: covariances positive definite, transitions stable."""
+
+import numpy as np
+
+
+def spectral_radius(A):
+    """Largest absolute eigenvalue of a matrix, or of each matrix in a stack."""
+    return np.abs(np.linalg.eigvals(A)).max(axis=-1)
+
+
+def floor_eigenvalues(S, floor):
+    """Symmetric matrices with eigenvalues raised to at least `floor` (scalar or one per matrix)."""
+    values, vectors = np.linalg.eigh((S + np.swapaxes(S, -1, -2)) / 2)
+    values = np.maximum(values, np.asarray(floor)[..., None])
+    return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+
+
+def symmetric_basis(p):
+    """Basis of the symmetric p x p matrices, shape (p (p + 1) / 2, p, p)."""
+    rows, cols = np.tril_indices(p)
+    basis = np.zeros((len(rows), p, p))
+    basis[np.arange(len(rows)), rows, cols] = 1.0
+    basis[np.arange(len(rows)), cols, rows] = 1.0
+    return basis
+
+
+def cap_radius(A, radius):
+    """Transition matrices scaled down to at most the given spectral radius."""
+    scale = np.minimum(1.0, radius / np.maximum(spectral_radius(A), 1e-300))
+    return A * scale[..., None, None]

@@ -1,0 +1,137 @@
+"""Linear recurrences over time without a Python loop over time.
+
+``x[t] = F x[t-1] + g[t]`` is the inner loop of every filter, smoother and simulation here. A chunk of
+rows is solved by block elimination: rows are grouped in blocks, the state at the end of each block
+obeys the same recurrence with ``F ** block`` (so it is solved by the same function, one level down),
+and once the block ends are known every block is one product with a block-Toeplitz matrix of powers
+of ``F``. All work is in matrix products; a chunk and its buffers stay in cache.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+_CHUNK_BYTES = 1 << 19  # a chunk of states and its buffer stay in the second-level cache
+
+
+@dataclass(frozen=True)
+class _Level:
+    """Matrices that solve the recurrence inside blocks of one level."""
+
+    block: int
+    toeplitz: np.ndarray  # (block * p, block * p): row of inputs -> row of states
+    last: np.ndarray  # (block * p, p): row of inputs -> state at the end of the block
+    step: np.ndarray  # F, transposed
+
+
+def _block_length(p):
+    return 8 if p <= 8 else 4 if p <= 32 else 2
+
+
+def _level(F, block):
+    p = len(F)
+    powers = [np.eye(p)]
+    for _ in range(block - 1):
+        powers.append(powers[-1] @ F)
+    toeplitz = np.zeros((block * p, block * p))
+    for out in range(block):
+        for source in range(out + 1):
+            rows, cols = slice(source * p, (source + 1) * p), slice(out * p, (out + 1) * p)
+            toeplitz[rows, cols] = powers[out - source].T
+    last = np.ascontiguousarray(toeplitz[:, -p:])
+    return _Level(block, toeplitz, last, np.ascontiguousarray(F.T)), powers[-1] @ F
+
+
+def _levels(F, rows):
+    """Levels for up to `rows` rows and the matrix that steps from block end to block end."""
+    block = _block_length(len(F))
+    levels = []
+    while rows >= 2 * block:
+        level, F = _level(F, block)
+        levels.append(level)
+        rows //= block
+    return levels, F
+
+
+def _solve(g, out, levels, F_last):
+    """Write the states driven by `g` (overwritten) from a zero start into `out`."""
+    if levels and len(g) < 2 * levels[0].block:
+        F_last, levels = levels[0].step.T, ()
+    if not levels:
+        x = out[0] = g[0]
+        for t in range(1, len(g)):
+            x = out[t] = F_last @ x + g[t]
+        return
+    level = levels[0]
+    p = g.shape[1]
+    n_blocks = len(g) // level.block
+    rows = n_blocks * level.block
+    blocks = g[:rows].reshape(n_blocks, level.block * p)
+    ends_input = blocks @ level.last
+    ends = np.empty_like(ends_input)
+    _solve(ends_input, ends, levels[1:], F_last)
+    blocks[1:, :p] += ends[:-1] @ level.step  # the state before a block acts like an input to it
+    np.dot(blocks, level.toeplitz, out=out[:rows].reshape(n_blocks, level.block * p))
+    for t in range(rows, len(g)):
+        out[t] = level.step.T @ out[t - 1] + g[t]
+
+
+def driven_recurrence(F, *drives, offset=None, x0=None, out=None):
+    """States of ``x[t] = F x[t-1] + sum_i K_i y_i[t] + offset``.
+
+    Parameters
+    ----------
+    F : ndarray of shape (p, p)
+    *drives : tuples (Y, K)
+        ``Y`` of shape (n_samples, d) holds one row per time step, ``K`` of shape (p, d) maps it to the
+        state; ``K=None`` stands for the identity. Reversed views run the recurrence backwards.
+    offset : ndarray of shape (p,), default=None
+        Constant added at every step.
+    x0 : ndarray of shape (p,), default=None
+        State before the first row; None stands for zero.
+    out : ndarray of shape (n_samples, p), default=None
+        C-contiguous array to write to; may not overlap an input.
+
+    Returns
+    -------
+    X : ndarray of shape (n_samples, p)
+
+    Notes
+    -----
+    A value that is not finite spoils the block of rows it lies in, not only the later ones. Costs one
+    product ``Y K'`` per drive plus about ``2 * block * p**2`` flops per row; beyond the output, memory is a
+    fixed buffer of about half a megabyte.
+    """
+    F = np.ascontiguousarray(F, dtype=float)
+    n_samples, p = len(drives[0][0]), len(F)
+    X = np.empty((n_samples, p)) if out is None else out
+    if n_samples == 0:
+        return X
+    drives = [(Y, None if K is None else np.ascontiguousarray(K.T)) for Y, K in drives]
+    chunk = min(n_samples, max(256, _CHUNK_BYTES // (8 * p)))
+    levels, F_last = _levels(F, chunk)
+    buffer = np.empty((chunk, p))
+    x = x0
+    for start in range(0, n_samples, chunk):
+        stop = min(n_samples, start + chunk)
+        g = buffer[: stop - start]
+        _gather(drives, offset, start, stop, g)
+        if x is not None:
+            g[0] += F @ x
+        _solve(g, X[start:stop], levels, F_last)
+        x = X[stop - 1]
+    return X
+
+
+def _gather(drives, offset, start, stop, g):
+    """Write the summed drive of rows `start` to `stop` into `g`."""
+    for k, (Y, KT) in enumerate(drives):
+        rows = Y[start:stop]
+        if k > 0:
+            g += rows if KT is None else rows @ KT
+        elif KT is None:
+            np.copyto(g, rows)
+        else:
+            np.dot(rows, KT, out=g)
+    if offset is not None:
+        g += offset
