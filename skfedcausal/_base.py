@@ -1,0 +1,186 @@
+"""What the estimators share: containers to workers, rounds of messages, fitted attributes, tables out."""
+
+from collections.abc import Mapping
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._set_output import _get_output_config
+from sklearn.utils.validation import check_is_fitted
+
+from ._oracle import pooled_messages
+from .client.kalman import KalmanClient
+from .client.worker import UnitWorker, local_prediction, unit_message
+from .federation.ledger import Ledger, LedgeredTransport
+from .federation.rounds import collect_messages, deliver_replies, refine_messages
+from .federation.transport import InProcessTransport
+from .message import WIRE_DTYPES
+from .server.likelihood import LikelihoodServer
+from .utils import read_plant
+
+
+class FederatedEstimator(TransformerMixin, BaseEstimator):
+    """Base of the federated estimators; use a subclass."""
+
+    _parameter_constraints = {
+        "client": [HasMethods("message"), HasMethods("filter_moments"), list, tuple, dict, None],
+        "client_labels": ["array-like", callable, StrOptions({"from_columns"})],
+        "augmenter": [HasMethods(["fit", "predict"]), None],
+        "server": [HasMethods(["fit", "replies"]), None],
+        "privacy": [None],
+        "transport": [callable, None],
+        "wire_dtype": [StrOptions(set(WIRE_DTYPES))],
+        "n_jobs": [Integral, None],
+        "random_state": ["random_state"],
+    }
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
+    # -- reading ---------------------------------------------------------------------------------
+
+    def _read_new(self, X, inputs, lengths):
+        """Plant data to learn from."""
+        return read_plant(X, client_labels=self.client_labels, inputs=inputs, lengths=lengths, estimator=self)
+
+    def _read(self, X, inputs=None, lengths=None):
+        """Plant data in the layout learned by `fit`."""
+        check_is_fitted(self)
+        return read_plant(
+            X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self
+        )
+
+    # -- fitting ---------------------------------------------------------------------------------
+
+    def _fit_plant(self, data, pooled=False):
+        """One message per unit up, the server's fit, one reply per unit down.
+
+        With `pooled` the server learns from statistics of the pooled raw table instead.
+        """
+        transport = self._transport(self._workers(data))
+        self.ledger_ = Ledger()
+        channel = LedgeredTransport(transport, self.ledger_)
+        server = LikelihoodServer() if self.server is None else clone(self.server)
+        messages = collect_messages(channel, dtype=self.wire_dtype, local_model=server.needs_local_model)
+        messages = {name: messages[name] for name in data.names}
+        if pooled:
+            clients = {name: transport.state(name)["client"] for name in data.names}
+            messages = pooled_messages(clients, data)
+        self.server_ = server.fit(messages)
+        for round in range(2, getattr(server, "n_rounds", 1) + 1):
+            messages = refine_messages(
+                channel,
+                server.smoothed(messages),
+                dtype=self.wire_dtype,
+                local_model=server.needs_local_model,
+                round=round,
+            )
+            server.fit(messages)
+        deliver_replies(channel, server.replies(messages), dtype=self.wire_dtype)
+        self._sites = {name: transport.state(name) for name in data.names}
+        self.clients_ = {name: site["client"] for name, site in self._sites.items()}
+        self.augmenters_ = {name: site["augmenter"] for name, site in self._sites.items()}
+        self.layout_ = data.layout
+        raw = {name: Y.nbytes for name, Y in zip(data.names, data.outputs, strict=True)}
+        self.communication_ = self.ledger_.communication(raw)
+        self._store_fit(self.server_)
+        return self
+
+    def _transport(self, workers):
+        if self.transport is None:
+            return InProcessTransport(workers, n_jobs=self.n_jobs)
+        return self.transport(workers)
+
+    def _workers(self, data):
+        templates = client_templates(self.client, data.names)
+        return {
+            name: UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter)
+            for name, Y, U, columns in zip(
+                data.names, data.outputs, data.inputs, data.layout.outputs, strict=True
+            )
+        }
+
+    def _messages(self, data, const=False):
+        """Messages of the fitted clients about a record."""
+        return {
+            name: unit_message(self.clients_[name], Y, data.starts, const=const)
+            for name, Y in zip(data.names, data.outputs, strict=True)
+        }
+
+    def _oracle(self, data):
+        """Copy fitted by a central machine that holds all raw measurements."""
+        return clone(self)._fit_plant(data, pooled=True)
+
+    # -- predicting ------------------------------------------------------------------------------
+
+    def _predict_blocks(self, data, model):
+        """One-step-ahead measurements of each unit by one of the models."""
+        if model == "server":
+            predicted = self.server_.filter(self._messages(data)).predicted
+            return [
+                self.clients_[name].measurements(predicted[:, rows])
+                for name, rows in self.server_.state_slices_.items()
+            ]
+        return [
+            local_prediction(self._sites[name], Y, U, data.starts, augmented=model == "augmented")
+            for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
+        ]
+
+    def _table(self, blocks, positions, columns, index):
+        """Unit blocks as one table in the order of the columns that came in.
+
+        An array, or a frame when `set_output` asks for one.
+        """
+        n_samples = len(blocks[0])
+        table = np.empty((n_samples, len(columns)))
+        for block, where in zip(blocks, positions, strict=True):
+            table[:, where] = block
+        container = _get_output_config("transform", self)["dense"]
+        if container == "default":
+            return table
+        frame = pd.DataFrame(table, columns=list(columns), index=index)
+        if container == "polars":
+            import polars
+
+            return polars.DataFrame({name: frame[name].to_numpy() for name in frame})
+        return frame
+
+
+def client_templates(client, names):
+    """Template of each unit's model.
+
+    Parameters
+    ----------
+    client : None, object, list or dict
+        As given to the estimator.
+    names : sequence of str
+
+    Returns
+    -------
+    dict of str to object
+
+    Raises
+    ------
+    ValueError
+        If a list or dict does not name every unit once.
+    """
+    if client is None:
+        client = KalmanClient()
+    if isinstance(client, Mapping):
+        if set(client) != set(names):
+            raise ValueError(
+                f"`client` names the units {sorted(client)}, but the data have {sorted(names)}. Give one "
+                "client per unit."
+            )
+        return dict(client)
+    if isinstance(client, list | tuple):
+        if len(client) != len(names):
+            raise ValueError(
+                f"Got {len(client)} clients for {len(names)} units ({', '.join(names)}); give one per unit."
+            )
+        return dict(zip(names, client, strict=True))
+    return dict.fromkeys(names, client)

@@ -1,0 +1,23 @@
+"""Simulated plants with known truth, and readers for public records of real and simulated plants.
+
+The readers take the path of a folder that the user has; nothing is shipped and nothing downloaded.
+"""
+
+from ._batadal import load_batadal
+from ._causrca import load_causrca
+from ._plants import make_granger_plant
+from ._skab import load_skab
+from ._sysid import load_sysid
+from ._tep import load_tep
+from ._truth import LevelShift, PlantTruth
+
+__all__ = [
+    "LevelShift",
+    "PlantTruth",
+    "load_batadal",
+    "load_causrca",
+    "load_skab",
+    "load_sysid",
+    "load_tep",
+    "make_granger_plant",
+]

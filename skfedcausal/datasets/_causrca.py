@@ -1,0 +1,197 @@
+"""causRCA recordings of an industrial vertical lathe."""
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Bunch
+
+from ._files import Source, check_list, client_names, flat_table, locate, select_columns
+from ._validation import check_interval, check_known
+
+__all__ = ["load_causrca"]
+
+_SOURCE = Source(
+    title="causRCA (industrial vertical lathe)",
+    origin="Zenodo record 15876410; GitHub repository causalgraph/causRCA",
+    citation="Mehling, Pieper and Lüke, causRCA, Zenodo (2025), doi:10.5281/zenodo.15876410",
+    licence="Apache-2.0",
+)
+_FILES = (
+    "normal_runs.csv.gz",
+    "fault_runs.csv.gz",
+    "labels.csv",
+    "all_nodes.csv",
+    "all_edges.csv",
+)
+_EVENTS = {"normal": "normal_runs", "faults": "fault_runs"}
+_ROOTS = {"hydraulics": "Hydraulics", "coolant": "Coolant", "probe": "MeasuringProbe"}
+
+
+def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=False):
+    """Read event recordings of a lathe, held on a regular grid of time steps.
+
+    Parameters
+    ----------
+    path : str or path-like
+        Folder with ``normal_runs.csv.gz`` and ``fault_runs.csv.gz`` (columns run, time_s, node,
+        value, type: one row when a node changes), ``labels.csv``, ``all_nodes.csv`` and
+        ``all_edges.csv``; or one of these files.
+    subset : {"normal", "faults"}, default="normal"
+        Normal operation, or faults injected in a twin of the machine.
+    runs : str or sequence of str, default=None
+        Names of runs; None stands for all of the subset. Each run is an episode.
+    period : float, default=1.0
+        Seconds between two rows. A row holds each node's last value at that time or before.
+    categorical : bool, default=False
+        Whether to keep nodes such as program names, coded by their position in the sorted list of
+        values (the same for both subsets).
+
+    Returns
+    -------
+    causrca : Bunch
+        data : DataFrame of shape (n_samples, n_columns)
+            Flat columns ``client__node``, runs one below the other. Switches and alarms are 0 or
+            1; NaN where a run has no record of a node.
+        target : ndarray of str, shape (n_samples,)
+            Client in which the fault has its root while its cause lasts, ``""`` otherwise.
+        labels : DataFrame
+            One row per run with a fault: manipulated nodes (the root causes), alarms, diagnosis
+            and times in seconds. Empty for normal runs.
+        lengths : list of int
+            Rows of each run.
+        runs : list of str
+        clients : list of str
+            Modules of the machine.
+        inputs : list of str
+            Empty: all nodes are kept as measurements.
+        variables : DataFrame
+            One row per column of `data`: name, column, client, role, type.
+        graph : DataFrame
+            Experts' causal graph of all nodes: source, target (flat names), comment.
+        categories : dict of str to list of str
+            Flat name to values, in the order of their codes; empty unless `categorical`.
+        sampling_period : float
+            Seconds.
+        DESCR : str
+
+    Raises
+    ------
+    FileNotFoundError
+        If a file is missing.
+    ValueError
+        If the subset or a run is unknown, or the period is not positive.
+
+    Notes
+    -----
+    Most nodes are switches, so a linear state-space model fits poorly: the data are for root
+    causes and graphs. The kind of run gives the root's client away; score the root node inside it.
+    Nodes that are not in the graph are left out. The subsets do not hold the same nodes: before
+    applying a model of normal runs to faults, align them with
+    ``faults.data.reindex(columns=normal.data.columns)``.
+
+    References
+    ----------
+    .. [1] Mehling, Pieper and Lüke, "causRCA", Zenodo (2025), doi:10.5281/zenodo.15876410.
+    """
+    check_known(subset, tuple(_EVENTS), "subset")
+    period = check_interval(period, "period")[0]
+    files = locate(path, _FILES, _SOURCE)
+    nodes = _read_nodes(files["all_nodes"])
+    events = _read_events(files[_EVENTS[subset]])
+    event_files = [files[name] for name in _EVENTS.values()]
+    categories = _categories(event_files, nodes) if categorical else {}
+    ends = events.groupby("run", sort=False)["time_s"].max()
+    runs = check_list(runs, ends.index.tolist(), "runs")
+    events = _as_numbers(events[events["run"].isin(runs)], nodes, categories)
+    variables, input_names = select_columns(_variables(nodes, events), "outputs")
+    by_run = dict(tuple(events.groupby("run")))
+    tables = [_held(by_run[run], ends[run], period) for run in runs]
+    labels = pd.read_csv(files["labels"])
+    labels = labels[labels["run"].isin(runs)].reset_index(drop=True)
+    table = pd.concat(tables, ignore_index=True)
+    names = dict(zip(nodes["column"], nodes["client"] + "__" + nodes["column"], strict=True))
+    return Bunch(
+        data=flat_table(table, variables),
+        target=np.concatenate(
+            [_target(run, len(t), period, labels) for run, t in zip(runs, tables, strict=True)]
+        ),
+        labels=labels,
+        lengths=[len(t) for t in tables],
+        runs=runs,
+        clients=client_names(variables),
+        inputs=input_names,
+        variables=variables,
+        graph=_graph(files["all_edges"], names),
+        categories={names[node]: values for node, values in categories.items()},
+        sampling_period=period,
+        DESCR=_SOURCE.describe(
+            "Recordings of a production lathe in normal operation, and of faults injected in a "
+            "twin with the same controller and simulated hardware. Clients are the modules of the "
+            "machine, as given by the second part of each node's path."
+        ),
+    )
+
+
+def _read_nodes(file):
+    """Table column (the node), client."""
+    nodes = pd.read_csv(file).rename(columns={"label": "column"})
+    return nodes[["column"]].assign(client=nodes["path"].str.split("/").str[1])
+
+
+def _read_events(file):
+    """Events with values as text."""
+    return pd.read_csv(file, dtype={"run": str, "value": str})
+
+
+def _categories(files, nodes):
+    """Sorted values of each categorical node of the graph over both subsets."""
+    events = pd.concat([_read_events(file) for file in files])
+    events = events[events["node"].isin(nodes["column"]) & (events["type"] == "Categorical")]
+    return {node: sorted(values.unique()) for node, values in events.groupby("node")["value"]}
+
+
+def _as_numbers(events, nodes, categories):
+    """Events of the graph's nodes, values as numbers; categorical nodes only if coded."""
+    is_number = events["type"] != "Categorical"
+    kept = events["node"].isin(nodes["column"]) & (is_number | events["node"].isin(categories))
+    events = events[kept]
+    numbers = pd.to_numeric(events["value"].replace({"True": "1", "False": "0"}), errors="coerce")
+    for node, values in categories.items():
+        rows = events["node"] == node
+        numbers[rows] = pd.Categorical(events["value"][rows], categories=values).codes
+    return events.assign(value=numbers)
+
+
+def _variables(nodes, events):
+    """Nodes that occur in the events, with their type."""
+    types = events.drop_duplicates("node").set_index("node")["type"]
+    seen = nodes[nodes["column"].isin(types.index)]
+    return seen.assign(role="output", type=seen["column"].map(types))
+
+
+def _held(events, end, period):
+    """Last value of each node at each grid time of one run, up to its last event."""
+    table = events.pivot(index="time_s", columns="node", values="value").ffill()
+    grid = np.arange(0.0, end + 1e-9, period)
+    return table.reindex(grid, method="ffill")
+
+
+def _target(run, n_rows, period, labels):
+    """Root client of the run's fault in each row."""
+    target = np.full(n_rows, "", dtype=object)
+    time = period * np.arange(n_rows)
+    for label in labels[labels["run"] == run].to_dict("records"):
+        active = (time >= label["cause_start_at"]) & (time <= label["cause_end_at"])
+        target[active] = _ROOTS.get(label["root_client"], label["root_client"])
+    return target.astype(str)
+
+
+def _graph(file, names):
+    """Edges with flat names; parallel edges once."""
+    edges = pd.read_csv(file)
+    return pd.DataFrame(
+        {
+            "source": edges["source_label"].map(names),
+            "target": edges["target_label"].map(names),
+            "comment": edges["comment"],
+        }
+    ).drop_duplicates(["source", "target"], ignore_index=True)

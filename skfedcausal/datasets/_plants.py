@@ -1,0 +1,210 @@
+"""Random plants of coupled units with known Granger causality."""
+
+import numpy as np
+import pandas as pd
+
+from ._links import choose_pairs
+from ._simulation import episode_lengths, missing_masks, read_level_shifts, simulate
+from ._structure import Layout, check_transition, draw_input, draw_plant, draw_transition
+from ._truth import PlantTruth
+from ._validation import as_generator, check_count, check_known
+
+__all__ = ["make_granger_plant"]
+
+
+def make_granger_plant(
+    n_units=4,
+    *,
+    n_states=2,
+    n_sensors=8,
+    n_samples=2000,
+    n_links=None,
+    link_density=None,
+    link_strength=(0.04, 0.2),
+    links=None,
+    radius=(0.5, 0.85),
+    transition=None,
+    process_noise=1.0,
+    measurement_noise=1.0,
+    n_inputs=0,
+    input_strength=(0.2, 1.0),
+    n_input_links=None,
+    input_links=None,
+    level_shift=None,
+    missing=0.0,
+    missing_blocks=(),
+    episodes=1,
+    names=None,
+    container="dict",
+    return_truth=True,
+    random_state=None,
+):
+    """Simulate a plant of units whose states influence each other.
+
+    Every unit has hidden states and its own sensors; a link lets the states (or the inputs) of one
+    unit act on the states of another one time step later. See Notes for the equations.
+
+    Parameters
+    ----------
+    n_units : int, default=4
+        Number of units.
+    n_states : int or sequence of int, default=2
+        Hidden states of all units, or of each unit.
+    n_sensors : int or sequence of int, default=8
+        Sensors of all units, or of each unit.
+    n_samples : int, default=2000
+        Rows, all episodes together.
+    n_links : int, default=None
+        Number of ordered pairs (cause, effect) of different units whose states are linked, chosen
+        at random. None stands for about ``1.5 * n_units``, one for two units.
+    link_density : float, default=None
+        Share of all ordered pairs to link, instead of `n_links`.
+    link_strength : float or tuple of float, default=(0.04, 0.2)
+        Interval from which the Frobenius norm of each linked block is drawn, before the plant is
+        scaled to a spectral radius of at most 0.95.
+    links : sequence of (cause, effect) or ndarray of bool of shape (n_units, n_units), default=None
+        The links themselves, by name or position, or a matrix ``[effect, cause]`` laid out like A.
+    radius : float or tuple of float, default=(0.5, 0.85)
+        Interval in (0, 1) from which the spectral radius of each pair of states is drawn.
+    transition : array-like of shape (n, n), default=None
+        The whole matrix A, stable and used as it is; then no links are drawn.
+    process_noise : float or sequence of float, default=1.0
+        Standard deviation of each element of w, for all units or for each unit.
+    measurement_noise : float or sequence of float, default=1.0
+        Standard deviation of each sensor's noise, for all units or for each unit. Zero is allowed.
+    n_inputs : int or sequence of int, default=0
+        Inputs of all units, or of each unit: independent standard normal series.
+    input_strength : float or tuple of float, default=(0.2, 1.0)
+        Interval from which the Frobenius norm of each block of B is drawn.
+    n_input_links, input_links : default=None
+        Like `n_links` and `links`, for inputs that act on other units (an input always acts on its
+        own unit). Chosen independently of the links between states.
+    level_shift : dict or list of dict, default=None
+        Constants added to state equations: ``{"unit": 0, "size": 5.0, "at": 0.5, "until": 1.0}``.
+        ``unit`` is a name or position; ``size`` is added to each state of the unit, in standard
+        deviations of its process noise (a number, or one per state); ``at`` (default 0.5) is the
+        first affected row and ``until`` (default: the end) the first row no longer affected, as
+        a row number (int) or a share of the rows (float).
+    missing : float, default=0.0
+        Probability of each measurement to be NaN, independently of all others.
+    missing_blocks : sequence of (unit, start, stop), default=()
+        Stretches of rows in which no sensor of a unit reports; ends as in `level_shift`.
+    episodes : int, default=1
+        Number of independent realisations of nearly equal length, one below the other.
+    names : sequence of str, default=None
+        Names of the units, ``"unit0"``, ``"unit1"``, ... by default.
+    container : {"dict", "list", "frame"}, default="dict"
+        ``"dict"``: name to array, ``"list"``: arrays, ``"frame"``: one DataFrame with columns
+        ``unit__s0``, ``unit__s1``, ..., each unit's sensors followed by its inputs ``unit__u0``,
+        ... The numbers are the same.
+    return_truth : bool, default=True
+        If False, return only X.
+    random_state : int, RandomState, Generator or None, default=None
+        Source of all randomness.
+
+    Returns
+    -------
+    X : dict, list or DataFrame
+        Measurements, an array of shape (n_samples, n_sensors_m) for each unit.
+    truth : PlantTruth
+        Matrices, states, links, inputs, episode lengths: everything that generated X.
+
+    Raises
+    ------
+    ValueError
+        If an argument has a wrong size or range, or two arguments contradict each other.
+
+    Notes
+    -----
+    With ``h`` the states of all units one below the other,
+
+    ``h^t = A h^(t-1) + B u^(t-1) + d^t + w^(t-1)``, ``w ~ N(0, Q)``,
+
+    ``y_m^t = C_m h_m^t + v_m^t``, ``v_m ~ N(0, R_m)``.
+
+    The diagonal blocks of A rotate pairs of states, an odd last state only decays, and from three
+    states on a random orthogonal basis mixes them. Linked blocks are Gaussian matrices of a drawn
+    Frobenius norm. Elements of ``C_m`` are standard normal. ``d`` is zero except in level shifts.
+    Each episode starts in the stationary distribution; where a level shift is active in the first
+    row of an episode, in the one around the shifted steady state.
+
+    For one `random_state` the plant and all noise are the same with and without level shifts and
+    missing values, so that two calls give a factual and a counterfactual record. Two episodes of
+    one call are training and test data of one plant.
+
+    References
+    ----------
+    .. [1] L. Barnett and A. K. Seth, "Granger causality for state-space models", Physical Review E
+           91, 040101 (2015).
+
+    Examples
+    --------
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(3, links=[("unit0", 1), (1, 2)], random_state=0)
+    >>> {name: Y.shape for name, Y in X.items()}
+    {'unit0': (2000, 8), 'unit1': (2000, 8), 'unit2': (2000, 8)}
+    >>> truth.links[["cause", "effect", "kind"]]
+       cause effect   kind
+    0  unit0  unit1  state
+    1  unit1  unit2  state
+    """
+    check_known(container, ("dict", "list", "frame"), "container")
+    n_samples = check_count(n_samples, "n_samples", 1)
+    lengths = episode_lengths(n_samples, episodes)
+    layout = Layout.read(n_units, n_states, n_inputs, n_sensors, names)
+    rng = as_generator(random_state)
+    wanted = {"links": links, "n_links": n_links, "density": link_density}
+    if transition is None:
+        pairs = choose_pairs(rng, layout.names, range(len(layout.names)), **wanted)
+        A = draw_transition(rng, layout, pairs, radius, link_strength)
+    else:
+        A = check_transition(transition, layout.states, wanted)
+    wanted = {"links": input_links, "n_links": n_input_links, "prefix": "input_"}
+    pairs = choose_pairs(rng, layout.names, np.flatnonzero(layout.inputs.sizes).tolist(), **wanted)
+    B = draw_input(rng, layout, pairs, input_strength)
+    plant = draw_plant(rng, layout, A, B, process_noise, measurement_noise)
+    shifts = read_level_shifts(level_shift, plant, n_samples)
+    u, h, Y = simulate(rng, plant, lengths, shifts)
+    masks = missing_masks(rng, layout, n_samples, missing, missing_blocks)
+    Y = [np.where(mask, np.nan, y) for y, mask in zip(Y, masks, strict=True)]
+    truth = _truth(plant, u, h, lengths, shifts, masks)
+    X = _contain(Y, truth, container)
+    return (X, truth) if return_truth else X
+
+
+def _truth(plant, u, h, lengths, shifts, masks):
+    """The public record of a simulated plant."""
+    names, states, inputs = plant.layout.names, plant.layout.states, plant.layout.inputs
+    owned = zip(inputs.slices, inputs.sizes, strict=True)
+    series = [u[:, own] if size else None for own, size in owned]
+    variances = plant.measurement_scale**2
+    return PlantTruth(
+        names=names,
+        transition=plant.A,
+        input=plant.B if u.shape[1] else None,
+        process_cov=np.diag(plant.process_scale**2),
+        observation=plant.C,
+        measurement_cov=[r * np.eye(len(C)) for C, r in zip(plant.C, variances, strict=True)],
+        states=h,
+        state_slices=dict(zip(names, states.slices, strict=True)),
+        input_slices=dict(zip(names, inputs.slices, strict=True)),
+        inputs=series if u.shape[1] else None,
+        lengths=lengths,
+        level_shift=shifts,
+        missing=masks,
+    )
+
+
+def _contain(Y, truth, container):
+    """The measurements in the container the user asked for."""
+    if container == "list":
+        return Y
+    by_name = dict(zip(truth.names, Y, strict=True))
+    if container == "dict":
+        return by_name
+    inputs = truth.inputs or [None] * len(Y)
+    columns = {}
+    for (name, y), u in zip(by_name.items(), inputs, strict=True):
+        columns |= {f"{name}__s{j}": series for j, series in enumerate(y.T)}
+        columns |= {f"{name}__u{j}": series for j, series in enumerate([] if u is None else u.T)}
+    return pd.DataFrame(columns)

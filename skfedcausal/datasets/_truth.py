@@ -1,0 +1,135 @@
+"""What is known about a simulated plant."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+
+__all__ = ["LevelShift", "PlantTruth"]
+
+
+@dataclass(frozen=True, eq=False)
+class LevelShift:
+    """Constant added to the state equation of one unit.
+
+    Attributes
+    ----------
+    unit : str
+        Name of the unit.
+    start, stop : int
+        The constant is in the equation of the states of rows ``start`` to ``stop - 1``.
+    offset : ndarray of shape (n_states_of_the_unit,)
+        Constant, in units of the states.
+    """
+
+    unit: str
+    start: int
+    stop: int
+    offset: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class PlantTruth:
+    """Everything that generated a plant's data.
+
+    Blocks follow the order of `names`. Row t of every series belongs to the same time step; the
+    inputs of row t act on the states of row t + 1.
+
+    Attributes
+    ----------
+    names : list of str
+        Units.
+    transition : ndarray of shape (n, n)
+        ``A``; block ``[state_slices[effect], state_slices[cause]]`` is the direct influence of one
+        unit's states on another's.
+    input : ndarray of shape (n, n_inputs) or None
+        ``B``; columns by `input_slices`.
+    process_cov : ndarray of shape (n, n)
+        ``Q``.
+    observation : list of ndarray of shape (n_sensors_m, n_states_m)
+        ``C_m`` of each unit.
+    measurement_cov : list of ndarray of shape (n_sensors_m, n_sensors_m)
+        ``R_m`` of each unit.
+    states : ndarray of shape (n_samples, n)
+        Hidden states ``h``.
+    state_slices, input_slices : dict of str to slice
+        States and inputs of each unit.
+    links : DataFrame
+        One row per ordered pair of different units with an influence, columns ``cause``,
+        ``effect``, ``kind`` (``"state"``: a block of A, ``"input"``: a block of B) and
+        ``strength`` (Frobenius norm of the block).
+    inputs : list of (ndarray of shape (n_samples, n_inputs_m) or None) or None
+        Inputs of each unit, None for a unit that has none; None for a plant without inputs.
+    input_columns : list of str
+        Flat names ``unit__input`` of the inputs.
+    lengths : list of int
+        Rows of each episode.
+    level_shift : tuple of LevelShift
+        Constants added to state equations.
+    missing : list of ndarray of bool, shape (n_samples, n_sensors_m)
+        Cells of each unit's measurements that were set to NaN.
+    """
+
+    names: list[str]
+    transition: np.ndarray
+    input: np.ndarray | None
+    process_cov: np.ndarray
+    observation: list[np.ndarray]
+    measurement_cov: list[np.ndarray]
+    states: np.ndarray
+    state_slices: dict[str, slice]
+    input_slices: dict[str, slice]
+    inputs: list[np.ndarray | None] | None
+    lengths: list[int]
+    level_shift: tuple[LevelShift, ...]
+    missing: list[np.ndarray]
+
+    @cached_property
+    def links(self):
+        """Influences between different units, see Attributes."""
+        rows = self._blocks("state", self.transition, self.state_slices)
+        if self.input is not None:
+            rows += self._blocks("input", self.input, self.input_slices)
+        return pd.DataFrame(rows, columns=["cause", "effect", "kind", "strength"])
+
+    @cached_property
+    def input_columns(self):
+        """Flat names of the inputs, see Attributes."""
+        return [
+            f"{name}__u{j}"
+            for name, columns in self.input_slices.items()
+            for j in range(columns.stop - columns.start)
+        ]
+
+    def clients(self):
+        """True model of each unit on its own.
+
+        Returns
+        -------
+        models : dict of str to dict
+            For each unit the keywords ``A, B, C, Q, R`` of its local model: the diagonal blocks of
+            the plant. ``B`` is None for a unit without inputs.
+        """
+        return {name: self._client(m, name) for m, name in enumerate(self.names)}
+
+    def _client(self, m, name):
+        rows, columns = self.state_slices[name], self.input_slices[name]
+        has_inputs = columns.stop > columns.start
+        return {
+            "A": self.transition[rows, rows].copy(),
+            "B": self.input[rows, columns].copy() if has_inputs else None,
+            "C": self.observation[m].copy(),
+            "Q": self.process_cov[rows, rows].copy(),
+            "R": self.measurement_cov[m].copy(),
+        }
+
+    def _blocks(self, kind, matrix, source_slices):
+        """Rows of the links table for the blocks of `matrix` that are not zero."""
+        rows = []
+        for cause, columns in source_slices.items():
+            for effect, states in self.state_slices.items():
+                strength = float(np.linalg.norm(matrix[states, columns]))
+                if cause != effect and strength > 0:
+                    rows.append((cause, effect, kind, strength))
+        return rows

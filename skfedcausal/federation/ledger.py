@@ -1,0 +1,112 @@
+"""The account of everything that crossed a border."""
+
+from dataclasses import dataclass
+
+from .packet import Packet
+
+
+@dataclass(frozen=True)
+class LedgerEntry:
+    """One packet.
+
+    Attributes
+    ----------
+    client : str
+    direction : {"up", "down"}
+        From the client to the server, or back.
+    round : int
+    op : str
+    n_bytes : int
+    fields : dict of str to tuple (dtype, shape)
+    """
+
+    client: str
+    direction: str
+    round: int
+    op: str
+    n_bytes: int
+    fields: dict
+
+
+class Ledger:
+    """Every packet in the order it passed, and the sums that users ask for."""
+
+    def __init__(self):
+        self.entries = []
+
+    def record(self, client, direction, packet):
+        """Add one packet."""
+        if not isinstance(packet, Packet):
+            raise TypeError(f"Only packets cross a border, got {type(packet).__name__}.")
+        fields = {name: (str(value.dtype), value.shape) for name, value in packet.arrays.items()}
+        self.entries.append(LedgerEntry(client, direction, packet.round, packet.op, packet.nbytes, fields))
+
+    def total(self, direction, client=None):
+        """Bytes that went in one direction, of one client or of all."""
+        return sum(
+            entry.n_bytes
+            for entry in self.entries
+            if entry.direction == direction and client in (None, entry.client)
+        )
+
+    def communication(self, raw_bytes):
+        """Summary by client.
+
+        Parameters
+        ----------
+        raw_bytes : dict of str to int
+            Size of each client's raw data.
+
+        Returns
+        -------
+        dict
+            Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``, a dict of the same sums.
+        """
+        per_client = {
+            name: {
+                "bytes_up": self.total("up", name),
+                "bytes_down": self.total("down", name),
+                "raw_bytes": size,
+            }
+            for name, size in raw_bytes.items()
+        }
+        rounds = len({entry.round for entry in self.entries if entry.direction == "up"})
+        return {
+            "rounds": rounds,
+            "bytes_up": self.total("up"),
+            "bytes_down": self.total("down"),
+            "raw_bytes": sum(raw_bytes.values()),
+            "per_client": per_client,
+        }
+
+
+class LedgeredTransport:
+    """A transport whose every packet passes a ledger.
+
+    Parameters
+    ----------
+    transport : Transport
+    ledger : Ledger
+    """
+
+    def __init__(self, transport, ledger):
+        self._transport = transport
+        self.ledger = ledger
+
+    def clients(self):
+        """Names of the clients."""
+        return self._transport.clients()
+
+    def exchange(self, out, *, timeout=None):
+        """Record, send, collect, record."""
+        for name, packet in out.items():
+            self.ledger.record(name, "down", packet)
+        answers = self._transport.exchange(out, timeout=timeout)
+        for name, answer in answers.items():
+            if isinstance(answer, Packet):
+                self.ledger.record(name, "up", answer)
+        return answers
+
+    def close(self):
+        """Close the transport behind."""
+        self._transport.close()

@@ -1,0 +1,221 @@
+"""Federated Granger causality: which unit of a plant drives which."""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ._base import FederatedEstimator
+
+
+class FederatedGrangerEstimator(FederatedEstimator):
+    """Learns which unit of a plant drives which, from low-dimensional messages.
+
+    The plant is ``h[t] = A h[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: units own their sensors,
+    their states influence each other. Every unit sends once what its measurements say about its own
+    states, ``n_states`` numbers per time step; the server learns A. A non-zero block ``A_mn`` is Granger
+    causality from unit n to unit m. Raw measurements never leave a unit.
+
+    Parameters
+    ----------
+    client : KalmanClient, object, list or dict, default=None
+        Model of the units: one template for all (cloned), or one per unit as a list or as a dict by name.
+        None identifies every unit at home. Objects other than a KalmanClient are used as they are.
+    client_labels : "from_columns", array-like or callable, default="from_columns"
+        Which unit a column of a table belongs to: read from ``unit__sensor`` names, or one label per
+        column, or a function of the column.
+    augmenter : LinearAugmenter or RegressorAugmenter, default=None
+        How a unit guesses the influence of the others when the server cannot be reached. None stands for
+        :class:`LinearAugmenter`.
+    server : LikelihoodServer, default=None
+        How the plant is learned. None stands for :class:`LikelihoodServer`.
+    privacy : None
+        No differential privacy: messages are data-minimising, not private.
+    transport : callable, default=None
+        Called with the units' workers, returns the transport that carries the packets. None keeps
+        everything in this process.
+    wire_dtype : {"float64", "float32", "float16"}, default="float64"
+        Precision of the series in the messages.
+    n_jobs : int, default=None
+        Units handled at the same time.
+    random_state : int, RandomState instance or None, default=None
+        Reserved for components that draw random numbers; the default ones draw none.
+
+    Attributes
+    ----------
+    client_names_ : tuple of str
+        Units in the order of the plant matrices.
+    transition_ : ndarray of shape (n, n)
+        Transition matrix of the plant; off-diagonal blocks are shrunk unless the server says otherwise.
+    process_cov_ : ndarray of shape (n, n)
+        Process covariance, block diagonal.
+    state_slices_ : dict of str to slice
+        States of each unit.
+    links_ : DataFrame
+        One row per ordered pair of units: ``cause, effect, kind, strength, stderr, statistic, p_value,
+        p_adjusted, geweke, verdict``. `strength` is the Frobenius norm of the block in standardised states.
+    clients_, augmenters_ : dict of str to object
+        Fitted copies at the units.
+    server_ : LikelihoodServer
+        Fitted copy.
+    communication_ : dict
+        Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``.
+    ledger_ : Ledger
+        Every packet that crossed a border.
+    layout_ : PlantLayout
+        Units and columns.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str
+
+    See Also
+    --------
+    KalmanClient : A unit's own model.
+    LikelihoodServer : How the plant is learned and what the tests condition on.
+
+    Notes
+    -----
+    The messages are sufficient statistics, so `transition_` equals the estimate of a central machine with
+    all raw data and the same unit models up to rounding (:meth:`oracle`).
+
+    References
+    ----------
+    .. [1] Mohanty, Mohamed, Ramanan, Gebraeel, Federated Granger Causality Learning for Interdependent
+           Clients with State Space Representation.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(n_units=3, links=[("unit0", "unit2")], random_state=0)
+    >>> est = FederatedGrangerEstimator().fit(X)
+    >>> est.links_.query("p_adjusted < 0.05")[["cause", "effect", "verdict"]].to_string(index=False)
+    'cause effect   verdict\\nunit0  unit2 influence'
+    """
+
+    def __init__(
+        self,
+        client=None,
+        *,
+        client_labels="from_columns",
+        augmenter=None,
+        server=None,
+        privacy=None,
+        transport=None,
+        wire_dtype="float64",
+        n_jobs=None,
+        random_state=None,
+    ):
+        self.client = client
+        self.client_labels = client_labels
+        self.augmenter = augmenter
+        self.server = server
+        self.privacy = privacy
+        self.transport = transport
+        self.wire_dtype = wire_dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    def fit(self, X, y=None, *, inputs=None, lengths=None):
+        """Learn the plant.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Measurements of all units, NaN where missing; see the user guide for the containers.
+        y : None
+            Ignored.
+        inputs : list or dict, default=None
+            Must be None here: inputs belong to the counterfactual estimator.
+        lengths : sequence of int, default=None
+            Time steps of each episode; None for one episode.
+
+        Returns
+        -------
+        self : FederatedGrangerEstimator
+        """
+        self._validate_params()
+        if inputs is not None:
+            raise ValueError(
+                "FederatedGrangerEstimator has no inputs; give them as sensors of their unit, or use "
+                "FederatedCounterfactualEstimator."
+            )
+        return self._fit_plant(self._read_new(X, inputs, lengths))
+
+    def _store_fit(self, server):
+        self.client_names_ = server.names_
+        self.transition_ = server.transition_
+        self.process_cov_ = server.process_cov_
+        self.state_slices_ = server.state_slices_
+        self.links_ = server.links_
+
+    def predict(self, X, *, inputs=None, lengths=None, model="augmented"):
+        """Measurements of all units predicted one step ahead.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : None
+        lengths : sequence of int, default=None
+        model : {"augmented", "client", "server"}, default="augmented"
+            "client": each unit's own filter. "augmented": the unit's own filter and its guess of the
+            other units' influence. "server": the server's filter over all units' messages.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_columns)
+            Columns in the order of the table that came in, a frame under ``set_output``.
+        """
+        if model not in {"augmented", "client", "server"}:
+            raise ValueError(f"model={model!r}; choose 'augmented', 'client' or 'server'.")
+        data = self._read(X, inputs, lengths)
+        blocks = self._predict_blocks(data, model)
+        layout = data.layout
+        return self._table(blocks, layout.output_positions, layout.columns, data.index)
+
+    def transform(self, X, *, inputs=None, lengths=None):
+        """Filtered states of the whole plant, given the messages up to each step.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n)
+        """
+        data = self._read(X, inputs, lengths)
+        return self.server_.filter(self._messages(data)).filtered
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the states, ``unit__state0, unit__state1, ...``."""
+        check_is_fitted(self)
+        return np.array(
+            [
+                f"{name}__state{k}"
+                for name, rows in self.state_slices_.items()
+                for k in range(rows.stop - rows.start)
+            ],
+            dtype=object,
+        )
+
+    def score_samples(self, X, *, inputs=None, lengths=None):
+        """Log-density of all measurements at each time step given the past, shape (n_samples,)."""
+        data = self._read(X, inputs, lengths)
+        return self.server_.filter(self._messages(data, const=True)).log_likelihood()
+
+    def score(self, X, y=None, *, inputs=None, lengths=None):
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
+
+    def oracle(self, X, *, inputs=None, lengths=None):
+        """The same estimator fitted by a central machine that holds all raw measurements.
+
+        Only for data that may be pooled: a check of what the federation costs.
+
+        Returns
+        -------
+        FederatedGrangerEstimator
+            Fitted with the same settings and unit models.
+        """
+        check_is_fitted(self)
+        return self._oracle(self._read(X, inputs, lengths))
+
+    def oracle_gap(self, X, *, inputs=None, lengths=None):
+        """Relative distance of `transition_` to the oracle's, in Frobenius norm."""
+        oracle = self.oracle(X, inputs=inputs, lengths=lengths)
+        scale = np.linalg.norm(oracle.transition_)
+        return float(np.linalg.norm(self.transition_ - oracle.transition_) / scale)

@@ -1,0 +1,116 @@
+"""Estimates of every off-diagonal block, inside the model or not, with their covariances."""
+
+import numpy as np
+
+from ..statespace.pairs import (
+    covariance_pair_information,
+    pair_blocks,
+    transition_pair_information,
+    uncoupled_pair_information,
+)
+from .evidence import BlockEstimates
+
+
+def link_estimates(scoring):
+    """One-step-corrected estimate of every off-diagonal block of the transition matrix.
+
+    Blocks in the model get their Wald estimate; the others the efficient score estimate
+    ``(I_bb - I_bS I_SS^-1 I_Sb)^-1 (g_b - I_bS I_SS^-1 g_S)`` given the free elements S.
+
+    Parameters
+    ----------
+    scoring : Scoring
+
+    Returns
+    -------
+    BlockEstimates
+    """
+    structure = scoring.structure
+    return _estimates(
+        scoring,
+        structure.linked,
+        scoring.columns.transition,
+        scoring.point.evaluation.grad_A,
+        transition_pair_information(scoring.info, structure.partition),
+        structure.transition_positions,
+        scoring.matrices(scoring.vector + scoring.step)[0],
+    )
+
+
+def correlation_estimates(scoring):
+    """The same for the off-diagonal blocks of the process covariance.
+
+    A block and its transpose are one parameter and get the same estimate.
+    """
+    structure = scoring.structure
+    return _estimates(
+        scoring,
+        structure.correlated,
+        scoring.columns.covariance,
+        2 * scoring.point.evaluation.grad_Q,
+        covariance_pair_information(scoring.info, structure.partition),
+        structure.covariance_positions,
+        scoring.matrices(scoring.vector + scoring.step)[1],
+    )
+
+
+def _estimates(scoring, inside, columns, gradient, own, positions, stepped):
+    partition = scoring.structure.partition
+    n = partition.n_states
+    elements = partition.pair_elements
+    flat = columns.reshape(len(columns), n * n)
+    half = np.zeros((len(flat), n * n + 1))
+    half[:, :-1] = scoring.whitened(flat)
+    residual = gradient.ravel() - half[:, :-1].T @ scoring.whitened(scoring.gradient)
+    score = pair_blocks(residual.reshape(n, n), partition)
+    gathered = np.moveaxis(half[:, elements], 0, -1)  # (pairs, e, free)
+    own -= gathered @ np.swapaxes(gathered, 1, 2)
+    estimate, covariance = np.zeros(elements.shape), np.zeros((*elements.shape, elements.shape[1]))
+    outside = ~inside
+    covariance[outside] = np.linalg.inv(own[outside]) / scoring.n_samples
+    estimate[outside] = scoring.n_samples * np.einsum("xij,xj->xi", covariance[outside], score[outside])
+    if inside.any():
+        position = positions[elements[inside]]  # (pairs, e), -1 where padded
+        padded = position < 0
+        estimate[inside] = np.append(stepped.ravel(), 0.0)[elements[inside]]
+        blocks = scoring.covariance[position[:, :, None], position[:, None, :]]
+        blocks[padded[:, :, None] | padded[:, None, :]] = 0.0
+        covariance[inside] = blocks
+    return BlockEstimates.padded(estimate, covariance, partition)
+
+
+def uncoupled_estimates(objective, partition, point):
+    """One-step estimates of all blocks at the uncoupled plant.
+
+    Everything decouples there: the only cross information is between the two directions of a pair and
+    the correlation of their noise.
+
+    Returns
+    -------
+    links : BlockEstimates
+        With the opposite direction profiled out, noise taken as independent.
+    correlations : BlockEstimates
+        With both directions profiled out.
+    """
+    joint = uncoupled_pair_information(objective.information(point.A, point.Q), partition)
+    e = joint.shape[1] // 3
+    score_A = pair_blocks(point.evaluation.grad_A, partition)
+    score_Q = pair_blocks(2 * point.evaluation.grad_Q, partition)
+    reverse = partition.reverse_pairs
+    both = np.concatenate([score_A, score_A[reverse]], axis=1)
+    links = _profiled(joint, score_A, score_A[reverse], slice(0, e), slice(e, 2 * e))
+    correlations = _profiled(joint, score_Q, both, slice(2 * e, 3 * e), slice(0, 2 * e))
+    return tuple(
+        BlockEstimates.padded(estimate, covariance / objective.n_samples, partition)
+        for estimate, covariance in (links, correlations)
+    )
+
+
+def _profiled(joint, score, nuisance_score, block, nuisance):
+    """Estimate and covariance (for one time step) of a block with nuisance elements profiled out."""
+    cross = joint[:, block, nuisance]
+    right = np.concatenate([np.swapaxes(cross, 1, 2), nuisance_score[..., None]], axis=-1)
+    solved = np.linalg.solve(joint[:, nuisance, nuisance], right)
+    covariance = np.linalg.inv(joint[:, block, block] - cross @ solved[..., :-1])
+    residual = score - np.einsum("xij,xj->xi", cross, solved[..., -1])
+    return np.einsum("xij,xj->xi", covariance, residual), covariance

@@ -1,0 +1,164 @@
+"""Maximum-likelihood estimation of the coupled plant from a joint record, step by step.
+
+1. Scores ``s = J^-1 z`` and their lag covariances; states scaled to unit variance.
+2. Each unit's own model by maximum likelihood.
+3. Score tests of every pair at the uncoupled plant, forward/backward search for links and correlated
+   noise, refit.
+4. The maximum approached until the gradient vanishes: of the Whittle likelihood for complete records, of
+   the exact time-domain likelihood where measurements are missing.
+5. Block estimates with covariances, empirical-Bayes shrinkage.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .blocktests import correlation_estimates, link_estimates, uncoupled_estimates
+from .evidence import BlockEstimates
+from .prior import Prior, WithPrior
+from .scoring import Point, Scoring, ascend
+from .search import StructureSearch, is_degenerate, search_structure
+from .shrinkage import shrunk_transition
+from .standardised import StandardisedPlant
+from .structure import Structure
+
+_DEGENERATE_GAIN = 1e-10  # log-likelihood that a nearly degenerate plant may leave to be gained
+
+
+@dataclass(frozen=True)
+class PlantEstimate:
+    """Fitted plant.
+
+    Attributes
+    ----------
+    A, Q : ndarray of shape (n, n)
+        Maximum-likelihood estimate on the selected links, not shrunk.
+    shrunk_A : ndarray of shape (n, n)
+        The same with off-diagonal blocks shrunk (equal to `A` without shrinkage).
+    structure : Structure
+        Links and noise correlations in the model.
+    blocks, correlations : BlockEstimates
+        Every off-diagonal block of A and of Q in standardised states.
+    n_rounds, n_iter : int
+        Rounds of the structure search and iterations of the final ascent.
+    converged : bool
+        Whether the gradient vanished and the structure settled.
+    gradient : float
+        Largest derivative of the log-likelihood per time step, in standardised states.
+    has_prior : bool
+        Whether the plant was nearly degenerate and a few pseudo-observations were added.
+    """
+
+    A: np.ndarray
+    Q: np.ndarray
+    shrunk_A: np.ndarray
+    structure: Structure
+    blocks: BlockEstimates
+    correlations: BlockEstimates
+    n_rounds: int
+    n_iter: int
+    converged: bool
+    gradient: float
+    has_prior: bool
+
+
+def estimate_plant(
+    record, *, local=None, fix_local=False, sparsity="fdr", alpha=0.05, shrinkage=True, max_iter, tol
+):
+    """Fit transition matrix and process covariance to a joint record.
+
+    Parameters
+    ----------
+    record : JointRecord
+    local, fix_local
+        See :class:`StandardisedPlant`.
+    sparsity : {"fdr", None}
+        Search for links with false discovery control, or estimate every block.
+    alpha : float
+        False discovery rate of the search.
+    shrinkage : bool
+        Shrink the off-diagonal blocks.
+    max_iter : int
+    tol : float
+        Largest derivative per time step that counts as zero.
+
+    Returns
+    -------
+    PlantEstimate
+    """
+    plant = StandardisedPlant(record, local, fix_local)
+    objective, search = _learn_structure(plant, sparsity, alpha)
+    degenerate = isinstance(objective, WithPrior)
+    ascent = ascend(
+        objective,
+        search.scoring,
+        gradient_tol=tol,
+        gain_tol=_DEGENERATE_GAIN if degenerate else 0.0,
+        max_iter=max_iter,
+    )
+    scoring = Scoring(objective, search.scoring.structure, ascent.point)
+    blocks = link_estimates(scoring)
+    A = ascent.point.A
+    shrunk = shrunk_transition(objective, scoring, blocks) if shrinkage and sparsity else A
+    return PlantEstimate(
+        plant.unscaled(A),
+        plant.unscaled_covariance(ascent.point.Q),
+        plant.unscaled(shrunk),
+        scoring.structure,
+        blocks,
+        correlation_estimates(scoring),
+        search.n_rounds,
+        ascent.n_iter,
+        search.settled and ascent.converged,
+        float(np.abs(scoring.gradient).max()),
+        degenerate,
+    )
+
+
+def screen_plant(record):
+    """Score tests of every pair at the uncoupled plant, the first step of :func:`estimate_plant`.
+
+    Returns
+    -------
+    BlockEstimates
+        One-step estimates of every off-diagonal block in standardised states.
+    """
+    plant = StandardisedPlant(record)
+    start = plant.uncoupled
+    objective = plant.whittle() if plant.has_scores else plant.time_domain()
+    return uncoupled_estimates(objective, plant.partition, Point.at(objective, *start))[0]
+
+
+def _learn_structure(plant, sparsity, alpha):
+    """Structure of the plant and the likelihood it was learned from.
+
+    Where measurements are missing, the Whittle likelihood of the scores that exist gives the start of the
+    search with the exact likelihood.
+    """
+    start, structure = plant.uncoupled, plant.structure()
+    objective = plant.whittle() if plant.has_scores else plant.time_domain()
+    point = Point.at(objective, *start)
+    prior = None
+    if is_degenerate(objective, plant.partition, point, alpha):
+        prior = Prior(start[1], ~plant.partition.block_diagonal, plant.n_samples)
+        objective = WithPrior(objective, prior)
+        point = Point.at(objective, *start)
+    search = _search(objective, structure, point, sparsity, alpha)
+    if plant.has_scores and not plant.is_complete:
+        objective = plant.time_domain()
+        if prior is not None:
+            objective = WithPrior(objective, prior)
+        found = search.scoring
+        point = Point.at(objective, found.point.A, found.point.Q)
+        search = _search(objective, found.structure, point, sparsity, alpha)
+    return objective, search
+
+
+def _search(objective, structure, point, sparsity, alpha, tol=0.1):
+    """Search for the structure, or every block free."""
+    if sparsity is not None:
+        return search_structure(objective, structure, point, alpha=alpha, tol=tol)
+    every = np.ones(len(structure.partition.pairs), dtype=bool)
+    scoring = Scoring(objective, structure.with_links(every), point)
+    ascent = ascend(objective, scoring, gain_tol=tol)
+    return StructureSearch(Scoring(objective, scoring.structure, ascent.point), 1, ascent.converged)

@@ -1,0 +1,168 @@
+"""What a table of block estimates says: multiplicity control and evidence ordering.
+
+Every function works on estimates in standardised states (unit variance), one row per ordered pair of
+units. Rows of blocks smaller than the largest are padded with zeros and a huge variance, which changes
+nothing.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+_SLAB = 0.05  # prior standard deviation of a real link's elements, for ordering only
+_N_THRESHOLDS = 32
+_PADDED_VARIANCE = 1e8
+
+
+def benjamini_hochberg(p_values, alpha):
+    """Boolean mask of the hypotheses rejected at false discovery rate `alpha`."""
+    p = np.asarray(p_values)
+    order = np.argsort(p, kind="stable")
+    below = np.flatnonzero(p[order] <= alpha * np.arange(1, len(p) + 1) / max(len(p), 1))
+    rejected = np.zeros(len(p), dtype=bool)
+    if len(below):
+        rejected[order[: below[-1] + 1]] = True
+    return rejected
+
+
+@dataclass(frozen=True)
+class BlockEstimates:
+    """Estimates of off-diagonal blocks with their covariances.
+
+    Attributes
+    ----------
+    estimate : ndarray of shape (n_pairs, e)
+        Elements of each block, row by row.
+    covariance : ndarray of shape (n_pairs, e, e)
+    dof : ndarray of int, shape (n_pairs,)
+        Number of real elements of each block.
+    """
+
+    estimate: np.ndarray
+    covariance: np.ndarray
+    dof: np.ndarray
+
+    @classmethod
+    def padded(cls, estimate, covariance, partition):
+        """Estimates whose padded elements get zero mean and a huge variance."""
+        rows, cols = np.nonzero(partition.pair_elements == partition.n_states**2)
+        covariance[rows, cols, cols] = _PADDED_VARIANCE
+        estimate[rows, cols] = 0.0
+        return cls(estimate, covariance, partition.pair_dof)
+
+    @property
+    def statistic(self):
+        """Wald statistic of every block, shape (n_pairs,)."""
+        solved = np.linalg.solve(self.covariance, self.estimate[..., None])[..., 0]
+        return np.einsum("xi,xi->x", self.estimate, solved)
+
+    @property
+    def p_value(self):
+        """Chi-squared tail probability of the statistics."""
+        return stats.chi2.sf(self.statistic, self.dof)
+
+    def rotated(self):
+        """Estimates, variances (infinite where padded) and the axes of each covariance."""
+        variances, axes = np.linalg.eigh(self.covariance)
+        c = np.einsum("xij,xi->xj", axes, self.estimate)
+        padded = np.arange(c.shape[1]) >= self.dof[:, None]
+        return np.where(padded, 0.0, c), np.where(padded, np.inf, variances), axes
+
+
+def log_bayes_factors(c, v, tau):
+    """Log Bayes factor of ``N(0, tau^2 I)`` against zero, from rotated estimates and variances."""
+    ratio = tau**2 / (tau**2 + v)
+    return 0.5 * (c**2 / v * ratio - np.log1p(tau**2 / v)).sum(axis=-1)
+
+
+def adjusted_p_values(blocks, tau=_SLAB):
+    """Family-wise adjusted p-values in the order of the evidence.
+
+    Pairs are ordered by their Bayes factor B against a normal slab. With ``E = sum_b P0(B_b >= B)``, the
+    expected number of empty pairs with as much evidence, the adjusted p-value is ``1 - exp(-E)`` for
+    E <= 1: the probability that at least one empty pair shows as much, for independent pairs. It plays the
+    part of Bonferroni's bound ``min(1, E)``, but lets precisely measured pairs go first. Beyond E = 1 it
+    only keeps the order (``1 - exp(-1) / E``).
+
+    Parameters
+    ----------
+    blocks : BlockEstimates
+        In standardised states.
+    tau : float
+        Prior standard deviation of a link's elements. Fixed, because a fitted one would not control the
+        error rate.
+
+    Returns
+    -------
+    p_adjusted : ndarray of shape (n_pairs,)
+    """
+    c, v, _ = blocks.rotated()
+    evidence = log_bayes_factors(c, v, tau)
+    low, high = evidence.min(), evidence.max()
+    if high - low < 1e-12 * max(1.0, abs(high)):
+        thresholds = np.array([low])
+    else:
+        thresholds = np.linspace(low, high, _N_THRESHOLDS)
+    weights = tau**2 / (tau**2 + v)
+    shift = np.log1p(tau**2 / v).sum(axis=-1)
+    bounds = 2 * thresholds[None, :] + shift[:, None]
+    expected = np.exp(weighted_chi2_logsf(bounds, weights)).sum(axis=0)
+    log_expected = np.interp(evidence, thresholds, np.log(np.maximum(expected, 1e-300)))
+    expected_here = np.exp(log_expected)
+    return np.where(
+        expected_here <= 1,
+        -np.expm1(-np.minimum(expected_here, 1.0)),
+        1 - np.exp(-1) / np.maximum(expected_here, 1.0),
+    )
+
+
+def weighted_chi2_logsf(x, weights):
+    """Log tail probability of ``sum_i w_i chi2_1`` by the Lugannani-Rice saddlepoint formula.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_rows, n_thresholds)
+    weights : ndarray of shape (n_rows, k)
+        Positive weights.
+
+    Returns
+    -------
+    logsf : ndarray of shape (n_rows, n_thresholds)
+        Zero where x is not positive.
+    """
+    w = weights[:, None, :]
+    positive = np.maximum(x, 1e-12)[..., None]
+    s = _saddlepoint(positive, w)
+    slack = 1 - 2 * s * w
+    cumulant = -0.5 * np.log(slack).sum(axis=-1)
+    curvature = (2 * w**2 / slack**2).sum(axis=-1)
+    s = s[..., 0]
+    r = np.sign(s) * np.sqrt(np.maximum(2 * (s * positive[..., 0] - cumulant), 0.0))
+    q = s * np.sqrt(curvature)
+    near_mean = np.abs(r) < 1e-4
+    safe_r, safe_q = np.where(near_mean, 1.0, r), np.where(near_mean, 1.0, q)
+    skewness = (8 * w**3).sum(axis=-1) / (2 * w**2).sum(axis=-1) ** 1.5
+    correction = np.where(near_mean, -skewness / 6, 1 / safe_q - 1 / safe_r)
+    tail = stats.norm.sf(r) + stats.norm.pdf(r) * correction
+    return np.where(x > 0, np.log(np.clip(tail, 1e-300, 1.0)), 0.0)
+
+
+def _saddlepoint(x, w, n_steps=60):
+    """Root s of ``sum_i w_i / (1 - 2 s w_i) = x`` below ``1 / (2 max w)``, by bisection and Newton."""
+    k = w.shape[-1]
+    top = w.max(axis=-1, keepdims=True)
+    low = 0.5 / top * (1 - k * top / x)  # there the sum is at most x
+    high = 0.5 / top * (1 - top / x)  # there the sum is at least x
+    s = 0.5 * (low + high)
+    for _ in range(n_steps):
+        slack = 1 - 2 * s * w
+        excess = (w / slack).sum(axis=-1, keepdims=True) - x
+        low, high = np.where(excess < 0, s, low), np.where(excess < 0, high, s)
+        newton = s - excess / (2 * w**2 / slack**2).sum(axis=-1, keepdims=True)
+        inside = (newton > low) & (newton < high)
+        step = np.where(inside, newton, 0.5 * (low + high))
+        if np.abs(step - s).max() <= 1e-13 * np.abs(s).max():
+            return step
+        s = step
+    return s

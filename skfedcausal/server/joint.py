@@ -1,0 +1,225 @@
+"""The units' messages put side by side: everything the server knows about the record."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..statespace.episodes import episodes
+from ..statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
+from ..statespace.observation import Information, is_regular
+from ..statespace.partition import Partition
+
+_PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
+_PRESENCE_LEVEL = 0.1
+_MAX_REGIMES = 8
+
+
+@dataclass(frozen=True)
+class JointRecord:
+    """Information series of all units over the same time steps.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Unit names in the order of the plant matrices.
+    parts : tuple of Information
+        One per unit.
+    starts : tuple of int
+        First row of each episode.
+    """
+
+    names: tuple[str, ...]
+    parts: tuple[Information, ...]
+    starts: tuple[int, ...]
+
+    @classmethod
+    def from_messages(cls, messages, names=None):
+        """Record of messages by unit name.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+        names : sequence of str, default=None
+            Units that must be there, in this order; None takes the order of `messages`.
+
+        Raises
+        ------
+        ValueError
+            If units are missing or unknown, or the messages are not about the same time steps.
+        """
+        names = tuple(messages) if names is None else tuple(names)
+        if set(names) != set(messages):
+            raise ValueError(
+                f"Messages came from {sorted(messages)}, expected one from each of {sorted(names)}."
+            )
+        lengths = {name: messages[name].lengths for name in names}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"The units' messages cover different episodes: {lengths}.")
+        starts = (0, *np.cumsum(lengths[names[0]])[:-1].tolist())
+        return cls(names, tuple(messages[name].information for name in names), starts)
+
+    @cached_property
+    def partition(self):
+        """Division of the states into units."""
+        return Partition(tuple(part.z.shape[1] for part in self.parts))
+
+    @property
+    def n_samples(self):
+        """Number of time steps."""
+        return len(self.parts[0].z)
+
+    @cached_property
+    def z(self):
+        """Information vectors of the plant, shape (n_samples, n_states)."""
+        return np.concatenate([part.z for part in self.parts], axis=1)
+
+    @property
+    def is_constant(self):
+        """Whether every unit's information matrix is the same at every step."""
+        return all(part.is_constant for part in self.parts)
+
+    @cached_property
+    def determined(self):
+        """Per unit: whether its measurements determine all its states."""
+        return tuple(part.determines_states for part in self.parts)
+
+    def block_diagonal(self, matrices):
+        """Plant matrix (or stack) with the units' matrices on its diagonal."""
+        n = self.partition.n_states
+        shape = np.broadcast_shapes(*(np.shape(x)[:-2] for x in matrices))
+        plant = np.zeros((*shape, n, n))
+        for rows, block in zip(self.partition.slices, matrices, strict=True):
+            plant[..., rows, rows] = block
+        return plant
+
+    def matrices(self, rows=slice(None)):
+        """Information matrices of the plant for a slice of rows, shape (n_rows, n, n)."""
+        return self.block_diagonal([part.matrices(rows) for part in self.parts])
+
+    def const(self):
+        """Sum over units of the log-density terms free of the states; None if any unit kept it."""
+        if any(part.const is None for part in self.parts):
+            return None
+        return sum(part.const for part in self.parts)
+
+    def rescaled(self, scale):
+        """The same record in states ``S_m^-1 h_m``.
+
+        Parameters
+        ----------
+        scale : sequence of ndarray
+            Invertible S_m per unit.
+        """
+        parts = tuple(
+            Information(part.z @ S, S.T @ part.patterns @ S, part.index, part.const)
+            for part, S in zip(self.parts, scale, strict=True)
+        )
+        return JointRecord(self.names, parts, self.starts)
+
+    def regimes(self):
+        """Average information matrices of stretches in which the same units are present.
+
+        Returns
+        -------
+        list of tuple (share, J)
+            Share of time and average information matrix of the plant.
+        """
+        if self.is_constant:
+            return [(1.0, self.block_diagonal([part.patterns[0] for part in self.parts]))]
+        present = np.column_stack([_presence(part, self.n_samples) for part in self.parts])
+        _, key = np.unique(present, axis=0, return_inverse=True)
+        key = key.reshape(-1)
+        counts = np.bincount(key)
+        kept = np.argsort(-counts, kind="stable")[:_MAX_REGIMES]
+        total = counts[kept].sum()
+        regimes = []
+        for k in kept:
+            rows = np.flatnonzero(key == k)
+            J = self.block_diagonal([_mean_over(part, rows) for part in self.parts])
+            regimes.append((counts[k] / total, J))
+        return regimes
+
+
+def _mean_over(part, rows):
+    if part.is_constant:
+        return part.patterns[0]
+    counts = np.bincount(part.index[rows], minlength=len(part.patterns))
+    return np.tensordot(counts / len(rows), part.patterns, 1)
+
+
+def _presence(part, n_samples):
+    """Whether a unit is there, judged over a short window."""
+    if part.is_constant:
+        return np.ones(n_samples, dtype=bool)
+    trace = np.trace(part.patterns, axis1=1, axis2=2)
+    level = (trace / max(trace.max(), 1e-300))[part.index]
+    window = min(_PRESENCE_WINDOW, n_samples)
+    sums = np.convolve(level, np.ones(window), mode="same")
+    return sums / np.convolve(np.ones(n_samples), np.ones(window), mode="same") > _PRESENCE_LEVEL
+
+
+class Scores:
+    """Centred scores ``s = J^-1 z`` of a record and their lag covariances, formed on demand.
+
+    Time steps at which a unit's measurements do not determine its states are left out of every product
+    they enter; the covariance of the scores around the states is their average over the steps used.
+
+    Parameters
+    ----------
+    record : JointRecord
+    """
+
+    def __init__(self, record):
+        self._record = record
+        series, present, noise = zip(*(_unit_scores(part) for part in record.parts), strict=True)
+        self.noise = list(noise)
+        self._present = None
+        joined = np.concatenate(series, axis=1)
+        if all(p is None for p in present):
+            self._series = remove_episode_means(joined, record.starts)
+        else:
+            full = np.ones(record.n_samples, dtype=bool)
+            masks = [full if p is None else p for p in present]
+            self._present = np.column_stack(masks)[:, record.partition.unit_of_state].astype(float)
+            self._series = _remove_present_means(joined, self._present, record.starts)
+        self._sums = np.empty((0, record.partition.n_states, record.partition.n_states))
+
+    def covariance(self):
+        """Sample covariance of the scores, shape (n, n)."""
+        return self._lag_sums(1)[0] / self._record.n_samples
+
+    def moments(self, n_lags):
+        """Lag covariances of the transitions, a :class:`TransitionMoments`."""
+        return TransitionMoments.from_sums(self._lag_sums(n_lags + 2), self._series, self._record.starts)
+
+    def _lag_sums(self, n_lags):
+        known = len(self._sums)
+        if n_lags > known:
+            new = lag_covariances(self._series, range(known, n_lags), self._record.starts, self._present)
+            self._sums = np.concatenate([self._sums, new])
+        return self._sums[:n_lags]
+
+
+def _unit_scores(part):
+    """Scores of one unit, mask of the steps that determine them (None: all) and their covariance."""
+    if part.is_constant and is_regular(part.patterns[0]):
+        N = np.linalg.inv(part.patterns[0])
+        return part.z @ N, None, N
+    index = np.zeros(len(part.z), dtype=int) if part.is_constant else part.index
+    definite = np.array([is_regular(J) for J in part.patterns])
+    inverse = np.zeros_like(part.patterns)
+    inverse[definite] = np.linalg.inv(part.patterns[definite])
+    counts = np.bincount(index, minlength=len(part.patterns)) * definite
+    noise = np.tensordot(counts / max(counts.sum(), 1), inverse, 1)
+    scores = np.einsum("tij,tj->ti", inverse[index], part.z)
+    return scores, definite[index], noise
+
+
+def _remove_present_means(series, present, starts):
+    centred = series * present
+    for start, stop in episodes(starts, len(series)):
+        weight = np.maximum(present[start:stop].sum(axis=0), 1.0)
+        mean = centred[start:stop].sum(axis=0) / weight
+        centred[start:stop] -= mean * present[start:stop]
+    return centred

@@ -1,0 +1,96 @@
+"""A few pseudo-observations that keep a nearly degenerate plant feasible.
+
+Real units can move almost together (pressures that equalise within a sampling period): their process noise
+is then almost perfectly correlated and influences between them are hardly identified. Or they
+drift so slowly that the likelihood would rather have them unstable. The prior is worth a handful of time
+steps, in which noise is independent with the variances of the units' own models, off-diagonal elements of
+the transition matrix have unit variance and states have the variance of the record (all in standardised
+states). It is used only where the process noise of different units is correlated, a unit's own noise is
+nearly singular or a unit is close to a unit root.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..statespace.likelihood import Evaluation
+from ..statespace.riccati import adjoint_lyapunov, stationary_covariance
+
+_PSEUDO_STEPS = 5.0
+_LINK_SCALE = 1.0
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Gaussian prior on off-diagonal blocks of A, inverse Wishart on Q, states of bounded variance.
+
+    Attributes
+    ----------
+    covariance : ndarray of shape (n, n)
+        Process covariance of the pseudo-observations.
+    coupling : ndarray of bool, shape (n, n)
+        Elements of A with a prior.
+    n_samples : int
+        Time steps of the record, over which the prior is spread.
+    """
+
+    covariance: np.ndarray
+    coupling: np.ndarray
+    n_samples: int
+
+    def evaluate(self, A, Q):
+        """Log-prior and its derivatives per time step."""
+        inverse = np.linalg.inv(Q)
+        spread = inverse @ self.covariance @ inverse
+        trace = np.trace(inverse @ self.covariance)
+        linked = np.where(self.coupling, A, 0.0) / _LINK_SCALE**2
+        value = -_PSEUDO_STEPS / 2 * (np.linalg.slogdet(Q)[1] + trace) - 0.5 * (linked * A).sum()
+        grad_Q = _PSEUDO_STEPS / 2 * (spread - inverse)
+        start = _stationary_prior(A, Q)
+        grad_A, grad_Q = start.grad_A - linked, start.grad_Q + (grad_Q + grad_Q.T) / 2
+        n = self.n_samples
+        return Evaluation((value + start.value) / n, grad_A / n, grad_Q / n)
+
+    def information(self, free, Q):
+        """Curvature of the log-prior for the free elements, per time step."""
+        diagonal = np.where(self.coupling[free.rows, free.cols], 1 / _LINK_SCALE**2, 0.0)
+        split = free.n_transition
+        matrix = np.zeros((split + len(free.first),) * 2)
+        matrix[np.arange(split), np.arange(split)] = diagonal
+        inverse = np.linalg.inv(Q)
+        a, b = free.first, free.second
+        mixed = inverse[np.ix_(b, a)]
+        products = mixed * mixed.T + inverse[np.ix_(a, a)] * inverse[np.ix_(b, b)]
+        half = free.half_on_diagonal
+        matrix[split:, split:] = _PSEUDO_STEPS * half[:, None] * half[None, :] * products
+        return matrix / self.n_samples
+
+
+def _stationary_prior(A, Q):
+    """Log-density of pseudo-states of unit covariance under the plant's stationary distribution."""
+    S = stationary_covariance(A, Q)
+    inverse = np.linalg.inv(S)
+    value = -_PSEUDO_STEPS / 2 * (np.linalg.slogdet(S)[1] + np.trace(inverse))
+    through = adjoint_lyapunov(A, _PSEUDO_STEPS / 2 * (inverse @ inverse - inverse))
+    return Evaluation(value, 2 * through @ A @ S, through)
+
+
+class WithPrior:
+    """A likelihood with a prior added to it.
+
+    Parameters
+    ----------
+    likelihood : object
+        With ``evaluate``, ``information`` and ``n_samples``.
+    prior : Prior
+    """
+
+    def __init__(self, likelihood, prior):
+        self._likelihood, self.prior = likelihood, prior
+        self.n_samples = likelihood.n_samples
+        self.information = likelihood.information
+
+    def evaluate(self, A, Q):
+        """Value and gradients per time step at (A, Q)."""
+        data, prior = self._likelihood.evaluate(A, Q), self.prior.evaluate(A, Q)
+        return Evaluation(data.value + prior.value, data.grad_A + prior.grad_A, data.grad_Q + prior.grad_Q)

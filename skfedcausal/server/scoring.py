@@ -1,0 +1,223 @@
+"""Maximum likelihood of the plant with a given structure, by Fisher scoring on its free elements."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from ..statespace.fisher import InformationColumns
+from ..statespace.positive import cap_radius, spectral_radius
+
+MAX_RADIUS = 1 - 1e-6
+_CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
+_RIDGE = 1e-12
+_ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
+
+
+@dataclass(frozen=True)
+class Point:
+    """Plant matrices with the value and gradients of the likelihood there."""
+
+    A: np.ndarray
+    Q: np.ndarray
+    evaluation: object
+
+    @classmethod
+    def at(cls, objective, A, Q):
+        """Evaluate `objective` at (A, Q)."""
+        return cls(A, Q, objective.evaluate(A, Q))
+
+
+class Scoring:
+    """Information and scoring step at one point for one structure.
+
+    Parameters
+    ----------
+    objective : object
+        With ``evaluate(A, Q)``, ``information(A, Q)`` and ``n_samples``.
+    structure : Structure
+        Elements that are not free keep their value.
+    point : Point
+    """
+
+    def __init__(self, objective, structure, point):
+        self.structure, self.point = structure, point
+        self.n_samples = objective.n_samples
+        self.info = objective.information(point.A, point.Q)
+        self.columns = InformationColumns(self.info, structure.free)
+        matrix = self.columns.square()
+        if getattr(objective, "prior", None) is not None:
+            matrix += objective.prior.information(structure.free, point.Q)
+        self._factor = _cholesky(matrix)
+        self.gradient = self.gradient_at(point)
+        self.step = cho_solve(self._factor, self.gradient, check_finite=False)
+
+    def gradient_at(self, point):
+        """Derivatives with respect to the free elements at a point."""
+        return self.structure.free.gradient(point.evaluation.grad_A, point.evaluation.grad_Q)
+
+    @property
+    def gain(self):
+        """Log-likelihood that the step promises, ``T g' I^-1 g`` (twice the quadratic gain)."""
+        return self.n_samples * float(self.gradient @ self.step)
+
+    @property
+    def vector(self):
+        """Free elements at the point, A first."""
+        return self.structure.free.gather(self.point.A, self.point.Q)
+
+    @cached_property
+    def covariance(self):
+        """Covariance of the maximum-likelihood estimate of the free elements."""
+        return cho_solve(self._factor, np.eye(len(self.gradient)), check_finite=False) / self.n_samples
+
+    @property
+    def precision(self):
+        """Inverse of :attr:`covariance`."""
+        lower = np.tril(self._factor[0])
+        return self.n_samples * (lower @ lower.T)
+
+    def whitened(self, x):
+        """``L^-1 x`` with the information ``I = L L'``."""
+        return solve_triangular(self._factor[0], x, lower=True, check_finite=False)
+
+    def unwhitened(self, x):
+        """``L'^-1 x``, so that ``unwhitened(whitened(g))`` is the scoring step."""
+        return solve_triangular(self._factor[0], x, lower=True, trans="T", check_finite=False)
+
+    def without(self, structure):
+        """Plant matrices when the free elements that `structure` does not have are set to zero.
+
+        The elements that stay move to their expectation given that, to first order.
+        """
+        kept_A, kept_Q = structure.transition_mask, structure.covariance_mask
+        dropped = ~self.structure.free.gather(kept_A, kept_Q).astype(bool)
+        x = self.vector
+        within = self.covariance[np.ix_(dropped, dropped)]
+        x = x - self.covariance[:, dropped] @ np.linalg.solve(within, x[dropped])
+        x[dropped] = 0.0
+        return self.matrices(x)
+
+    def matrices(self, vector):
+        """Plant matrices with the given free elements."""
+        A, Q = self.structure.free.scatter(vector, self.point.A.shape)
+        A = np.where(self.structure.transition_mask, A, self.point.A)
+        return A, np.where(self.structure.covariance_mask, Q, self.point.Q)
+
+
+def _cholesky(matrix):
+    """Lower Cholesky factor, with the smallest relative ridge that makes it exist."""
+    diagonal = np.diag(matrix).copy()
+    ridge = _RIDGE
+    while True:
+        try:
+            return cho_factor(matrix + np.diag(ridge * diagonal), lower=True, check_finite=False)
+        except np.linalg.LinAlgError:
+            ridge *= 100
+            if ridge > 1:
+                raise
+
+
+def is_valid(A, Q):
+    """Whether the plant is stable and its noise covariance is safely positive definite."""
+    variances = np.diag(Q)
+    if not (np.isfinite(A).all() and np.isfinite(Q).all() and variances.min() > 0):
+        return False
+    scale = np.sqrt(variances)
+    smallest = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0]
+    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(A) < MAX_RADIUS)
+
+
+def made_valid(A, Q, partition, radius=0.99):
+    """The plant with its off-diagonal blocks made smaller until it is safely valid."""
+    diagonal = partition.block_diagonal
+    for share in (1.0, 0.5, 0.25, 0.125, 0.0):
+        weight = np.where(diagonal, 1.0, share)
+        if is_valid(weight * A, weight * Q) and (share == 0 or spectral_radius(weight * A) < radius):
+            return weight * A, weight * Q
+    return cap_radius(np.where(diagonal, A, 0.0), radius), np.where(diagonal, Q, 0.0)
+
+
+@dataclass(frozen=True)
+class Ascent:
+    """Result of :func:`ascend`: the point, the iterations it took, whether it reached its goal."""
+
+    point: Point
+    n_iter: int
+    converged: bool
+
+
+def ascend(objective, scoring, *, gradient_tol=0.0, gain_tol=0.0, max_iter=300):
+    """Climb towards the maximum with a fixed structure, one gradient an iteration.
+
+    BFGS in coordinates whitened by the information at the start: the first step is the scoring step, the
+    later ones learn where the likelihood bends differently from what is expected [1]_. Steps are halved
+    until they lead to a valid plant and the likelihood rises.
+
+    Parameters
+    ----------
+    objective : object
+    scoring : Scoring
+        At the point to start from.
+    gradient_tol : float
+        Stop when no derivative of the log-likelihood per time step is larger.
+    gain_tol : float
+        Stop when a step promises less log-likelihood.
+    max_iter : int
+
+    Returns
+    -------
+    Ascent
+
+    References
+    ----------
+    .. [1] Nocedal, Wright (2006), Numerical Optimization, chapter 6.
+    """
+    point, x = scoring.point, scoring.vector
+    gradient = scoring.gradient
+    slope = scoring.whitened(gradient)
+    curvature = np.eye(len(x))
+    for n_iter in range(max_iter):
+        direction = curvature @ slope
+        gain = scoring.n_samples * float(slope @ direction)
+        if np.abs(gradient).max() <= gradient_tol or gain <= gain_tol:
+            return Ascent(point, n_iter, True)
+        trial = _search_line(objective, scoring, point, x, direction, float(slope @ direction))
+        if trial is None:
+            if np.array_equal(curvature, np.eye(len(x))):
+                return Ascent(point, n_iter, gain <= _ROUNDING_GAIN)
+            curvature = np.eye(len(x))
+            continue
+        point, length = trial
+        x = scoring.structure.free.gather(point.A, point.Q)
+        gradient = scoring.gradient_at(point)
+        new_slope = scoring.whitened(gradient)
+        curvature = _bfgs(curvature, length * direction, slope - new_slope)
+        slope = new_slope
+    return Ascent(point, max_iter, False)
+
+
+def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
+    """Longest halved step with a sufficient rise (Armijo) that leads to a valid plant."""
+    step = scoring.unwhitened(direction)
+    value = point.evaluation.value
+    length = 1.0
+    for _ in range(n_halvings):
+        A, Q = scoring.matrices(x + length * step)
+        if is_valid(A, Q):
+            trial = Point.at(objective, A, Q)
+            rounding = 1e-14 * abs(value)
+            if trial.evaluation.value >= value + 1e-4 * length * slope - rounding:
+                return trial, length
+        length /= 2
+    return None
+
+
+def _bfgs(H, s, y):
+    """BFGS update of an inverse Hessian; unchanged if the curvature along the step is not positive."""
+    sy = float(s @ y)
+    if sy <= 1e-12 * np.linalg.norm(s) * np.linalg.norm(y):
+        return H
+    Hy = H @ y
+    return H + np.outer(s, s) * ((sy + y @ Hy) / sy**2) - (np.outer(Hy, s) + np.outer(s, Hy)) / sy

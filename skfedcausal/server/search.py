@@ -1,0 +1,182 @@
+"""Which units are linked, and whose noise is correlated: score tests at the uncoupled plant, then a
+forward/backward search with false discovery control."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..statespace.positive import spectral_radius
+from .blocktests import correlation_estimates, link_estimates, uncoupled_estimates
+from .evidence import benjamini_hochberg
+from .scoring import Point, Scoring, ascend, is_valid, made_valid
+
+_MAX_ADDITIONS = 3  # new links per effect and round
+_NEAR_OPTIMUM = 10.0  # the structure changes only when a step promises less than this
+_MAX_ROUNDS = 60
+_UNIT_ROOT = 0.98  # spectral radius of units that are close to a unit root
+_SINGULAR = 1e-3  # smallest eigenvalue of the process noise of a plant that needs no prior
+
+
+@dataclass(frozen=True)
+class StructureSearch:
+    """Outcome of a search.
+
+    Attributes
+    ----------
+    scoring : Scoring
+        At the end of the search, with the structure found.
+    n_rounds : int
+    settled : bool
+        Whether the structure repeated.
+    """
+
+    scoring: Scoring
+    n_rounds: int
+    settled: bool
+
+
+def search_structure(objective, structure, point, *, alpha=0.05, tol=0.1):
+    """Forward/backward search for links and noise correlations.
+
+    A round takes one scoring step. While the step is small it also re-tests every pair at the corrected
+    point (Wald inside the model, efficient score outside) and adds or drops what Benjamini-Hochberg says;
+    correlations of the process noise are tested when the links have settled.
+
+    Parameters
+    ----------
+    objective : object
+        Likelihood with ``evaluate``, ``information`` and ``n_samples``.
+    structure : Structure
+        To start from. Without links and correlations, the score tests at the uncoupled plant give the
+        first ones.
+    point : Point
+        Plant with this structure.
+    alpha : float
+        False discovery rate, for links and for correlations.
+    tol : float
+        Gain in log-likelihood below which a settled search ends.
+
+    Returns
+    -------
+    StructureSearch
+    """
+    if not (structure.linked.any() or structure.correlated.any()):
+        structure, point = _first_structure(objective, structure, point, alpha)
+    seen = {structure.key}
+    for n_rounds in range(1, _MAX_ROUNDS + 1):
+        scoring = Scoring(objective, structure, point)
+        proposed = structure
+        if scoring.gain < _NEAR_OPTIMUM:
+            proposed = _proposal(scoring, alpha)
+        if proposed.key in seen:  # a structure that was left before: from here on only drop
+            proposed = structure.with_links(structure.linked & proposed.linked).with_correlated(
+                structure.correlated & proposed.correlated
+            )
+        if proposed.key == structure.key and scoring.gain < tol:
+            return StructureSearch(scoring, n_rounds, True)
+        seen.add(proposed.key)
+        point = _next_point(objective, scoring, proposed, tol)
+        structure = proposed
+    return StructureSearch(Scoring(objective, structure, point), n_rounds, False)
+
+
+def is_degenerate(objective, partition, point, alpha):
+    """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root.
+
+    The likelihood of such a plant needs a prior.
+    """
+    _, correlations = uncoupled_estimates(objective, partition, point)
+    correlated = _symmetric_bh(correlations.p_value, partition, alpha).any()
+    singular = np.linalg.eigvalsh(point.Q)[0] < _SINGULAR
+    return bool(correlated or singular or spectral_radius(point.A) > _UNIT_ROOT)
+
+
+def _first_structure(objective, structure, point, alpha):
+    """Links and correlations that the score tests at the uncoupled plant suggest."""
+    partition = structure.partition
+    links, correlations = uncoupled_estimates(objective, partition, point)
+    correlated = _symmetric_bh(correlations.p_value, partition, alpha)
+    if correlated.any():  # they disturb the tests of the links, so they come first
+        structure = structure.with_correlated(correlated)
+        point = ascend(objective, Scoring(objective, structure, point), gain_tol=_NEAR_OPTIMUM).point
+        links = link_estimates(Scoring(objective, structure, point))
+    linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
+    if linked.any():
+        point = Point.at(objective, _with_blocks(point.A, links, linked, partition), point.Q)
+    return structure.with_links(linked), point
+
+
+def _proposal(scoring, alpha):
+    """Structure that the tests at the current point suggest."""
+    structure = scoring.structure
+    partition, linked = structure.partition, structure.linked
+    p_values = link_estimates(scoring).p_value
+    wanted = benjamini_hochberg(p_values, alpha)
+    wanted = linked & wanted | _capped(wanted & ~linked, p_values, partition)
+    if (wanted != linked).any():
+        return structure.with_links(wanted)
+    correlated = _symmetric_bh(correlation_estimates(scoring).p_value, partition, alpha)
+    return structure.with_correlated(correlated)
+
+
+def _symmetric_bh(p_values, partition, alpha):
+    """Benjamini-Hochberg over unordered pairs, answered for both ordered ones."""
+    effect, cause = partition.pairs.T
+    lower = effect > cause
+    chosen = np.zeros(len(effect), dtype=bool)
+    chosen[lower] = benjamini_hochberg(p_values[lower], alpha)
+    return chosen | chosen[partition.reverse_pairs]
+
+
+def _next_point(objective, scoring, proposed, tol):
+    """Higher up with the same structure, then with the blocks that are dropped set to zero."""
+    structure = scoring.structure
+    far = scoring.gain >= _NEAR_OPTIMUM or proposed.key != structure.key
+    goal = _NEAR_OPTIMUM / 10 if far else tol / 2
+    ascent = ascend(objective, scoring, gain_tol=goal)
+    dropped = (structure.linked & ~proposed.linked) | (structure.correlated & ~proposed.correlated)
+    if not dropped.any():
+        return ascent.point
+    if ascent.n_iter:
+        scoring = Scoring(objective, structure, ascent.point)
+    return _dropped(objective, scoring, proposed)
+
+
+def _dropped(objective, scoring, proposed, max_steps=8):
+    """Plant without the blocks that `proposed` does not have.
+
+    The other elements follow to first order; where that leaves the valid plants, in several steps.
+    """
+    structure = scoring.structure
+    for _ in range(max_steps):
+        A, Q = scoring.point.A, scoring.point.Q
+        to_A, to_Q = scoring.without(proposed)
+        for share in (1.0, 0.5, 0.25, 0.1):
+            trial = A + share * (to_A - A), Q + share * (to_Q - Q)
+            if is_valid(*trial):
+                break
+        else:
+            break
+        point = Point.at(objective, *trial)
+        if share == 1.0:
+            return point
+        scoring = Scoring(objective, structure, point)
+    return Point.at(objective, *made_valid(to_A, to_Q, structure.partition))
+
+
+def _capped(additions, p_values, partition):
+    """At most a few additions per effect, the most significant ones."""
+    kept = np.zeros_like(additions)
+    effect = partition.pairs[:, 0]
+    for m in np.unique(effect[additions]):
+        candidates = np.flatnonzero(additions & (effect == m))
+        kept[candidates[np.argsort(p_values[candidates], kind="stable")[:_MAX_ADDITIONS]]] = True
+    return kept
+
+
+def _with_blocks(A, blocks, linked, partition):
+    """Transition matrix with the estimates of the linked pairs filled in, kept stable."""
+    flat = np.append(A.ravel(), 0.0)
+    flat[partition.pair_elements[linked]] = blocks.estimate[linked]
+    filled = flat[:-1].reshape(A.shape)
+    return made_valid(filled, np.eye(len(A)), partition)[0]
