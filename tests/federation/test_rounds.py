@@ -1,0 +1,239 @@
+"""Transports carry every packet, the ledger counts it, and a client that fails is named."""
+
+import functools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from skfedcausal.federation.ledger import Ledger, LedgeredTransport
+from skfedcausal.federation.packet import Failure, Packet, PacketError
+from skfedcausal.federation.rounds import ClientError, collect_messages, deliver_replies, refine_messages
+from skfedcausal.federation.transport import InProcessTransport, Transport
+from skfedcausal.message import SmoothedReply, StateMessage, StateReply
+
+N, P = 6, 2
+MESSAGE = StateMessage(np.ones((N, P)), np.eye(P)[None], None, (N,))
+REPLY = StateReply(np.zeros((N, P)), np.eye(P), np.eye(P))
+SMOOTHED = SmoothedReply(np.zeros((N, P)), np.eye(P)[None])
+
+
+class CountingWorker:
+    """Adds what it is sent to what it has; its state is all it remembers."""
+
+    def handle(self, packet, state):
+        total = state.get("total", 0.0) + packet.arrays["x"]
+        return Packet("sum", packet.round, {"total": total}), {"total": total}
+
+
+class ScriptedTransport:
+    """Gives every client the answer that was written for it and keeps what it was sent."""
+
+    def __init__(self, **answers):
+        self.answers, self.sent, self.closed = answers, [], False
+
+    def clients(self):
+        return tuple(self.answers)
+
+    def exchange(self, out, *, timeout=None):
+        self.sent.append(dict(out))
+        return {name: self.answers[name] for name in out if self.answers[name] is not None}
+
+    def close(self):
+        self.closed = True
+
+
+def numbers(**values):
+    return {name: Packet("add", 1, {"x": np.asarray(value)}) for name, value in values.items()}
+
+
+# --- transports -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "transport",
+    [InProcessTransport({}), LedgeredTransport(InProcessTransport({}), Ledger()), ScriptedTransport()],
+    ids=lambda transport: type(transport).__name__,
+)
+def test_a_transport_has_three_methods(transport):
+    assert isinstance(transport, Transport)
+
+
+@pytest.mark.parametrize("method", ["clients", "exchange", "close"])
+def test_an_object_that_lacks_one_of_them_is_no_transport(method):
+    methods = {name: lambda self: None for name in ("clients", "exchange", "close") if name != method}
+    assert not isinstance(type("Half", (), methods)(), Transport)
+
+
+TRANSPORTS = {
+    "one after the other": InProcessTransport,
+    "threads": functools.partial(InProcessTransport, n_jobs=2),
+    "processes": functools.partial(InProcessTransport, n_jobs=2, backend="multiprocessing"),
+}
+
+
+@pytest.mark.parametrize("make", TRANSPORTS.values(), ids=TRANSPORTS.keys())
+def test_state_goes_in_and_comes_out_with_every_packet(make):
+    transport = make({name: CountingWorker() for name in "cab"})
+    assert transport.clients() == ("c", "a", "b")
+    transport.exchange(numbers(a=1.0, b=10.0, c=100.0))
+    answers = transport.exchange(numbers(b=20.0, a=2.0))
+    assert {name: float(answer.arrays["total"]) for name, answer in answers.items()} == {"a": 3.0, "b": 30.0}
+    assert transport.state("c") == {"total": 100.0}
+    transport.close()
+    assert transport.clients() == ()
+
+
+def test_a_programming_error_in_a_worker_of_this_process_is_raised():
+    with pytest.raises(KeyError, match="x"):
+        InProcessTransport({"a": CountingWorker()}).exchange({"a": Packet("add")})
+
+
+# --- ledger ---------------------------------------------------------------------------------------
+
+
+def test_the_ledger_adds_up_the_bytes_of_every_packet():
+    ledger = Ledger()
+    channel = LedgeredTransport(InProcessTransport({name: CountingWorker() for name in "ab"}), ledger)
+    sent, came = [], []
+    for value in (1.0, np.arange(30.0), np.ones((2, 30), "f4")):
+        out = numbers(a=value, b=np.zeros(1000))
+        sent += out.items()
+        came += channel.exchange(out).items()
+    for name in ("a", "b", None):
+        for direction, packets in (("down", sent), ("up", came)):
+            expected = sum(len(packet.encode()) for client, packet in packets if name in (None, client))
+            assert ledger.total(direction, name) == expected > 0
+    assert len(ledger.entries) == len(sent) + len(came)
+
+
+def test_an_entry_says_what_crossed_without_holding_it():
+    ledger = Ledger()
+    ledger.record("mill", "up", Packet("states", 4, {"z": np.ones((5, 2), "<f2"), "k": np.zeros(())}))
+    (entry,) = ledger.entries
+    assert (entry.client, entry.direction, entry.round, entry.op) == ("mill", "up", 4, "states")
+    assert entry.fields == {"z": ("float16", (5, 2)), "k": ("float64", ())}
+    assert not any(isinstance(value, np.ndarray) for value in vars(entry).values())
+
+
+@pytest.mark.parametrize("thing", [np.ones(3), {"z": 1}, None, Failure("timeout")], ids=repr)
+def test_only_packets_enter_the_ledger(thing):
+    with pytest.raises(TypeError, match=f"Only packets cross a border, got {type(thing).__name__}"):
+        Ledger().record("mill", "up", thing)
+
+
+def test_communication_sums_over_clients_and_rounds():
+    ledger = Ledger()
+    for round in (1, 2):
+        for name, size in {"a": 10, "b": 20}.items():
+            ledger.record(name, "down", Packet("fit", round))
+            ledger.record(name, "up", Packet("states", round, {"z": np.zeros(size)}))
+    summary = ledger.communication({"a": 800, "b": 1600})
+    assert set(summary) == {"rounds", "bytes_up", "bytes_down", "raw_bytes", "per_client"}
+    assert (summary["rounds"], summary["raw_bytes"]) == (2, 2400)
+    assert summary["per_client"]["b"]["bytes_up"] - summary["per_client"]["a"]["bytes_up"] == 2 * 10 * 8
+    for key in ("bytes_up", "bytes_down", "raw_bytes"):
+        assert summary[key] == sum(client[key] for client in summary["per_client"].values())
+        assert type(summary[key]) is int
+
+
+def test_a_failure_costs_what_was_sent_and_nothing_back():
+    ledger = Ledger()
+    behind = ScriptedTransport(a=Packet("done"), b=Failure("offline"))
+    channel = LedgeredTransport(behind, ledger)
+    answers = channel.exchange({"a": Packet("fit"), "b": Packet("fit")})
+    assert answers["b"] == Failure("offline")
+    assert ledger.total("down", "b") == Packet("fit").nbytes
+    assert ledger.total("up", "b") == 0
+    channel.close()
+    assert behind.closed
+
+
+# --- rounds ---------------------------------------------------------------------------------------
+
+
+def test_messages_come_back_by_name():
+    packet = MESSAGE.to_packet(round=1)
+    messages = collect_messages(ScriptedTransport(b=packet, a=packet))
+    assert list(messages) == ["b", "a"]
+    assert_array_equal(messages["a"].z, MESSAGE.z)
+
+
+@pytest.mark.parametrize(
+    "wishes", [{}, {"const": True}, {"local_model": True}, {"dtype": "float16"}], ids=str
+)
+def test_a_request_holds_wishes_and_no_data(wishes):
+    transport = ScriptedTransport(a=MESSAGE.to_packet())
+    collect_messages(transport, **wishes)
+    request = transport.sent[0]["a"]
+    assert request.scalars == {"dtype": "float64", "const": False, "local_model": False} | wishes
+    assert (request.op, request.round, dict(request.arrays)) == ("fit", 1, {})
+
+
+def test_replies_reach_the_client_they_are_for():
+    others = StateReply(np.ones((N, P)), np.eye(P), np.eye(P))
+    transport = ScriptedTransport(a=Packet("done"), b=Packet("done"))
+    deliver_replies(transport, {"a": REPLY, "b": others}, round=3)
+    assert {name: packet.round for name, packet in transport.sent[0].items()} == {"a": 3, "b": 3}
+    assert_array_equal(transport.sent[0]["b"].arrays["cross_term"], 1)
+    assert_array_equal(transport.sent[0]["a"].arrays["cross_term"], 0)
+
+
+ROUNDS = {
+    "collect": collect_messages,
+    "refine": functools.partial(refine_messages, replies={"a": SMOOTHED, "pump 7": SMOOTHED}, round=2),
+    "deliver": functools.partial(deliver_replies, replies={"a": REPLY, "pump 7": REPLY}),
+}
+
+
+def run_round(name, answer):
+    good = Packet("done") if name == "deliver" else MESSAGE.to_packet()
+    return ROUNDS[name](channel=ScriptedTransport(**{"a": good, "pump 7": answer}))
+
+
+@pytest.mark.parametrize("kind", ["timeout", "offline", "client-error", "crashed", "refused"])
+@pytest.mark.parametrize("name", ROUNDS)
+def test_a_failure_is_an_error_that_names_the_client_and_the_kind(name, kind):
+    with pytest.raises(ClientError, match=f"^Client 'pump 7' .*: {kind} KeyError$"):
+        run_round(name, Failure(kind, "KeyError"))
+
+
+def corrupted(**changed):
+    packet = MESSAGE.to_packet()
+    return Packet(packet.op, packet.round, dict(packet.arrays) | changed)
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (Packet("done"), "answered with 'done' instead of a message"),
+        (corrupted(z=np.full((N, P), np.nan)), r"message that cannot be used.*'z'.*not finite"),
+        (corrupted(lengths=np.array([N + 1])), r"message that cannot be used.*'lengths'"),
+    ],
+    ids=["other operation", "NaN", "wrong lengths"],
+)
+@pytest.mark.parametrize("name", ["collect", "refine"])
+def test_an_answer_that_is_no_message_is_an_error_that_names_the_client(name, answer, message):
+    with pytest.raises(ClientError, match=f"^Client 'pump 7' .*{message}"):
+        run_round(name, answer)
+
+
+@pytest.mark.xfail(
+    strict=True, reason="deliver_replies looks for failures only", raises=pytest.fail.Exception
+)
+def test_a_reply_that_is_not_acknowledged_is_an_error_that_names_the_client():
+    with pytest.raises(ClientError, match="pump 7"):
+        run_round("deliver", MESSAGE.to_packet())
+
+
+@pytest.mark.parametrize("name", ROUNDS)
+@pytest.mark.xfail(strict=True, reason="a client without an answer is left out", raises=pytest.fail.Exception)
+def test_a_client_without_any_answer_is_an_error_that_names_it(name):
+    with pytest.raises(ClientError, match="pump 7"):
+        run_round(name, None)
+
+
+def test_a_bad_packet_is_the_cause_of_the_error():
+    with pytest.raises(ClientError) as caught:
+        run_round("collect", corrupted(z=np.zeros(N)))
+    assert isinstance(caught.value.__cause__, PacketError)
