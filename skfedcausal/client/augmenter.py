@@ -15,28 +15,7 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
-from ..statespace.episodes import episodes
-
-
-def lagged_rows(Y, n_lags, starts=(0,)):
-    """Rows ``[y[t-1], ..., y[t-n_lags]]``, zero before the start of an episode.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n_samples, d)
-    n_lags : int
-    starts : sequence of int
-
-    Returns
-    -------
-    Z : ndarray of shape (n_samples, n_lags * d)
-    """
-    n_samples, d = Y.shape
-    Z = np.zeros((n_samples, n_lags * d))
-    for start, stop in episodes(starts, n_samples):
-        for lag in range(1, min(n_lags, stop - start - 1) + 1):
-            Z[start + lag : stop, (lag - 1) * d : lag * d] = Y[start : stop - lag]
-    return Z
+from ..statespace.episodes import lagged_rows
 
 
 class LinearAugmenter(RegressorMixin, BaseEstimator):
