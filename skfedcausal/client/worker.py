@@ -4,9 +4,9 @@ import numpy as np
 from sklearn.base import clone
 
 from ..federation.packet import Packet, PacketError
-from ..message import SmoothedReply, StateMessage, StateReply
-from ..statespace.observation import information_from_filter
+from ..message import SmoothedReply, StateReply
 from .augmenter import LinearAugmenter
+from .black_box import BlackBoxClient
 from .kalman import KalmanClient, message_of
 
 
@@ -23,8 +23,9 @@ class UnitWorker:
     columns : tuple of str
         Names of the sensors, for messages to the user.
     client : KalmanClient or object
-        Template of the unit's model, cloned and fitted here. Any other object with ``message(Y)`` or
-        ``filter_moments(Y)`` is the unit's own and used as it is.
+        Template of the unit's model, cloned and fitted here. Any other object is the unit's own and used as
+        it is: one with the methods ``message``, ``filter``, ``predict`` and ``measurements`` of a
+        KalmanClient, or a black box with ``filter_moments(Y)``, see :class:`BlackBoxClient`.
     augmenter : LinearAugmenter or similar, default=None
 
     Notes
@@ -63,7 +64,7 @@ class UnitWorker:
     def _fit(self, packet, state):
         """Identify the unit's model and send what the measurements say about the states."""
         client = fitted_client(self._client, self._Y, self._U, self._starts, self.name, self._columns)
-        message = unit_message(client, self._Y, self._starts, **_wishes(packet))
+        message = unit_message(client, self._Y, self._starts, inputs=self._U, **_wishes(packet))
         answer = message.to_packet(packet.round, packet.scalars.get("dtype", "float64"))
         return answer, {**state, "client": client}
 
@@ -73,7 +74,7 @@ class UnitWorker:
         client = state["client"]
         if isinstance(client, KalmanClient):
             client = client.refined(self._Y, reply.states, reply.covariances)
-        message = unit_message(client, self._Y, self._starts, **_wishes(packet))
+        message = unit_message(client, self._Y, self._starts, inputs=self._U, **_wishes(packet))
         answer = message.to_packet(packet.round, packet.scalars.get("dtype", "float64"))
         return answer, {**state, "client": client}
 
@@ -98,31 +99,45 @@ def fitted_client(template, Y, U, starts, name, columns):
         client = clone(template)
         client._validate_params()
         return client.fit_arrays(Y, U, starts, f"unit {name!r}", columns)
-    if not (hasattr(template, "message") or hasattr(template, "filter_moments")):
+    if hasattr(template, "filter_moments") and not hasattr(template, "message"):
+        return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts)
+    kind = f"The client of unit {name!r} is a {type(template).__name__}"
+    if not hasattr(template, "message"):
         raise TypeError(
-            f"The client of unit {name!r} is a {type(template).__name__} with neither `message(Y)` nor "
-            "`filter_moments(Y)`. Give a KalmanClient or an object with one of them."
+            f"{kind} with neither `message(Y)` nor `filter_moments(Y)`. Give a KalmanClient or an object with "
+            "one of them."
+        )
+    lacking = [method for method in ("filter", "predict", "measurements") if not hasattr(template, method)]
+    if lacking:
+        raise TypeError(
+            f"{kind} with `message`, but without {', '.join(lacking)}. Give it these methods of a "
+            "KalmanClient too, or `filter_moments(Y)` instead of all of them."
         )
     return template
 
 
-def unit_message(client, Y, starts, *, const=False, local_model=False):
+def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=False):
     """Message of a fitted client about measurements, whatever kind of client it is."""
     if isinstance(client, KalmanClient):
         return message_of(
             client.model, client.active_columns(Y), starts, const=const, local_model=local_model
         )
+    return client.message(Y, const=const, local_model=local_model, **_along(Y, inputs, starts))
+
+
+def _along(Y, inputs, starts):
+    """Keywords of the methods of a KalmanClient beside the record."""
     lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
-    if hasattr(client, "message"):
-        return client.message(Y, lengths=lengths, const=const, local_model=local_model)
-    info = information_from_filter(*client.filter_moments(Y))
-    return StateMessage(info.z, info.patterns, info.index, lengths)
+    return {"lengths": lengths} if inputs is None else {"lengths": lengths, "inputs": inputs}
 
 
 def local_features(client, Y, U, starts):
     """Centred measurements with the missing ones replaced by their filtered expectation."""
     if not isinstance(client, KalmanClient):
-        return np.nan_to_num(Y - np.nanmean(Y, axis=0))
+        states = client.filter(Y, **_along(Y, U, starts))
+        level = client.measurements(np.zeros((1, states.shape[1])))
+        centred = np.where(np.isnan(Y), client.measurements(states), Y) - level
+        return np.nan_to_num(centred)  # a sensor that was never seen has no level
     Y = client.active_columns(Y)
     model = client.model
     centred = Y - model.mean
@@ -153,12 +168,12 @@ def local_prediction(site, Y, U, starts, *, augmented):
     client = site["client"]
     if not augmented:
         return (
-            client.predict(Y)
+            client.predict(Y, **_along(Y, U, starts))
             if not isinstance(client, KalmanClient)
             else client.measurements(client.model.predict(client.active_columns(Y), U, starts))
         )
     filtered = (
-        client.filter(Y)
+        client.filter(Y, **_along(Y, U, starts))
         if not isinstance(client, KalmanClient)
         else client.model.filter(client.active_columns(Y), U, starts)
     )
