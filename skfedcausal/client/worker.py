@@ -7,7 +7,8 @@ from ..federation.packet import Packet, PacketError
 from ..message import SmoothedReply, StateReply
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
-from .kalman import KalmanClient, message_of
+from .filtering import message_of
+from .kalman import KalmanClient
 
 
 class UnitWorker:
@@ -100,12 +101,12 @@ def fitted_client(template, Y, U, starts, name, columns):
         client._validate_params()
         return client.fit_arrays(Y, U, starts, f"unit {name!r}", columns)
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
-        return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts)
+        return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts, columns)
     kind = f"The client of unit {name!r} is a {type(template).__name__}"
     if not hasattr(template, "message"):
         raise TypeError(
-            f"{kind} with neither `message(Y)` nor `filter_moments(Y)`. Give a KalmanClient or an object with "
-            "one of them."
+            f"{kind} with neither `message(Y)` nor `filter_moments(Y)`. Give a KalmanClient or an object "
+            "with one of them."
         )
     lacking = [method for method in ("filter", "predict", "measurements") if not hasattr(template, method)]
     if lacking:
