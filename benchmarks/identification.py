@@ -61,13 +61,13 @@ def main():
     write(
         "identification",
         "Identification of units at home",
-        f"## Order\n\nOf {options.seeds} simulated units (`make_granger_plant`, sensor noise as large as state "
-        f'noise) with {options.samples} rows, those for which `n_states="auto"` found the true number of '
-        "states P from D sensors.",
+        f"## Order\n\nOf {options.seeds} simulated units (`make_granger_plant`, sensor noise as large as "
+        f'state noise) with {options.samples} rows, those for which `n_states="auto"` found the true '
+        "number of states P from D sensors.",
         table(orders(options.seeds, options.samples)),
         "With as many sensors as states the noise and the weakest state are hardest to tell apart.",
-        f"## Time\n\n16 units, D = 8, P = 2, T = 5000, order included; best of {options.repeats} turns side by "
-        "side.",
+        f"## Time\n\n16 units, D = 8, P = 2, T = 5000, order included; best of {options.repeats} turns side "
+        "by side.",
         table(seconds(options.repeats)),
         'The autoregressions of "pca-var" and "subspace" are fitted by statsmodels.',
     )
