@@ -8,14 +8,18 @@ from ._version import __version__
 from .client.augmenter import LinearAugmenter, RegressorAugmenter
 from .client.kalman import KalmanClient
 from .granger import FederatedGrangerEstimator
+from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from .server.likelihood import LikelihoodServer
 from .utils import stack_clients
 
 __all__ = [
     "FederatedGrangerEstimator",
+    "GaussianMechanism",
     "KalmanClient",
     "LikelihoodServer",
     "LinearAugmenter",
+    "PrivacyAccountant",
+    "RandomizedResponse",
     "RegressorAugmenter",
     "__version__",
     "stack_clients",

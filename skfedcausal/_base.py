@@ -12,12 +12,14 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from ._oracle import pooled_messages
+from ._privacy import check_noise_can_be_told, promise, released
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
 from .federation.rounds import learn_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
+from .privacy import GaussianMechanism
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
 
@@ -30,7 +32,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         "client_labels": ["array-like", callable, StrOptions({"from_columns"})],
         "augmenter": [HasMethods(["fit", "predict"]), None],
         "server": [HasMethods(["fit", "replies"]), None],
-        "privacy": [None],
+        "privacy": [GaussianMechanism, None],
         "transport": [callable, None],
         "wire_dtype": [StrOptions(set(WIRE_DTYPES))],
         "n_jobs": [Integral, None],
@@ -60,9 +62,15 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _fit_plant(self, data, pooled=False):
         """One message per unit up, the server's fit, one reply per unit down.
 
-        With `pooled` the server learns from statistics of the pooled raw table instead.
+        With `pooled` the server learns from statistics of the pooled table instead. With a privacy mechanism
+        that is the noised one: workers, server and oracle never see another.
         """
-        sites = self._sites_of(data)
+        raw = {name: Y.nbytes for name, Y in zip(data.names, data.outputs, strict=True)}
+        templates = client_templates(self.client, data.names)
+        if self.privacy is not None:
+            check_noise_can_be_told(templates)
+        data, noise = released(self.privacy, data)
+        sites = self._sites_of(data, templates, noise)
         channel = LedgeredTransport(self._transport(sites), Ledger())
         server = LikelihoodServer() if self.server is None else clone(self.server)
 
@@ -82,24 +90,37 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         self.clients_ = {name: site["client"] for name, site in self._sites.items()}
         self.augmenters_ = {name: site["augmenter"] for name, site in self._sites.items()}
         self.layout_ = data.layout
-        raw = {name: Y.nbytes for name, Y in zip(data.names, data.outputs, strict=True)}
+        self.noise_covariance_ = {name: np.diag(variance) for name, variance in noise.items()}
         self.communication_ = self.ledger_.communication(raw)
+        self._store_promise(data)
         self._store_fit(self.server_)
         return self
+
+    def _store_promise(self, data):
+        for name, value in promise(self.privacy, data).items():
+            setattr(self, name, value)
 
     def _transport(self, sites):
         if self.transport is None:
             return InProcessTransport(sites, n_jobs=self.n_jobs)
         return self.transport(sites)
 
-    def _sites_of(self, data):
-        templates = client_templates(self.client, data.names)
+    def _sites_of(self, data, templates, noise):
         return {
-            name: Site(UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter))
+            name: Site(
+                UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter, noise.get(name))
+            )
             for name, Y, U, columns in zip(
                 data.names, data.outputs, data.inputs, data.layout.outputs, strict=True
             )
         }
+
+    def _home(self, name):
+        """:meth:`_site` for the unit's own use of its raw measurements, which nobody else sees."""
+        site = self._site(name)
+        if name not in self.noise_covariance_:
+            return site
+        return {**site, "client": site["client"].with_noise(np.zeros(len(self.noise_covariance_[name])))}
 
     def _site(self, name):
         """What a unit learned: its ``client``, ``augmenter`` and ``transition``."""
@@ -111,9 +132,19 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         return self._sites[name]
 
     def _messages(self, data, const=False):
-        """Messages of the fitted clients about a record."""
+        """Messages of the fitted clients about a record, with noise where a mechanism adds it."""
+        clients = {name: self._site(name)["client"] for name in data.names}
+        if self.privacy is None and self.noise_covariance_:
+            raise ValueError(
+                "This estimator was fitted under differential privacy and has no mechanism any more to "
+                "release new measurements with. Give it one: set_params(privacy=...)."
+            )
+        data, noise = released(self.privacy, data)
+        if noise:
+            self._store_promise(data)
+        clients |= {name: clients[name].with_noise(variance) for name, variance in noise.items()}
         return {
-            name: unit_message(self._site(name)["client"], Y, data.starts, inputs=U, const=const)
+            name: unit_message(clients[name], Y, data.starts, inputs=U, const=const)
             for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
         }
 
@@ -132,7 +163,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
                 for name, rows in self.server_.state_slices_.items()
             ]
         return [
-            local_prediction(self._site(name), Y, U, data.starts, augmented=model == "augmented")
+            local_prediction(self._home(name), Y, U, data.starts, augmented=model == "augmented")
             for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
         ]
 

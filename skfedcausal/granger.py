@@ -27,8 +27,9 @@ class FederatedGrangerEstimator(FederatedEstimator):
         :class:`LinearAugmenter`.
     server : LikelihoodServer, default=None
         How the plant is learned. None stands for :class:`LikelihoodServer`.
-    privacy : None
-        No differential privacy: messages are data-minimising, not private.
+    privacy : GaussianMechanism, default=None
+        Noise on every unit's measurements before anything is computed from them. None: no differential
+        privacy, messages are data-minimising, not private.
     transport : callable, default=None
         Called with a dict of the units' workers by name, returns what carries the packets: an object with
         the methods ``clients()``, ``exchange(packets, timeout=)`` and ``close()``. None keeps everything
@@ -61,6 +62,15 @@ class FederatedGrangerEstimator(FederatedEstimator):
         Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``.
     ledger_ : Ledger
         Every packet that crossed a border.
+    privacy_spent_ : PrivacySpent
+        Floats ``epsilon, delta, mu`` of the unit with the largest epsilon and what is protected, as of this
+        estimator's last release. Infinite without a mechanism.
+    privacy_ledger_ : DataFrame
+        Every charge of the accountant.
+    privacy_statement_ : str
+        The promise in words: who is protected, from whom, bound, composition, what is not covered.
+    noise_covariance_ : dict of str to ndarray of shape (n_features_m, n_features_m)
+        Of the noise on each unit's measurements, part of its measurement noise; empty without a mechanism.
     layout_ : PlantLayout
         Units and columns.
     n_features_in_ : int

@@ -8,6 +8,11 @@ _ASYMMETRY = 1e-8  # relative difference of a covariance and its transpose that 
 _NEGATIVE = 1e-10  # eigenvalue below zero, relative to the largest, that is rounding
 
 
+def with_diagonal(R, added):
+    """Noise covariance (or the diagonal of one) with independent noise of variances `added` on top."""
+    return R + (added if R.ndim == 1 else np.diag(added))
+
+
 def given_matrices(client, n_features=None):
     """The matrices the user gave as checked arrays.
 

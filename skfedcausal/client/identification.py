@@ -150,17 +150,18 @@ def identify(moments, method, n_states):
     """
     order = choose_order(moments) if n_states == "auto" else n_states
     C = METHODS[method](moments)[:, :order]
-    S, R = split_variance(moments.G[0], C)
+    S, R = split_variance(moments.G[0], C, moments.added)
     C = C @ np.linalg.cholesky(S)  # states of unit covariance
     A, Q, B = dynamics(moments, C, R, by_statsmodels=method in _BY_STATSMODELS)
     return UnitModel(A, C * moments.scale[:, None], Q, R * moments.scale**2, moments.mean, B)
 
 
-def split_variance(G0, C):
+def split_variance(G0, C, added=0.0):
     """State covariance and sensor-noise variances with ``G0 = C S C' + diag(R)``.
 
     Maximum likelihood of the factor model with known loadings. With as many states as sensors the two
-    cannot be told apart and the noise is put at its floor.
+    cannot be told apart and the noise is put at its floor, a small share of the variance on top of noise of
+    the variances `added` that is known to be there.
 
     Returns
     -------
@@ -173,7 +174,7 @@ def split_variance(G0, C):
         If the search for R ends by count.
     """
     d, p = C.shape
-    R = floor = NOISE_FLOOR * np.diag(G0)
+    R = floor = NOISE_FLOOR * np.diag(G0) + added
     if d > p:
         fit = sensor_noise(floor_eigenvalues(G0, _REGULAR * np.trace(G0)), C, floor)
         R = fit.R

@@ -14,7 +14,7 @@ from sklearn.utils.validation import validate_data
 from ..statespace.em import observation_step
 from ..utils import check_lengths, episode_starts
 from .filtering import FilterMixin
-from .given import COMPLETE, GIVEN, given_matrices, restricted
+from .given import COMPLETE, GIVEN, given_matrices, restricted, with_diagonal
 from .identification import METHODS, NOISE_FLOOR, dynamics, identify, split_variance
 from .moments import Moments
 from .records import (
@@ -181,24 +181,29 @@ class KalmanClient(FilterMixin, BaseEstimator):
             warn_inputs_ignored()
         return self
 
-    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None):
-        """`fit` on arrays that were checked before; `name` and `columns` are for messages."""
+    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None, noise=None):
+        """`fit` on arrays that were checked before; `name` and `columns` are for messages.
+
+        `noise` is the known variance of noise that was added to each column on purpose. It becomes part of R.
+        """
         given = given_matrices(self, Y.shape[1])
         check_inputs_fit(U, given.get("B"), name)
         active = active_columns(Y, name, columns)
         given = restricted(given, active)
         kept = Y if active.all() else Y[:, active]
+        added = np.zeros(kept.shape[1]) if noise is None else noise[active]
         level = column_means(kept) if self.center else np.zeros(kept.shape[1])
         input_level = None if U is None else U.mean(axis=0) if self.center else np.zeros(U.shape[1])
         if set(given) >= COMPLETE:
-            model = UnitModel(mean=level, **given)
+            model = UnitModel(mean=level, **given | {"R": with_diagonal(given["R"], added)})
         else:
             check_identifiable(kept, self.n_states, starts, name)
             unknown = "A" not in given  # with A and Q given, inputs are of no use here
-            moments = Moments(kept, level, starts, U if unknown else None, input_level)
+            moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
             model = _identified(self, given, moments, name)
         if model.B is not None:
             model = replace(model, input_mean=input_level)
+        self._added_noise = added
         self._set_model(model, active, Y)
         return self
 
@@ -234,6 +239,27 @@ class KalmanClient(FilterMixin, BaseEstimator):
         given = given_matrices(self)
         return UnitModel(mean=np.zeros(len(given["C"])), **given)
 
+    def with_noise(self, noise):
+        """Copy for a record to whose columns noise of other known variances was added.
+
+        Parameters
+        ----------
+        noise : ndarray of shape (n_features,)
+            Zero for raw measurements.
+
+        Returns
+        -------
+        KalmanClient
+        """
+        added = noise[self._active]
+        if np.array_equal(added, self._added_noise):
+            return self
+        other = copy(self)
+        R = with_diagonal(self._model.R, added - self._added_noise)
+        other._model, other._added_noise = replace(self._model, R=R), added
+        other.measurement_cov_ = _expanded(R, self._active)
+        return other
+
     def refined(self, Y, states, covariances):
         """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
 
@@ -250,7 +276,8 @@ class KalmanClient(FilterMixin, BaseEstimator):
         model, kept = self.model, self.active_columns(Y)
         if model.R.ndim == 2:
             raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")
-        floor = NOISE_FLOOR * np.nanvar(kept, axis=0)
+        added = getattr(self, "_added_noise", np.zeros(kept.shape[1]))
+        floor = NOISE_FLOOR * np.nanvar(kept, axis=0) + added
         cov = covariances[0] if len(covariances) == 1 else covariances
         C, R, mean = observation_step(kept, states, cov, floor)
         active = getattr(self, "_active", np.ones(Y.shape[1], dtype=bool))
@@ -270,7 +297,10 @@ def _identified(client, given, moments, name):
             f"The {len(C)} columns of {name} that vary do not tell the {p} states of the given C apart, so "
             "nothing about them can be identified. Give A, Q and R too, or a C of full column rank."
         )
-    R = given["R"] if "R" in given else split_variance(moments.G[0], C)[1] * moments.scale**2
+    if "R" in given:
+        R = with_diagonal(given["R"], moments.added * moments.scale**2)
+    else:
+        R = split_variance(moments.G[0], C, moments.added)[1] * moments.scale**2
     if "A" in given:
         return UnitModel(given["A"], given["C"], given["Q"], R, moments.mean, given.get("B"))
     diagonal = R if R.ndim == 1 else np.diag(R)

@@ -23,10 +23,14 @@ class Moments:
     U : ndarray of shape (n_samples, n_inputs), default=None
         Inputs, complete.
     input_mean : ndarray of shape (n_inputs,), default=None
+    noise : ndarray of shape (n_sensors,), default=None
+        Known variance of noise that was added to the measurements.
 
     Attributes
     ----------
     complete : bool
+    added : ndarray of shape (n_sensors,)
+        Variance of the added noise, scaled.
     series : ndarray of shape (n_samples, n_sensors)
         Scaled measurements; with missing cells the series that `V` belongs to.
     G : ndarray of shape (n_lags + 1, n_sensors, n_sensors)
@@ -44,7 +48,7 @@ class Moments:
     further states. e is white but not independent of the past (large where y is large): see `inflation`.
     """
 
-    def __init__(self, Y, mean, starts, U=None, input_mean=None):
+    def __init__(self, Y, mean, starts, U=None, input_mean=None, noise=None):
         present = ~np.isnan(Y)
         complete = bool(present.all())
         self.n_samples, self.starts, self.mean = len(Y), starts, mean
@@ -54,6 +58,7 @@ class Moments:
         share = present.mean(axis=0)
         self.scale = np.sqrt(np.einsum("ti,ti->i", centred, centred) / (len(Y) * share))
         centred /= self.scale
+        self.added = np.zeros(Y.shape[1]) if noise is None else noise / self.scale**2
         self.complete, self.series = complete, centred
         longest = max(stop - start for start, stop in episodes(starts, len(Y)))
         lags = range(min(_N_LAGS, max(len(Y) // 4, 1), longest - 1) + 1)

@@ -28,6 +28,9 @@ class UnitWorker:
         it is: one with the methods ``message``, ``filter``, ``predict`` and ``measurements`` of a
         KalmanClient, or a black box with ``filter_moments(Y)``, see :class:`BlackBoxClient`.
     augmenter : LinearAugmenter or similar, default=None
+    noise : ndarray of shape (n_sensors,), default=None
+        Variance of the noise that a privacy mechanism added to `outputs`; None if there is none. The worker
+        never sees the record without it.
 
     Notes
     -----
@@ -38,12 +41,13 @@ class UnitWorker:
     empty state.
     """
 
-    def __init__(self, name, outputs, inputs, starts, columns, client, augmenter=None):
+    def __init__(self, name, outputs, inputs, starts, columns, client, augmenter=None, noise=None):
         self.name = name
         self._Y, self._U, self._starts = outputs, inputs, starts
         self._columns = columns
         self._client = client
         self._augmenter = augmenter
+        self._noise = noise
 
     def handle(self, packet, state):
         """Answer one packet.
@@ -79,7 +83,9 @@ class UnitWorker:
         """Identify the unit's model and send what the measurements say about the states."""
         if state.get("round") == packet.round and state["previous"] is None:
             return self._message(packet, state["client"], None, state)
-        client = fitted_client(self._client, self._Y, self._U, self._starts, self.name, self._columns)
+        client = fitted_client(
+            self._client, self._Y, self._U, self._starts, self.name, self._columns, self._noise
+        )
         return self._message(packet, client, None, {})
 
     def _refine(self, packet, state):
@@ -160,12 +166,17 @@ class UnitWorker:
             )
 
 
-def fitted_client(template, Y, U, starts, name, columns):
+def fitted_client(template, Y, U, starts, name, columns, noise=None):
     """The unit's fitted model: a clone of a KalmanClient, or the unit's own object as it is."""
     if isinstance(template, KalmanClient):
         client = clone(template)
         client._validate_params()
-        return client.fit_arrays(Y, U, starts, f"unit {name!r}", columns)
+        return client.fit_arrays(Y, U, starts, f"unit {name!r}", columns, noise)
+    if noise is not None:
+        raise TypeError(
+            f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient can be told "
+            "how much noise a privacy mechanism added to its measurements; give it C and R there."
+        )
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
         return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts, columns)
     kind = f"The client of unit {name!r} is a {type(template).__name__}"

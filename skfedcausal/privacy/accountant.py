@@ -1,0 +1,344 @@
+"""The account of what every release cost, shared by everything that touches the same data."""
+
+import hashlib
+import secrets
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import numpy as np
+import pandas as pd
+
+from .calibration import check_promise, composed_epsilon
+from .errors import PrivacyBudgetError
+
+_COLUMNS = [
+    "time",
+    "client",
+    "channel",
+    "mechanism",
+    "sensitivity",
+    "noise_std",
+    "count",
+    "mu",
+    "epsilon",
+    "bound",
+    "period",
+]
+_SLACK = 1e-12  # relative, for rounding in the root finder
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a promise is about. Promises about different things do not add up.
+
+    Attributes
+    ----------
+    unit : {"event", "window", "client", "flag pair"}
+        What is protected: all measurements of a client at one time step, at `window` consecutive ones, or at
+        all of them; or one pair of flags.
+    relation : {"replace", "zero_out"}
+        Neighbouring records differ in one unit that has other values, or its centre in place of values.
+    window : int or None
+    """
+
+    unit: str
+    relation: str = "replace"
+    window: int | None = None
+
+    def __str__(self):
+        unit = f"window of {self.window} time steps" if self.unit == "window" else self.unit
+        return f"{unit} ({self.relation})"
+
+
+@dataclass(frozen=True)
+class Charge:
+    """What one release about one client costs.
+
+    Attributes
+    ----------
+    client, channel, mechanism : str
+    mu : float
+        Of a Gaussian release; infinite for one without noise; zero for responses.
+    epsilon : float
+        Of each randomised response.
+    n_categories, count : int
+        Of the responses; the number of releases otherwise.
+    sensitivity, noise_std : float
+    bound : str
+        Where the bound behind the sensitivity came from: "public" or "data".
+    period : int
+        Charges of different periods are about different time steps.
+    time : str
+    """
+
+    client: str
+    channel: str
+    mechanism: str = "gaussian"
+    mu: float = 0.0
+    epsilon: float = 0.0
+    n_categories: int = 2
+    count: int = 1
+    sensitivity: float = np.nan
+    noise_std: float = np.nan
+    bound: str = "public"
+    period: int = 0
+    time: str = ""
+
+    def __post_init__(self):
+        if not (self.mu >= 0 and self.epsilon >= 0 and self.count >= 0):
+            raise ValueError(
+                f"A charge cannot be negative: mu={self.mu}, epsilon={self.epsilon}, count={self.count}."
+            )
+
+
+@dataclass(frozen=True)
+class PrivacySpent:
+    """What has been spent, for the client with the largest epsilon.
+
+    Attributes
+    ----------
+    epsilon, delta : float
+        Infinite and zero if no noise was added.
+    mu : float
+        Of the Gaussian releases.
+    unit : str
+        What is protected; "none" if nothing is.
+    per_client : dict of str to dict
+        ``epsilon`` and ``mu`` of every client.
+    """
+
+    epsilon: float
+    delta: float
+    mu: float
+    unit: str
+    per_client: Mapping = field(default_factory=dict)
+
+
+class PrivacyAccountant:
+    """Adds up what everything that was released about some data has cost, and refuses what is too much.
+
+    Give one accountant to every estimator that learns from the same data. It is shared by reference: clones
+    of an estimator, folds of a cross-validation and refits charge the same account. It cannot be pickled,
+    because a copy in another process would count on its own and its charges would be lost.
+
+    Parameters
+    ----------
+    epsilon : float, default=None
+        Budget of every client. None: no cap.
+    delta : float, default=None
+        At which `epsilon` is meant; needed with `epsilon`.
+
+    See Also
+    --------
+    GaussianMechanism : What charges it.
+
+    Notes
+    -----
+    Composition is exact: Gaussian releases add up to ``mu^2 = sum_i mu_i^2``, randomised responses through
+    the distribution of their losses. Budgets may depend on what was released before as long as all releases
+    are Gaussian [1]_; parameters of randomised responses have to be fixed beforehand.
+
+    The accountant remembers noised records. Whoever asks for the same record with the same noise again gets
+    the copy that was released already, and nothing is charged.
+
+    Every release counts in full for every time step, unless :meth:`new_period` says that the data that
+    follow are about other time steps.
+
+    References
+    ----------
+    .. [1] Smith, Thakurta (2022), Fully adaptive composition for Gaussian differential privacy,
+           arXiv:2210.17520.
+
+    Examples
+    --------
+    >>> from skfedcausal import PrivacyAccountant
+    >>> from skfedcausal.privacy import Charge, Scope
+    >>> account = PrivacyAccountant()
+    >>> account.charge([Charge("boiler", "measurement", mu=0.3)] * 4, Scope("event"))
+    >>> spent = account.spent(delta=1e-5)
+    >>> round(spent.mu, 6), round(spent.epsilon, 3)
+    (0.6, 2.493)
+    """
+
+    def __init__(self, epsilon=None, delta=None):
+        if epsilon is not None:
+            if delta is None:
+                raise ValueError("A budget `epsilon` needs the `delta` at which it is meant.")
+            check_promise(epsilon, delta)
+        self.epsilon = epsilon
+        self.delta = delta
+        self.scope = None
+        self.period = 0
+        self._charges = []
+        self._releases = {}
+        self._key = secrets.token_bytes(32)
+        self._lock = threading.RLock()
+
+    # shared by reference, never copied
+
+    def __sklearn_clone__(self):
+        return self
+
+    def __copy__(self):
+        return self
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        raise TypeError(
+            "A PrivacyAccountant cannot be pickled: a copy in another process would lose its charges. Run in "
+            "this process (n_jobs=None, or joblib's threading backend). To save a fitted estimator, take the "
+            "mechanism off it first: est.set_params(privacy=None)."
+        )
+
+    def __repr__(self):
+        cap = "no cap" if self.epsilon is None else f"epsilon={self.epsilon}, delta={self.delta}"
+        return f"<PrivacyAccountant: {len(self._charges)} charges, {cap}>"
+
+    # -- spending --------------------------------------------------------------------------------
+
+    def charge(self, charges, scope):
+        """Spend, or refuse to before anything is released.
+
+        Parameters
+        ----------
+        charges : sequence of Charge
+            All of them or none are taken.
+        scope : Scope
+            What the charges protect.
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If a client's total would exceed the budget.
+        ValueError
+            If the scope differs from that of earlier charges.
+        """
+        with self._lock:
+            if self.scope not in (None, scope):
+                raise ValueError(
+                    f"This accountant counts promises per {self.scope}; one per {scope} does not add up with "
+                    "them. Use an accountant of its own, or the same unit and relation."
+                )
+            now = datetime.now(UTC).isoformat(timespec="seconds")
+            charges = [replace(charge, period=self.period, time=now) for charge in charges]
+            if self.epsilon is not None:
+                self._check_budget(charges, scope)
+            self.scope = scope
+            self._charges += charges
+
+    def _check_budget(self, charges, scope):
+        for client in dict.fromkeys(charge.client for charge in charges):
+            before = self._of(client)
+            after = self._total([*before, *(c for c in charges if c.client == client)], self.delta, scope)
+            if after[0] > self.epsilon * (1 + _SLACK):
+                spent = self._total(before, self.delta, scope)[0]
+                raise PrivacyBudgetError(
+                    f"This release would bring the client {client!r} to epsilon = {after[0]:.4g} at delta = "
+                    f"{self.delta:.3g}; the budget is {self.epsilon:.4g}, of which {spent:.4g} is spent. "
+                    "Nothing was released. Use less epsilon per release, or release less often."
+                )
+
+    def new_period(self):
+        """Declare that from now on records hold only time steps that no record before held.
+
+        One event or window then pays for the releases of one period only; a client pays for all.
+
+        Returns
+        -------
+        int
+            Number of the period.
+        """
+        with self._lock:
+            self.period += 1
+            return self.period
+
+    # -- totals ----------------------------------------------------------------------------------
+
+    def spent(self, delta=None, clients=None):
+        """What has been spent so far.
+
+        Parameters
+        ----------
+        delta : float, default=None
+            At which epsilon is reported; None: that of the budget. Without either, epsilon is infinite:
+            Gaussian noise gives no promise at delta = 0.
+        clients : sequence of str, default=None
+            None: all that were charged.
+
+        Returns
+        -------
+        PrivacySpent
+        """
+        delta = self.delta if delta is None else delta
+        delta = 0.0 if delta is None else delta
+        with self._lock:
+            if clients is None:
+                clients = dict.fromkeys(charge.client for charge in self._charges)
+            totals = {client: self._total(self._of(client), delta, self.scope) for client in clients}
+        per_client = {name: {"epsilon": eps, "mu": mu} for name, (eps, mu) in totals.items()}
+        epsilon, mu = max(totals.values(), default=(0.0, 0.0))
+        unit = "none" if self.scope is None else self.scope.unit
+        return PrivacySpent(epsilon, delta, mu, unit, per_client)
+
+    def _of(self, client):
+        return [charge for charge in self._charges if charge.client == client]
+
+    @staticmethod
+    def _total(charges, delta, scope):
+        """Epsilon and mu of one client's charges: of its most expensive period where time steps count."""
+        if scope is not None and scope.unit != "client":
+            periods = dict.fromkeys(charge.period for charge in charges)
+            parts = [[c for c in charges if c.period == period] for period in periods]
+        else:
+            parts = [charges]
+        return max((_composed(part, delta) for part in parts), default=(0.0, 0.0))
+
+    @property
+    def table(self):
+        """Every charge, a DataFrame: ``time, client, channel, mechanism, sensitivity, noise_std, count, mu,
+        epsilon, bound, period``."""
+        rows = [{name: getattr(charge, name) for name in _COLUMNS} for charge in self._charges]
+        return pd.DataFrame(rows, columns=_COLUMNS)
+
+    def __len__(self):
+        return len(self._charges)
+
+    # -- memory ----------------------------------------------------------------------------------
+
+    def key_of(self, *parts):
+        """Name of a record under which its noised copy is remembered; says nothing without the account."""
+        digest = hashlib.blake2b(key=self._key)
+        for part in parts:
+            part = np.ascontiguousarray(part) if isinstance(part, np.ndarray) else str(part).encode()
+            digest.update(str(getattr(part, "shape", len(part))).encode())
+            digest.update(part)
+        return digest.digest()
+
+    def recall(self, key):
+        """What was released under a key, or None."""
+        return self._releases.get(key)
+
+    def remember(self, key, release):
+        """Keep what was released under a key."""
+        self._releases[key] = release
+
+    def forget(self):
+        """Drop the remembered records, not the charges: asking for them again will cost again."""
+        self._releases = {}
+
+
+def _composed(charges, delta):
+    mu = float(np.sqrt(sum(charge.count * charge.mu**2 for charge in charges)))
+    groups = {}
+    for charge in charges:
+        if charge.epsilon > 0:
+            key = (charge.epsilon, charge.n_categories)
+            groups[key] = groups.get(key, 0) + charge.count
+    responses = [(*key, count) for key, count in groups.items()]
+    if delta == 0 and mu > 0:
+        return np.inf, mu
+    return composed_epsilon(mu, responses, delta), mu

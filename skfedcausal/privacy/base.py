@@ -1,0 +1,66 @@
+"""What every mechanism has: parameters, the shared account, the promise in words."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from .accountant import PrivacyAccountant
+
+
+@dataclass(frozen=True)
+class Release:
+    """A unit's record as everything but the unit itself sees it.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_samples, n_features)
+        Clipped, with noise; NaN where missing.
+    variance : ndarray of shape (n_features,)
+        Of the noise added to each column.
+    """
+
+    values: np.ndarray
+    variance: np.ndarray
+
+
+class PrivacyMechanism(BaseEstimator, ABC):
+    """Base of the mechanisms: parameters, the shared account, the promise in words."""
+
+    def _account(self):
+        """The accountant, one for this mechanism and its clones if none was given."""
+        if self.accountant is not None:
+            return self.accountant
+        if not hasattr(self, "_own_accountant"):
+            self._own_accountant = PrivacyAccountant()
+        return self._own_accountant
+
+    def __sklearn_clone__(self):
+        twin = type(self)(**self.get_params(deep=False))
+        if self.accountant is None:
+            twin._own_accountant = self._account()
+        return twin
+
+    def __copy__(self):
+        return self.__sklearn_clone__()
+
+    def __deepcopy__(self, memo):
+        return self.__sklearn_clone__()
+
+    def __reduce__(self):
+        return self._account().__reduce__()
+
+    @property
+    def account(self):
+        """The :class:`PrivacyAccountant` that is charged."""
+        return self._account()
+
+    @property
+    @abstractmethod
+    def scope(self):
+        """What is protected, a :class:`Scope`."""
+
+    @abstractmethod
+    def statement(self, spent, names, n_samples):
+        """The promise in words."""

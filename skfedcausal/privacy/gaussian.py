@@ -1,0 +1,330 @@
+"""Noise on the measurements, once, at the unit that owns them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from .accountant import Charge, PrivacyAccountant, Scope
+from .base import PrivacyMechanism, Release
+from .bounds import Bounds, clipped, norms
+from .calibration import mu_from_epsilon
+from .sampling import SAMPLERS, generator, grid_of, normal_noise, on_grid
+from .statement import gaussian_statement
+from .warn import warn_release
+
+
+class GaussianMechanism(PrivacyMechanism):
+    """Gaussian noise on every unit's measurements: clipped, noised once, remembered.
+
+    A unit clips its measurements to a ball around `center` whose radius is public and adds white Gaussian
+    noise, before anything is computed from them. Models, messages, training, replies, flags and
+    counterfactuals are post-processing of the noised record: they cost nothing more, however many rounds they
+    take. The noise covariance is part of the units' measurement noise, so that filters, likelihoods and
+    tests account for it.
+
+    Parameters
+    ----------
+    epsilon : float, default=None
+        Of one release, with `delta`. Give this or `mu`; there is no default.
+    delta : float, default=None
+        Well below one over the number of protected units.
+    mu : float, default=None
+        Gaussian-DP parameter of one release instead of `epsilon`; `delta` is only for reporting then.
+    clip_norm : float or dict of str to float, default=None
+        Radius of the ball, in units of `scale`. Has to be public: known without looking at the data, from
+        the ranges of the sensors say. None takes it from the data, which is a leak: a warning says so and
+        every statement says "not private".
+    event_radius : float or dict of str to float, default=None
+        Largest change that is protected, per time step, in units of `scale`; None for any change inside the
+        ball, ``2 * clip_norm`` for the relation "replace". Less than that is a weaker promise.
+    unit : {"event", "window", "client"}, default="event"
+        What is protected: all measurements of a unit at one time step, at any `window` consecutive ones, or
+        at all of them.
+    window : int, default=None
+        For ``unit="window"``.
+    relation : {"replace", "zero_out"}, default="replace"
+        Neighbouring records have other values at the protected time steps, or `center` in place of them.
+    center : float, array-like or dict, default=0.0
+        Middle of the ball: one number, one per column, or a dict of these by unit. Public, as `clip_norm`.
+    scale : float, array-like or dict, default=1.0
+        Units in which columns are measured against each other; the noise of a column is proportional.
+        Public.
+    accountant : PrivacyAccountant, default=None
+        Shared by all estimators that learn from the same data. None: one of this mechanism and its clones.
+    protocol : {"one-shot", "paper"}, default="one-shot"
+        "paper" adds the noise the papers prescribe to the messages of every step and round, for comparison
+        with :class:`GradientServer` only.
+    sampler : {"float-grid", "opendp"}, default="float-grid"
+        "opendp" draws exact discrete Gaussians with the optional package of that name.
+    random_state : int, RandomState or None, default=None
+        Anything but None makes the noise reproducible by whoever knows it, and warns. The estimator's own
+        `random_state` is never used.
+
+    Raises
+    ------
+    PrivacyBudgetError
+        When used: if a release would exceed the accountant's budget. Nothing is released then.
+
+    Warns
+    -----
+    PrivacyLeakWarning
+        If a bound comes from the data.
+    SeededNoiseWarning
+        If the noise is reproducible.
+    WeakPrivacyWarning
+        If epsilon is above 10, or delta above one over the number of protected units.
+    UtilityWarning
+        If the noise leaves nothing to be learned, or much of the record is clipped. Computed from the raw
+        record at the unit, before anything is spent; not part of a release.
+
+    See Also
+    --------
+    PrivacyAccountant : Budget and ledger.
+    RandomizedResponse : For flags.
+
+    Notes
+    -----
+    One time step's measurements move the noised record by at most the event radius r, a window's by
+    ``r sqrt(window)``, a client's by ``r sqrt(n_samples)``, whatever is computed from it afterwards; the
+    noise is that over mu. Noise on a linear summary ``G y`` is best if it is the image of noise on y, and
+    noise on a filtered trajectory is never better for the same mu [1]_.
+
+    Public, not protected: names, number of columns, number of rows, which values are missing, inputs,
+    matrices given to the units' clients.
+
+    References
+    ----------
+    .. [1] Le Ny, Pappas (2014), Differentially private filtering, IEEE Transactions on Automatic Control
+           59(2).
+    .. [2] Balle, Wang (2018), Improving the Gaussian mechanism for differential privacy, ICML.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import GaussianMechanism
+    >>> mechanism = GaussianMechanism(epsilon=1.0, delta=1e-6, clip_norm=3.0)
+    >>> release = mechanism.release({"boiler": np.zeros((1000, 2))}, lengths=(1000,))["boiler"]
+    >>> release.values.shape
+    (1000, 2)
+    >>> np.sqrt(release.variance).round(2)  # 2 * 3.0 / mu
+    array([25.35, 25.35])
+    """
+
+    _parameter_constraints = {
+        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+        "delta": [Interval(Real, 0, 1, closed="neither"), None],
+        "mu": [Interval(Real, 0, None, closed="neither"), None],
+        "clip_norm": [Interval(Real, 0, None, closed="neither"), dict, None],
+        "event_radius": [Interval(Real, 0, None, closed="neither"), dict, None],
+        "unit": [StrOptions({"event", "window", "client"})],
+        "window": [Interval(Integral, 1, None, closed="left"), None],
+        "relation": [StrOptions({"replace", "zero_out"})],
+        "center": [Real, "array-like", dict],
+        "scale": [Interval(Real, 0, None, closed="neither"), "array-like", dict],
+        "accountant": [PrivacyAccountant, None],
+        "protocol": [StrOptions({"one-shot", "paper"})],
+        "sampler": [StrOptions(set(SAMPLERS))],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        *,
+        epsilon=None,
+        delta=None,
+        mu=None,
+        clip_norm=None,
+        event_radius=None,
+        unit="event",
+        window=None,
+        relation="replace",
+        center=0.0,
+        scale=1.0,
+        accountant=None,
+        protocol="one-shot",
+        sampler="float-grid",
+        random_state=None,
+    ):
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mu = mu
+        self.clip_norm = clip_norm
+        self.event_radius = event_radius
+        self.unit = unit
+        self.window = window
+        self.relation = relation
+        self.center = center
+        self.scale = scale
+        self.accountant = accountant
+        self.protocol = protocol
+        self.sampler = sampler
+        self.random_state = random_state
+
+    @property
+    def scope(self):
+        """What is protected, a :class:`Scope`."""
+        return Scope(self.unit, self.relation, self.window)
+
+    def mu_of_release(self):
+        """Gaussian-DP parameter of one release.
+
+        Raises
+        ------
+        ValueError
+            If the promise is not stated completely.
+        """
+        self._validate_params()
+        if (self.epsilon is None) == (self.mu is None):
+            raise ValueError(
+                f"Got epsilon={self.epsilon} and mu={self.mu}; say how much may be learned by giving exactly "
+                "one of them. There is no default."
+            )
+        if self.epsilon is not None and self.delta is None:
+            raise ValueError("epsilon needs a `delta`, well below one over the number of protected units.")
+        if (self.unit == "window") != (self.window is not None):
+            raise ValueError(
+                f"Got unit={self.unit!r} with window={self.window}; a window belongs to unit='window' and to "
+                "no other."
+            )
+        return self.mu if self.mu is not None else mu_from_epsilon(self.epsilon, self.delta)
+
+    def bounds(self, name, Y):
+        """Public ball and protected change of a unit's measurements.
+
+        Parameters
+        ----------
+        name : str
+        Y : ndarray of shape (n_samples, n_features)
+            Looked at only if `clip_norm` is None.
+
+        Returns
+        -------
+        Bounds
+        """
+        center = _columns(_of(self.center, name, "center"), Y.shape[1], name, "center")
+        scale = _columns(_of(self.scale, name, "scale"), Y.shape[1], name, "scale")
+        clip = None if self.clip_norm is None else _of(self.clip_norm, name, "clip_norm")
+        public = clip is not None
+        if not public:
+            clip = max(float(norms(Y, center, scale).max(initial=0.0)), np.finfo(float).tiny)
+        widest = (2.0 if self.relation == "replace" else 1.0) * clip
+        radius = widest if self.event_radius is None else _of(self.event_radius, name, "event_radius")
+        return Bounds(center, scale, clip, min(radius, widest), public)
+
+    def noise_std(self, bounds, n_samples):
+        """Noise standard deviation in units of `scale`, and the sensitivity behind it.
+
+        Parameters
+        ----------
+        bounds : Bounds
+        n_samples : int
+
+        Returns
+        -------
+        std, sensitivity : float
+        """
+        steps = {"event": 1, "window": self.window, "client": n_samples}[self.unit]
+        steps = min(steps, n_samples)
+        mu = self.mu_of_release()
+        coarse = bounds.radius * np.sqrt(steps) / mu
+        rounding = np.sqrt(len(bounds.scale)) * grid_of(coarse)  # rounding moves neighbours apart by as much
+        sensitivity = (bounds.radius + rounding) * np.sqrt(steps)
+        return sensitivity / mu, sensitivity
+
+    def release(self, records, lengths, channel="measurement"):
+        """Every unit's record clipped and with noise, charged before it is drawn.
+
+        Parameters
+        ----------
+        records : dict of str to ndarray of shape (n_samples, n_features_m)
+            Measurements of each unit, NaN where missing.
+        lengths : tuple of int
+            Time steps of each episode.
+        channel : str
+            For the ledger.
+
+        Returns
+        -------
+        dict of str to Release
+            The same objects for records that were released before with the same noise; those are not
+            charged again.
+        """
+        mu, account = self.mu_of_release(), self._account()
+        plans = {name: self._plan(name, Y, lengths) for name, Y in records.items()}
+        new = {name: plan for name, plan in plans.items() if account.recall(plan.key) is None}
+        if new:
+            warn_release(self, {name: (records[name], plan) for name, plan in new.items()})
+            account.charge([plan.charge(name, channel, mu) for name, plan in new.items()], self.scope)
+            serial = len(account)
+            for name, plan in new.items():
+                rng = generator(self.random_state, name, serial)
+                account.remember(plan.key, self._drawn(records[name], plan, rng))
+        return {name: account.recall(plan.key) for name, plan in plans.items()}
+
+    def _plan(self, name, Y, lengths):
+        bounds = self.bounds(name, Y)
+        std, sensitivity = self.noise_std(bounds, len(Y))
+        key = self._account().key_of(
+            name, self.scope, self.sampler, std, bounds.clip, bounds.center, bounds.scale, tuple(lengths), Y
+        )
+        return Plan(bounds, std, sensitivity, key)
+
+    def _drawn(self, Y, plan, rng):
+        """The noised copy; what comes after sees nothing else."""
+        bounds = plan.bounds
+        noise = normal_noise(Y.shape, plan.std, rng, self.sampler)
+        values = on_grid(clipped(Y, bounds), grid_of(plan.std)) + noise
+        values = bounds.center + bounds.scale * values
+        values.setflags(write=False)
+        return Release(values, (plan.std * bounds.scale) ** 2)
+
+    def statement(self, spent, names, n_samples):
+        """The promise in words: unit, relation, bound, composition, what is not covered."""
+        return gaussian_statement(self, spent, self._account(), names, n_samples)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done to a unit's record."""
+
+    bounds: Bounds
+    std: float
+    sensitivity: float
+    key: bytes
+
+    def charge(self, name, channel, mu):
+        public = self.bounds.public
+        return Charge(
+            name,
+            channel,
+            mu=mu if public else np.inf,
+            sensitivity=self.sensitivity,
+            noise_std=self.std,
+            bound="public" if public else "data",
+        )
+
+
+def _of(value, name, parameter):
+    """A parameter's value for a unit."""
+    if not isinstance(value, Mapping):
+        return value
+    if name not in value:
+        raise ValueError(
+            f"`{parameter}` names {sorted(value)} but not the unit {name!r}; give one value per unit."
+        )
+    return value[name]
+
+
+def _columns(value, n_columns, name, parameter):
+    value = np.asarray(value, dtype=float)
+    if value.ndim > 1 or value.size not in (1, n_columns):
+        raise ValueError(
+            f"`{parameter}` has shape {value.shape} for unit {name!r}, which has {n_columns} columns; give "
+            "one number or one per column."
+        )
+    if not np.isfinite(value).all() or (parameter == "scale" and (value <= 0).any()):
+        raise ValueError(f"`{parameter}` of unit {name!r} has values that are not finite or not allowed.")
+    return np.broadcast_to(value, n_columns)

@@ -1,0 +1,218 @@
+"""How far a change in one unit's measurements can move what a linear filter makes of them.
+
+A unit's filter ``h[t] = F h[t-1] + K y[t]`` turns a change ``dy`` at time s into ``F^j K dy`` at every later
+time s + j. All sensitivities here are Euclidean norms over the whole trajectory, which is what one or many
+observers of all messages see; a bound for the message of one time step alone leaves the later ones out.
+
+References
+----------
+.. [1] Le Ny, Pappas (2014), Differentially private filtering, IEEE Transactions on Automatic Control 59(2).
+.. [2] Kellaris, Papadopoulos, Xiao, Papadias (2014), Differentially private event sequences over infinite
+       streams, VLDB 7(12).
+"""
+
+import numpy as np
+from scipy.linalg import solve_discrete_lyapunov
+from scipy.optimize import minimize_scalar
+
+from .errors import SensitivityUnboundedError
+
+_MAX_RADIUS = 1 - 1e-12
+_N_FREQUENCIES = 2048
+
+
+def event_sensitivity(F, K, radius=1.0, n_steps=None):
+    """Change of a filter's trajectory when one time step's measurements change.
+
+    Parameters
+    ----------
+    F : array-like of shape (n_states, n_states)
+    K : array-like of shape (n_states, n_features)
+    radius : float, default=1.0
+        Largest Euclidean norm of the change.
+    n_steps : int, default=None
+        Length of the record; None for any length.
+
+    Returns
+    -------
+    float
+        ``radius * sqrt(lambda_max(K' X K))``, ``X = sum_j F'^j F^j``: attained by a change along the top
+        eigenvector at the first step.
+
+    Raises
+    ------
+    SensitivityUnboundedError
+        If the filter does not forget and `n_steps` is None.
+
+    Examples
+    --------
+    >>> from skfedcausal.privacy import event_sensitivity
+    >>> event_sensitivity([[0.6]], [[0.8]])  # 0.8 / sqrt(1 - 0.36)
+    1.0
+    """
+    F, K = _filter_matrices(F, K)
+    X = _gramian(F, np.eye(len(F)), n_steps)
+    return float(radius * _root_of_largest(K.T @ X @ K))
+
+
+def window_sensitivity(F, K, window, radius=1.0):
+    """Bound on the change of a filter's trajectory when any `window` consecutive steps change.
+
+    Parameters
+    ----------
+    F : array-like of shape (n_states, n_states)
+    K : array-like of shape (n_states, n_features)
+    window : int
+    radius : float, default=1.0
+        Largest norm of the change of each step.
+
+    Returns
+    -------
+    float
+        The smaller of ``sqrt(window) ||T||``, with T the map from the window to the trajectory, and
+        `window` events.
+    """
+    F, K = _filter_matrices(F, K)
+    X = _gramian(F, np.eye(len(F)))
+    KXK, later = K.T @ X @ K, [X @ K]
+    for _ in range(window - 1):
+        later.append(F.T @ later[-1])  # F'^j X K
+    d = K.shape[1]
+    gram = np.empty((window, d, window, d))
+    for lag in range(window):
+        block = KXK if lag == 0 else K.T @ later[lag]
+        for i in range(window - lag):
+            gram[i + lag, :, i], gram[i, :, i + lag] = block, block.T
+    joint = np.sqrt(window) * _root_of_largest(gram.reshape(window * d, window * d))
+    return float(radius * min(joint, window * _root_of_largest(KXK)))
+
+
+def client_sensitivity(F, K, n_steps, radius=1.0):
+    """Bound on the change of a filter's trajectory when all of a record's measurements change.
+
+    Returns
+    -------
+    float
+        ``radius * sqrt(n_steps)`` times the largest gain over frequency of ``(I - F e^(-iw))^-1 K``.
+    """
+    F, K = _filter_matrices(F, K)
+    _check_forgets(F)
+    eye = np.eye(len(F))
+
+    def gain(w):
+        return np.linalg.norm(np.linalg.solve(eye - F * np.exp(-1j * w), K), 2)
+
+    grid = np.linspace(0, np.pi, _N_FREQUENCIES)
+    values = [gain(w) for w in grid]
+    k = int(np.argmax(values))
+    around = (grid[max(k - 1, 0)], grid[min(k + 1, len(grid) - 1)])
+    refined = minimize_scalar(lambda w: -gain(w), bounds=around, method="bounded", options={"xatol": 1e-12})
+    return float(radius * np.sqrt(n_steps) * max(values[k], -refined.fun))
+
+
+def augmented_message_sensitivity(A, F, K, theta, radius=1.0, n_steps=None):
+    """Change of the whole trajectory of ``[h_c, h_a_filtered, h_a]`` when one time step changes.
+
+    These are the messages of the papers' augmented clients: the unit's filtered state, ``h_c + theta y`` and
+    its prediction ``A (h_c + theta y)`` for the next step, with `theta` public or fixed.
+
+    Returns
+    -------
+    float
+    """
+    F, K = _filter_matrices(F, K)
+    A, theta = np.asarray(A, dtype=float), np.asarray(theta, dtype=float)
+    eye, Kt = np.eye(len(F)), K + theta
+    later = None if n_steps is None else n_steps - 1
+    X = _gramian(F, eye, n_steps)
+    after = F.T @ _gramian(F, eye + A.T @ A, later) @ F  # filtered and predicted, from the next step on
+    total = K.T @ X @ K + Kt.T @ Kt + (K.T @ after @ K) + Kt.T @ A.T @ A @ Kt
+    return float(radius * _root_of_largest(total))
+
+
+def server_gradient_sensitivity(A, F, K, theta, unit, slices, n_steps_averaged, radius=1.0):
+    """Change of all gradients the papers' server sends when one time step of one unit changes.
+
+    Gradients ``2 (h_a - h_s) / T`` to every unit and step, with ``h_s = A h_c`` and the server's A fixed.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        The server's transition matrix.
+    F, K, theta : ndarray
+        Of the unit whose measurement changes.
+    unit : int
+        Its position.
+    slices : sequence of slice
+        States of each unit.
+    n_steps_averaged : int
+        The T of the loss.
+    radius : float, default=1.0
+
+    Returns
+    -------
+    float
+    """
+    F, K = _filter_matrices(F, K)
+    A = np.asarray(A, dtype=float)
+    own = A[slices[unit], slices[unit]]
+    others = np.vstack([A[rows, slices[unit]] for k, rows in enumerate(slices) if k != unit])
+    Y = _gramian(F, others.T @ others)
+    shift = own @ np.asarray(theta, dtype=float)  # of h_a against the part of h_s with the same h_c
+    return float(2 / n_steps_averaged * radius * _root_of_largest(K.T @ Y @ K + shift.T @ shift))
+
+
+def residual_sensitivity(A, C, F, K, S, radius=1.0, cap=np.inf):
+    """Change of all whitened residuals ``S^-1/2 (y[t] - C A h[t-1])`` when one time step changes.
+
+    With scores ``min(||S^-1/2 r||, cap)`` the same step's term is at most `cap`; norms and caps move less
+    than what they are taken of.
+
+    Returns
+    -------
+    float
+    """
+    F, K = _filter_matrices(F, K)
+    A, C, S = (np.asarray(M, dtype=float) for M in (A, C, S))
+    ahead = C @ A
+    later = K.T @ _gramian(F, ahead.T @ np.linalg.solve(S, ahead)) @ K
+    same = np.linalg.inv(S)
+    joint = radius**2 * _root_of_largest(same + later) ** 2
+    capped = cap**2 + radius**2 * _root_of_largest(later) ** 2
+    return float(np.sqrt(min(joint, capped)))
+
+
+def _filter_matrices(F, K):
+    F, K = np.asarray(F, dtype=float), np.asarray(K, dtype=float)
+    if F.ndim != 2 or F.shape[0] != F.shape[1] or K.ndim != 2 or len(K) != len(F):
+        raise ValueError(
+            f"F has shape {F.shape} and K {K.shape}; expected (n_states, n_states) and (n_states, "
+            "n_features)."
+        )
+    return F, K
+
+
+def _check_forgets(F):
+    radius = np.abs(np.linalg.eigvals(F)).max(initial=0.0)
+    if not radius < _MAX_RADIUS:
+        raise SensitivityUnboundedError(
+            f"The filter has spectral radius {radius:.6g}: it never forgets a measurement, so one of them "
+            "moves the trajectory without bound. Give a stable filter, or add the noise to the measurements."
+        )
+
+
+def _gramian(F, weight, n_steps=None):
+    """``sum_(j < n_steps) F'^j weight F^j``, over all j when `n_steps` is None."""
+    if n_steps is None:
+        _check_forgets(F)
+        X = solve_discrete_lyapunov(F.T, weight)
+        return (X + X.T) / 2
+    total, power = np.zeros_like(weight), np.eye(len(F))
+    for _ in range(n_steps):
+        total += power.T @ weight @ power
+        power = F @ power
+    return total
+
+
+def _root_of_largest(S):
+    return np.sqrt(max(np.linalg.eigvalsh((S + S.T) / 2)[-1], 0.0))
