@@ -1,0 +1,289 @@
+"""Noise on measurements: what it hides, when it is drawn, what it warns of."""
+
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from skfedcausal import GaussianMechanism, PrivacyAccountant
+from skfedcausal.privacy import (
+    PrivacyBudgetError,
+    PrivacyLeakWarning,
+    SeededNoiseWarning,
+    UtilityWarning,
+    WeakPrivacyWarning,
+    gaussian,
+    mu_from_epsilon,
+)
+from skfedcausal.privacy.bounds import clipped
+from skfedcausal.privacy.sampling import generator, grid_of, normal_noise
+
+from ._audit import gaussian_mu
+
+N = 10_000  # draws of an audit
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skfedcausal.privacy.UtilityWarning",
+    "ignore::skfedcausal.privacy.SeededNoiseWarning",
+    "ignore::skfedcausal.privacy.WeakPrivacyWarning",
+)
+
+
+def noised(mechanism, Y, name="boiler"):
+    return mechanism.release({name: Y}, (len(Y),))[name]
+
+
+# --- what is hidden ---------------------------------------------------------------------------------
+
+
+def neighbours(mechanism, d):
+    """Rows of the two records that are furthest apart, in the mechanism's units."""
+    direction = np.ones(d) / np.sqrt(d)
+    plus = mechanism.clip_norm * direction
+    if mechanism.relation == "zero_out":
+        return plus, np.zeros(d)
+    radius = 2 * mechanism.clip_norm if mechanism.event_radius is None else mechanism.event_radius
+    return plus, plus - radius * direction
+
+
+AUDITED = {
+    "noise above one": {"mu": 0.7},
+    "noise below one": {"mu": 2.0, "clip_norm": 0.4},
+    "epsilon": {"epsilon": 1.0, "delta": 1e-5},
+    "part of the range": {"mu": 1.0, "event_radius": 0.5},
+    "zero out": {"mu": 1.0, "relation": "zero_out"},
+    "columns with units": {"mu": 1.0, "scale": [1.0, 100.0, 1e-3], "center": [5.0, -300.0, 0.01]},
+}
+
+
+@pytest.mark.parametrize("settings", AUDITED.values(), ids=AUDITED)
+@pytest.mark.parametrize("halved", [False, True], ids=["as it is", "half the noise"])
+def test_no_attack_learns_more_than_promised_and_half_the_noise_is_caught(settings, halved, monkeypatch):
+    mechanism = GaussianMechanism(**{"clip_norm": 3.0, **settings}, random_state=0)
+    if halved:
+        monkeypatch.setattr(
+            gaussian, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest)
+        )
+    mu, d = mechanism.mu_of_release(), 3
+    first, second = neighbours(mechanism, d)
+    scale, center = np.asarray(mechanism.scale, dtype=float), np.asarray(mechanism.center, dtype=float)
+    scores = []
+    for name, row in (("one", first), ("other", second)):
+        values = noised(mechanism, np.tile(center + scale * row, (N, 1)), name).values
+        scores.append((values - center) / scale @ (second - first))
+    found = gaussian_mu(*scores)
+    assert (found > mu) == halved
+
+
+@pytest.mark.parametrize(
+    ("unit", "window", "steps"), [("event", None, 1), ("window", 7, 7), ("client", None, 50)]
+)
+def test_noise_hides_every_change_of_the_protected_unit(unit, window, steps):
+    mechanism = GaussianMechanism(mu=0.5, clip_norm=2.0, unit=unit, window=window)
+    rng = np.random.default_rng(0)
+    Y = rng.normal(size=(50, 3))
+    release = noised(mechanism, Y)
+    bounds = mechanism.bounds("boiler", Y)
+    std = np.sqrt(release.variance[0])
+    largest = 0.0
+    for scale in (0.1, 1.0, 10.0):
+        for _ in range(200):
+            other = Y.copy()
+            start = rng.integers(0, 50 - steps + 1)
+            other[start : start + steps] = scale * rng.normal(size=(steps, 3))
+            largest = max(largest, np.linalg.norm(clipped(other, bounds) - clipped(Y, bounds)))
+    Y[:steps], other = 100.0, Y.copy()
+    other[:steps] = -100.0
+    attained = np.linalg.norm(clipped(other, bounds) - clipped(Y, bounds))
+    assert largest <= attained * (1 + 1e-12)
+    rounding = np.sqrt(3 * steps) / 0.5 * 2.0**-20  # share of the sensitivity that is kept for it
+    assert_allclose(attained, 0.5 * std, rtol=1.01 * rounding)
+    assert attained <= 0.5 * std
+
+
+def test_clipping_moves_no_two_rows_apart_and_keeps_gaps():
+    rng = np.random.default_rng(0)
+    bounds = GaussianMechanism(clip_norm=1.5).bounds("boiler", np.empty((1, 4)))
+    a, b = rng.normal(size=(2, 5000, 4)) * rng.gamma(1, 3, size=(2, 5000, 1))
+    before, after = a - b, clipped(a, bounds) - clipped(b, bounds)
+    assert (np.linalg.norm(after, axis=1) <= np.linalg.norm(before, axis=1) * (1 + 1e-12)).all()
+    a[::3, 1] = np.nan
+    assert_array_equal(np.isnan(clipped(a, bounds)), np.isnan(a))
+    assert np.nanmax(np.linalg.norm(np.nan_to_num(clipped(a, bounds)), axis=1)) <= 1.5 * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("sampler", ["float-grid", "opendp"])
+def test_noise_is_normal_white_and_on_a_grid(sampler):
+    if sampler == "opendp":
+        pytest.importorskip("opendp")
+    std = 0.37
+    noise = normal_noise((5000, 3), std, np.random.default_rng(0), sampler)
+    assert stats.kstest(noise.ravel() / std, "norm").pvalue > 1e-4
+    assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 5 / np.sqrt(5000)
+    steps = noise / grid_of(std)
+    assert_array_equal(steps, np.round(steps))
+
+
+def test_the_last_bits_do_not_tell_the_value():
+    """Mironov's attack: without a grid the doubles near zero differ for neighbouring values."""
+    std, rng = 1.0, np.random.default_rng(0)
+    seen = []
+    for value in (0.0, 1.0):
+        out = value + rng.normal(size=20_000)
+        near = out[np.abs(out) < 0.25]
+        seen.append(np.mean(near * 2.0**53 % 1 == 0))
+    assert seen[1] - seen[0] > 0.5  # the attack works on plain doubles
+    for value in (0.0, 1.0):
+        mechanism = GaussianMechanism(mu=1.0, clip_norm=std, event_radius=1.0)
+        values = noised(mechanism, np.full((5000, 1), value)).values
+        steps = values / grid_of(std)
+        assert_array_equal(steps, np.round(steps))
+
+
+# --- drawn once -------------------------------------------------------------------------------------
+
+
+def test_the_same_record_is_noised_once_and_charged_once():
+    mechanism = GaussianMechanism(mu=1.0, clip_norm=3.0)
+    Y = np.random.default_rng(0).normal(size=(100, 2))
+    first = noised(mechanism, Y)
+    assert noised(mechanism, Y.copy()) is first
+    assert len(mechanism.account) == 1
+    assert not first.values.flags.writeable
+    assert not np.array_equal(noised(mechanism, Y[:-1]).values, first.values[:-1])
+    assert len(mechanism.account) == 2
+    mechanism.account.forget()
+    assert not np.array_equal(noised(mechanism, Y).values, first.values)
+    assert_allclose(mechanism.account.spent().mu, np.sqrt(3))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"mu": 0.5}, {"clip_norm": 2.0}, {"center": 1.0}, {"scale": 2.0}, {"event_radius": 1.0}],
+    ids=lambda change: next(iter(change)),
+)
+def test_other_noise_is_another_release(change):
+    account = PrivacyAccountant()
+    settings = {"mu": 1.0, "clip_norm": 3.0, "accountant": account}
+    Y = np.random.default_rng(0).normal(size=(100, 2))
+    noised(GaussianMechanism(**settings), Y)
+    noised(GaussianMechanism(**settings | change), Y)
+    assert len(account) == 2
+
+
+@pytest.mark.parametrize("random_state", [None, 0, np.random.RandomState(0)], ids=["entropy", "int", "state"])
+def test_noise_of_units_and_releases_is_independent(random_state):
+    mechanism = GaussianMechanism(mu=1.0, clip_norm=1.0, random_state=random_state)
+    zeros = np.zeros((4000, 2))
+    release = mechanism.release({"a": zeros, "b": zeros}, (4000,))
+    mechanism.account.forget()
+    again = mechanism.release({"a": zeros, "b": zeros}, (4000,))
+    columns = np.hstack([r.values for r in (*release.values(), *again.values())])
+    assert np.abs(np.corrcoef(columns.T) - np.eye(8)).max() < 5 / np.sqrt(4000)
+
+
+def test_seeded_noise_repeats_in_a_fresh_account_and_warns():
+    Y = np.zeros((50, 2))
+    with pytest.warns(SeededNoiseWarning, match="seeded"):
+        first = noised(GaussianMechanism(mu=1.0, clip_norm=1.0, random_state=3), Y)
+    second = noised(GaussianMechanism(mu=1.0, clip_norm=1.0, random_state=3), Y)
+    assert_array_equal(first.values, second.values)
+    assert not np.array_equal(generator(None, "a").random(5), generator(None, "a").random(5))
+
+
+def test_a_refused_release_draws_and_charges_nothing():
+    account = PrivacyAccountant(epsilon=1.2, delta=1e-6)
+    mechanism = GaussianMechanism(epsilon=1.0, delta=1e-6, clip_norm=1.0, accountant=account)
+    noised(mechanism, np.zeros((10, 2)))
+    with pytest.raises(PrivacyBudgetError, match="Nothing was released"):
+        mechanism.release({"boiler": np.ones((10, 2)), "mill": np.ones((10, 2))}, (10,))
+    assert len(account) == 1
+    assert len(account._releases) == 1
+
+
+# --- warnings and refusals --------------------------------------------------------------------------
+
+
+def test_a_bound_from_the_data_is_a_leak():
+    mechanism = GaussianMechanism(epsilon=1.0, delta=1e-6)
+    Y = np.random.default_rng(0).normal(size=(100, 2))
+    with pytest.warns(PrivacyLeakWarning, match="data of boiler.*NOT private"):
+        noised(mechanism, Y)
+    spent = mechanism.account.spent(1e-6)
+    assert spent.epsilon == np.inf
+    assert mechanism.statement(spent, ["boiler"], 100).startswith("NOT PRIVATE")
+
+
+@pytest.mark.parametrize(
+    ("settings", "n_rows", "match"),
+    [
+        ({"epsilon": 12.0, "delta": 1e-6}, 100, "epsilon = 12"),
+        ({"epsilon": 1.0, "delta": 1e-3}, 5000, "above one over the 5000 protected units"),
+        ({"epsilon": 1.0, "delta": 0.6, "unit": "client"}, 5000, None),
+    ],
+)
+def test_promises_that_say_little_are_warned_of(settings, n_rows, match):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        noised(GaussianMechanism(clip_norm=3.0, **settings), np.zeros((n_rows, 1)))
+    weak = [str(w.message) for w in caught if w.category is WeakPrivacyWarning]
+    assert bool(weak) == bool(match)
+    assert match is None or match in weak[0]
+
+
+def test_noise_that_leaves_nothing_is_warned_of():
+    Y = np.random.default_rng(0).normal(size=(1000, 3))
+    with pytest.warns(UtilityWarning, match="Nothing will be learned"):
+        noised(GaussianMechanism(epsilon=0.1, delta=1e-6, clip_norm=4.0), Y)
+    with pytest.warns(UtilityWarning, match=r"100% of the rows .* are clipped"):
+        noised(GaussianMechanism(mu=9.0, clip_norm=1.0), Y + 50)
+
+
+@pytest.mark.parametrize(
+    ("settings", "problem"),
+    [
+        ({}, "exactly one of them. There is no default"),
+        ({"epsilon": 1.0, "delta": 1e-6, "mu": 1.0}, "exactly one of them"),
+        ({"epsilon": 1.0}, "needs a `delta`"),
+        ({"mu": 1.0, "unit": "window"}, "window=None"),
+        ({"mu": 1.0, "window": 3}, "window=3"),
+        ({"mu": 1.0, "center": [1.0, 2.0, 3.0]}, r"`center` has shape \(3,\) for unit 'boiler', which has 2"),
+        ({"mu": 1.0, "scale": [1.0, -1.0]}, "`scale` of unit 'boiler'"),
+        ({"mu": 1.0, "clip_norm": {"mill": 1.0}}, "names \\['mill'\\] but not the unit 'boiler'"),
+    ],
+)
+def test_promises_that_are_not_complete_are_refused(settings, problem):
+    with pytest.raises(ValueError, match=problem):
+        noised(GaussianMechanism(**{"clip_norm": 1.0, **settings}), np.zeros((10, 2)))
+
+
+def test_units_have_bounds_of_their_own():
+    mechanism = GaussianMechanism(
+        mu=1.0,
+        clip_norm={"a": 1.0, "b": 10.0},
+        center={"a": 0.0, "b": [1.0, 2.0]},
+        scale={"a": 1.0, "b": [1.0, 5.0]},
+    )
+    release = mechanism.release({name: np.zeros((10, 2)) for name in "ab"}, (10,))
+    assert_allclose(np.sqrt(release["a"].variance), 2.0, rtol=1e-5)
+    assert_allclose(np.sqrt(release["b"].variance), [20.0, 100.0], rtol=1e-5)
+
+
+def test_a_statement_says_unit_relation_bound_composition_and_what_is_left_out():
+    mechanism = GaussianMechanism(epsilon=1.0, delta=1e-6, clip_norm=3.0, event_radius=0.6)
+    noised(mechanism, np.zeros((1000, 2)))
+    text = mechanism.statement(mechanism.account.spent(1e-6), ["boiler"], 1000)
+    for part in (
+        "per event (replace)",
+        "one unit at one time step",
+        "at most 0.6",
+        "public radius 3",
+        "epsilon = 1, delta = 1e-06",
+        "Exact composition of one release",
+        "whole record of 1000 time steps is protected only to",
+        "Not covered",
+        "which values are missing",
+    ):
+        assert part in text
+    assert mu_from_epsilon(1.0, 1e-6) == pytest.approx(mechanism.account.spent(1e-6).mu)

@@ -1,0 +1,120 @@
+"""Randomised response of pairs of flags."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skfedcausal import PrivacyAccountant, RandomizedResponse
+from skfedcausal.privacy import PrivacyBudgetError, SeededNoiseWarning, randomized_response_composition
+
+from ._audit import response_epsilon
+
+pytestmark = pytest.mark.filterwarnings("ignore::skfedcausal.privacy.SeededNoiseWarning")
+PAIRS = np.array([[0, 0], [0, 1], [1, 0], [1, 1]], dtype=bool)
+
+
+def received(mechanism, pair, n, name="boiler"):
+    answers = mechanism.release({name: np.tile(pair, (n, 1))})[name]
+    return 2 * answers[:, 0] + answers[:, 1]
+
+
+@pytest.mark.parametrize(("epsilon", "correct"), [(1.0, 0.475), (2.0, 0.711), (4.0, 0.948)])
+def test_more_pairs_survive_than_with_two_independent_flips(epsilon, correct):
+    confusion = RandomizedResponse(epsilon=epsilon).confusion
+    assert_allclose(np.diag(confusion), correct, atol=5e-4)
+    flip = 1 / (1 + np.exp(-epsilon / 2))
+    assert (np.diag(confusion) > flip**2).all()
+    assert_allclose(confusion.sum(axis=1), 1)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 2.0, 6.0])
+def test_no_answer_is_more_than_e_epsilon_times_as_likely_and_the_bound_is_reached(epsilon):
+    confusion = RandomizedResponse(epsilon=epsilon).confusion
+    ratios = np.log(confusion[:, None, :] / confusion[None, :, :])
+    assert_allclose(ratios.max(), epsilon, rtol=1e-12)
+
+
+@pytest.mark.parametrize("lies", [1.0, 0.5], ids=["as it is", "half the lies"])
+def test_no_attack_learns_more_than_promised_and_half_the_lies_are_caught(lies, monkeypatch):
+    epsilon, n = 1.0, 10_000
+    mechanism = RandomizedResponse(epsilon=epsilon, random_state=0)
+    if lies < 1:
+        kept = 1 - lies * (1 - mechanism.confusion[0, 0])
+        weak = np.full((4, 4), (1 - kept) / 3) + (kept - (1 - kept) / 3) * np.eye(4)
+        monkeypatch.setattr(RandomizedResponse, "confusion", weak)
+    for k, other in ((0, 3), (1, 2)):
+        found = response_epsilon(
+            received(mechanism, PAIRS[k], n, "a"), received(mechanism, PAIRS[other], n, "b"), 4
+        )
+        assert (found > epsilon) == (lies < 1)
+
+
+def test_answers_have_the_stated_probabilities_for_every_pair():
+    mechanism, n = RandomizedResponse(epsilon=1.5, random_state=1), 40_000
+    for k, pair in enumerate(PAIRS):
+        shares = np.bincount(received(mechanism, pair, n), minlength=4) / n
+        assert np.abs(shares - mechanism.confusion[k]).max() < 5 * 0.5 / np.sqrt(n)
+
+
+def test_frequencies_of_the_true_pairs_are_recovered_without_bias():
+    mechanism, rng = RandomizedResponse(epsilon=1.0, random_state=2), np.random.default_rng(0)
+    truth = rng.choice(4, p=[0.9, 0.02, 0.03, 0.05], size=100_000)
+    answers = mechanism.release({"a": PAIRS[truth]})["a"]
+    shares = mechanism.frequencies(answers)
+    assert shares.sum() == pytest.approx(1)
+    p = mechanism.confusion[0, 0]
+    q = (1 - p) / 3
+    assert np.abs(shares - np.bincount(truth) / len(truth)).max() < 5 * 0.5 / (p - q) / np.sqrt(len(truth))
+
+
+def test_posterior_is_bayes_rule():
+    mechanism = RandomizedResponse(epsilon=1.0)
+    prior = np.array([0.7, 0.1, 0.1, 0.1])
+    posterior = mechanism.posterior(PAIRS, prior)
+    expected = prior[None, :] * mechanism.confusion.T
+    assert_allclose(posterior, expected / expected.sum(axis=1, keepdims=True))
+
+
+def test_the_same_flags_are_answered_once():
+    mechanism = RandomizedResponse(epsilon=1.0)
+    flags = {"a": np.zeros((200, 2), dtype=bool), "b": np.ones((200, 2), dtype=bool)}
+    first = mechanism.release(flags)
+    again = mechanism.release({name: pairs.copy() for name, pairs in flags.items()})
+    for name in flags:
+        assert_array_equal(first[name], again[name])
+    assert len(mechanism.account) == 2
+    assert mechanism.account.spent(0.0).epsilon == pytest.approx(1.0)
+    assert mechanism.account.spent().unit == "flag pair"
+
+
+def test_a_measurement_can_move_every_later_pair():
+    """Per event the pairs of a whole record count together."""
+    mechanism = RandomizedResponse(epsilon=0.01, unit="event")
+    mechanism.release({"a": np.zeros((500, 2), dtype=bool)})
+    expected = randomized_response_composition(0.01, 500, 1e-6, n_categories=4)
+    assert mechanism.account.spent(1e-6).epsilon == pytest.approx(expected)
+    assert "through every flag" in mechanism.statement(mechanism.account.spent(1e-6), ["a"], 500)
+
+
+def test_a_budget_holds_for_flags_too():
+    account = PrivacyAccountant(1.5, 1e-9)
+    mechanism = RandomizedResponse(epsilon=1.0, accountant=account)
+    mechanism.release({"a": np.zeros((5, 2), dtype=bool)})
+    with pytest.raises(PrivacyBudgetError):
+        mechanism.release({"a": np.ones((5, 2), dtype=bool)})
+
+
+def test_seeded_answers_warn():
+    with pytest.warns(SeededNoiseWarning):
+        RandomizedResponse(epsilon=1.0, random_state=0).release({"a": np.zeros((5, 2), dtype=bool)})
+
+
+@pytest.mark.parametrize("flags", [np.zeros((5, 2)), np.zeros((5, 3), dtype=bool), np.zeros(5, dtype=bool)])
+def test_flags_that_are_no_pairs_are_refused(flags):
+    with pytest.raises(ValueError, match=r"booleans of shape \(n_samples, 2\)"):
+        RandomizedResponse(epsilon=1.0).release({"a": flags})
+
+
+def test_there_is_no_default_epsilon():
+    with pytest.raises(ValueError, match="no default"):
+        RandomizedResponse().release({"a": np.zeros((5, 2), dtype=bool)})
