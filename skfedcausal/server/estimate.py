@@ -5,7 +5,7 @@
 3. Score tests of every pair at the uncoupled plant, forward/backward search for links and correlated
    noise, refit.
 4. The maximum approached until the gradient vanishes: of the Whittle likelihood for complete records, of
-   the exact time-domain likelihood where measurements are missing.
+   the exact time-domain likelihood where measurements are missing or a unit's sensors see next to nothing.
 5. Block estimates with covariances, empirical-Bayes shrinkage.
 """
 
@@ -17,7 +17,7 @@ from .blocktests import correlation_estimates, link_estimates, uncoupled_estimat
 from .evidence import BlockEstimates
 from .prior import Prior, WithPrior
 from .scoring import Point, Scoring, ascend
-from .search import StructureSearch, is_degenerate, search_structure
+from .search import StructureSearch, is_degenerate, is_near_boundary, search_structure
 from .shrinkage import shrunk_transition
 from .standardised import StandardisedPlant
 from .structure import Structure
@@ -87,15 +87,11 @@ def estimate_plant(
     PlantEstimate
     """
     plant = StandardisedPlant(record, local, fix_local)
-    objective, search = _learn_structure(plant, sparsity, alpha)
-    degenerate = isinstance(objective, WithPrior)
-    ascent = ascend(
-        objective,
-        search.scoring,
-        gradient_tol=tol,
-        gain_tol=_DEGENERATE_GAIN if degenerate else 0.0,
-        max_iter=max_iter,
-    )
+    goal = {"tol": tol, "max_iter": max_iter}
+    objective, search, ascent = _maximise(plant, sparsity, alpha, **goal)
+    if not (_has_prior(objective) or ascent.converged) and is_near_boundary(ascent.point):
+        # the likelihood has no maximum inside: some noise wants to vanish or some mode not to decay
+        objective, search, ascent = _maximise(plant, sparsity, alpha, **goal, with_prior=True)
     scoring = Scoring(objective, search.scoring.structure, ascent.point)
     blocks = link_estimates(scoring)
     A = ascent.point.A
@@ -111,8 +107,20 @@ def estimate_plant(
         ascent.n_iter,
         search.settled and ascent.converged,
         float(np.abs(scoring.gradient).max()),
-        degenerate,
+        _has_prior(objective),
     )
+
+
+def _has_prior(objective):
+    return isinstance(objective, WithPrior)
+
+
+def _maximise(plant, sparsity, alpha, *, tol, max_iter, with_prior=False):
+    """Structure and maximum of the likelihood, or of the likelihood with the prior."""
+    objective, search = _learn_structure(plant, sparsity, alpha, with_prior)
+    gain_tol = _DEGENERATE_GAIN if _has_prior(objective) else 0.0
+    goal = {"gradient_tol": tol, "gain_tol": gain_tol, "max_iter": max_iter}
+    return objective, search, ascend(objective, search.scoring, **goal)
 
 
 def screen_plant(record):
@@ -125,26 +133,27 @@ def screen_plant(record):
     """
     plant = StandardisedPlant(record)
     start = plant.uncoupled
-    objective = plant.whittle() if plant.has_scores else plant.time_domain()
+    objective = plant.whittle() if plant.has_clear_scores else plant.time_domain()
     return uncoupled_estimates(objective, plant.partition, Point.at(objective, *start))[0]
 
 
-def _learn_structure(plant, sparsity, alpha):
+def _learn_structure(plant, sparsity, alpha, with_prior):
     """Structure of the plant and the likelihood it was learned from.
 
-    Where measurements are missing, the Whittle likelihood of the scores that exist gives the start of the
-    search with the exact likelihood.
+    The prior is added if it is asked for or the uncoupled plant is nearly degenerate. Where measurements
+    are missing, the Whittle likelihood of the scores that exist gives the start of the search with the
+    exact likelihood; where the scores are not clear enough for it, the search starts with the exact one.
     """
     start, structure = plant.uncoupled, plant.structure()
-    objective = plant.whittle() if plant.has_scores else plant.time_domain()
+    objective = plant.whittle() if plant.has_clear_scores else plant.time_domain()
     point = Point.at(objective, *start)
     prior = None
-    if is_degenerate(objective, plant.partition, point, alpha):
+    if with_prior or is_degenerate(objective, plant.partition, point, alpha):
         prior = Prior(start[1], ~plant.partition.block_diagonal, plant.n_samples)
         objective = WithPrior(objective, prior)
         point = Point.at(objective, *start)
     search = _search(objective, structure, point, sparsity, alpha)
-    if plant.has_scores and not plant.is_complete:
+    if plant.has_clear_scores and not plant.is_complete:
         objective = plant.time_domain()
         if prior is not None:
             objective = WithPrior(objective, prior)

@@ -87,8 +87,13 @@ def is_degenerate(objective, partition, point, alpha):
     """
     _, correlations = uncoupled_estimates(objective, partition, point)
     correlated = _symmetric_bh(correlations.p_value, partition, alpha).any()
+    return bool(correlated) or is_near_boundary(point)
+
+
+def is_near_boundary(point):
+    """Whether the process noise of a plant is nearly singular or one of its modes hardly decays."""
     singular = np.linalg.eigvalsh(point.Q)[0] < _SINGULAR
-    return bool(correlated or singular or spectral_radius(point.A) > _UNIT_ROOT)
+    return bool(singular or spectral_radius(point.A) > _UNIT_ROOT)
 
 
 def _first_structure(objective, structure, point, alpha):
@@ -145,7 +150,8 @@ def _next_point(objective, scoring, proposed, tol):
 def _dropped(objective, scoring, proposed, max_steps=8):
     """Plant without the blocks that `proposed` does not have.
 
-    The other elements follow to first order; where that leaves the valid plants, in several steps.
+    The other elements follow to first order; where that leaves the valid plants, in several steps. If even
+    those end, the blocks go and the others stay as they are.
     """
     structure = scoring.structure
     for _ in range(max_steps):
@@ -161,7 +167,9 @@ def _dropped(objective, scoring, proposed, max_steps=8):
         if share == 1.0:
             return point
         scoring = Scoring(objective, structure, point)
-    return Point.at(objective, *made_valid(to_A, to_Q, structure.partition))
+    A = np.where(structure.transition_mask & ~proposed.transition_mask, 0.0, scoring.point.A)
+    Q = np.where(structure.covariance_mask & ~proposed.covariance_mask, 0.0, scoring.point.Q)
+    return Point.at(objective, *made_valid(A, Q, structure.partition))
 
 
 def _capped(additions, p_values, partition):
