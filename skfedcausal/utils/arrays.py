@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_array
 
-from .layout import SEPARATOR, check_flat_names, check_unique, listed
+from .names import SEPARATOR, check_flat_names, check_unique, listed
 
 
 def as_native(X):
@@ -220,7 +220,9 @@ def _first_bad_column(X):
 
 
 def pick_columns(values, positions):
-    """Columns of an array, as a view if they are consecutive.
+    """Columns of an array, as a view if they are consecutive and lie row by row in memory.
+
+    Products of arrays that lie differently round differently; every container shall give the same numbers.
 
     Parameters
     ----------
@@ -235,7 +237,8 @@ def pick_columns(values, positions):
     """
     first = positions[0]
     if list(positions) == list(range(first, first + len(positions))):
-        return values[:, first : first + len(positions)]
+        picked = values[:, first : first + len(positions)]
+        return picked if values.flags.c_contiguous else np.ascontiguousarray(picked)
     return np.take(values, positions, axis=1)
 
 

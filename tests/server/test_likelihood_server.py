@@ -108,9 +108,7 @@ def test_shrink_changes_the_plant_but_not_the_table():
 @GAPS
 def test_too_few_iterations_warn_and_keep_the_point_reached(missing):
     coupled, Y = example(missing, n_samples=200)
-    with pytest.warns(
-        ConvergenceWarning, match=r"after 1 iterations its largest derivative .*Raise max_iter"
-    ):
+    with pytest.warns(ConvergenceWarning, match=r"after 1 iterations its gradient .*Raise max_iter"):
         server = fit(coupled, Y, sparsity=None, max_iter=1)
     assert not server.converged_
     assert server.n_iter_ == 1
@@ -120,7 +118,7 @@ def test_too_few_iterations_warn_and_keep_the_point_reached(missing):
 
 
 @pytest.mark.parametrize("tol", [1e-3, 1e-6, 1e-10])
-def test_tol_is_the_largest_derivative_left(tol):
+def test_tol_is_the_length_of_the_gradient_left(tol):
     coupled, Y = example()
     server = fit(coupled, Y, sparsity=None, tol=tol)
     assert server.converged_
