@@ -220,9 +220,7 @@ def _first_bad_column(X):
 
 
 def pick_columns(values, positions):
-    """Columns of an array, as a view if they are consecutive and lie row by row in memory.
-
-    Products of arrays that lie differently round differently; every container shall give the same numbers.
+    """Columns of an array, as a view if they are consecutive.
 
     Parameters
     ----------
@@ -237,8 +235,7 @@ def pick_columns(values, positions):
     """
     first = positions[0]
     if list(positions) == list(range(first, first + len(positions))):
-        picked = values[:, first : first + len(positions)]
-        return picked if values.flags.c_contiguous else np.ascontiguousarray(picked)
+        return values[:, first : first + len(positions)]
     return np.take(values, positions, axis=1)
 
 
