@@ -270,7 +270,7 @@ def _identified(client, given, moments, name):
             f"The {len(C)} columns of {name} that vary do not tell the {p} states of the given C apart, so "
             "nothing about them can be identified. Give A, Q and R too, or a C of full column rank."
         )
-    R = given["R"] if "R" in given else split_variance(moments.G[0], C)[1] * moments.scale**2
+    R = given["R"] if "R" in given else split_variance(moments, C)[1] * moments.scale**2
     if "A" in given:
         return UnitModel(given["A"], given["C"], given["Q"], R, moments.mean, given.get("B"))
     diagonal = R if R.ndim == 1 else np.diag(R)

@@ -22,6 +22,10 @@ from .shrinkage import shrunk_transition
 from .standardised import StandardisedPlant
 from .structure import Structure
 
+_GOALS = {"near": 10.0, "tol": 0.1}
+# close to the maximum before the structure changes, or rounding errors would decide
+_DEGENERATE_GOALS = {"near": 1e-4, "tol": 1e-4}
+
 
 @dataclass(frozen=True)
 class PlantEstimate:
@@ -144,11 +148,12 @@ def _learn_structure(plant, degenerate, sparsity, alpha):
     return objective, search
 
 
-def _search(objective, structure, point, sparsity, alpha, tol=0.1):
+def _search(objective, structure, point, sparsity, alpha):
     """Search for the structure, or every block free."""
+    goals = _DEGENERATE_GOALS if isinstance(objective, WithPrior) else _GOALS
     if sparsity is not None:
-        return search_structure(objective, structure, point, alpha=alpha, tol=tol)
+        return search_structure(objective, structure, point, alpha=alpha, **goals)
     every = np.ones(len(structure.partition.pairs), dtype=bool)
     scoring = Scoring(objective, structure.with_links(every), point)
-    ascent = ascend(objective, scoring, gain_tol=tol)
+    ascent = ascend(objective, scoring, gain_tol=goals["tol"])
     return StructureSearch(Scoring(objective, scoring.structure, ascent.point), 1, ascent.converged)
