@@ -300,7 +300,7 @@ def _identified(client, given, moments, name):
     if "R" in given:
         R = with_diagonal(given["R"], moments.added * moments.scale**2)
     else:
-        R = split_variance(moments.G[0], C, moments.added)[1] * moments.scale**2
+        R = split_variance(moments, C)[1] * moments.scale**2
     if "A" in given:
         return UnitModel(given["A"], given["C"], given["Q"], R, moments.mean, given.get("B"))
     diagonal = R if R.ndim == 1 else np.diag(R)
