@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._oracle import pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
+from ._privacy_curve import privacy_curve
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
@@ -155,6 +156,47 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _oracle(self, data):
         """Copy fitted by a central machine that holds all raw measurements."""
         return clone(self).set_params(transport=None)._fit_plant(data, pooled=True)
+
+    def privacy_curve(self, X, epsilons, *, inputs=None, lengths=None, n_draws=1, random_state=None):
+        """What a privacy budget buys, tried out where the raw record is, before anything is sent.
+
+        Fits in this process at every epsilon, with noise that is thrown away and an account of its own.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Choosing epsilon by the record that it is to protect reveals something about that record, which
+            no statement covers: use a simulated, public or old one.
+        epsilons : sequence of float
+            To try in place of the epsilon of `privacy`, whose other settings are kept.
+        inputs, lengths
+            As in `fit`.
+        n_draws : int, default=1
+            Draws of the noise to average over at each epsilon.
+        random_state : int, RandomState or None, default=None
+
+        Returns
+        -------
+        DataFrame
+            One row per epsilon: ``epsilon``; ``noise_to_signal``, noise over the strongest signal of the unit
+            where that is largest; ``links_kept``, share of the links found without noise; ``links_added``,
+            number of others; ``forecast_error``, root mean square error of one-step-ahead predictions from
+            the noised record, in standard deviations of the raw measurements; ``forecast_ratio``, that over
+            the same without noise; ``useful``, whether half of the links are kept, not more are added, and
+            forecasts beat the level. ``attrs["smallest_useful_epsilon"]`` is the smallest from which on
+            all are, or NaN.
+
+        Warns
+        -----
+        UtilityWarning
+            If not even the largest epsilon is useful.
+        """
+        self._validate_params()
+
+        def read(estimator):
+            return estimator._read_new(X, inputs, lengths)
+
+        return privacy_curve(self, read, epsilons, n_draws, random_state)
 
     # -- predicting ------------------------------------------------------------------------------
 

@@ -51,8 +51,8 @@ def event_sensitivity(F, K, radius=1.0, n_steps=None):
     1.0
     """
     F, K = _filter_matrices(F, K)
-    X = _gramian(F, np.eye(len(F)), n_steps)
-    return float(radius * _root_of_largest(K.T @ X @ K))
+    X = gramian(F, np.eye(len(F)), n_steps)
+    return float(radius * root_of_largest(K.T @ X @ K))
 
 
 def window_sensitivity(F, K, window, radius=1.0):
@@ -73,7 +73,7 @@ def window_sensitivity(F, K, window, radius=1.0):
         `window` events.
     """
     F, K = _filter_matrices(F, K)
-    X = _gramian(F, np.eye(len(F)))
+    X = gramian(F, np.eye(len(F)))
     KXK, later = K.T @ X @ K, [X @ K]
     for _ in range(window - 1):
         later.append(F.T @ later[-1])  # F'^j X K
@@ -83,8 +83,8 @@ def window_sensitivity(F, K, window, radius=1.0):
         block = KXK if lag == 0 else K.T @ later[lag]
         for i in range(window - lag):
             gram[i + lag, :, i], gram[i, :, i + lag] = block, block.T
-    joint = np.sqrt(window) * _root_of_largest(gram.reshape(window * d, window * d))
-    return float(radius * min(joint, window * _root_of_largest(KXK)))
+    joint = np.sqrt(window) * root_of_largest(gram.reshape(window * d, window * d))
+    return float(radius * min(joint, window * root_of_largest(KXK)))
 
 
 def client_sensitivity(F, K, n_steps, radius=1.0):
@@ -124,10 +124,10 @@ def augmented_message_sensitivity(A, F, K, theta, radius=1.0, n_steps=None):
     A, theta = np.asarray(A, dtype=float), np.asarray(theta, dtype=float)
     eye, Kt = np.eye(len(F)), K + theta
     later = None if n_steps is None else n_steps - 1
-    X = _gramian(F, eye, n_steps)
-    after = F.T @ _gramian(F, eye + A.T @ A, later) @ F  # filtered and predicted, from the next step on
+    X = gramian(F, eye, n_steps)
+    after = F.T @ gramian(F, eye + A.T @ A, later) @ F  # filtered and predicted, from the next step on
     total = K.T @ X @ K + Kt.T @ Kt + (K.T @ after @ K) + Kt.T @ A.T @ A @ Kt
-    return float(radius * _root_of_largest(total))
+    return float(radius * root_of_largest(total))
 
 
 def server_gradient_sensitivity(A, F, K, theta, unit, slices, n_steps_averaged, radius=1.0):
@@ -157,9 +157,9 @@ def server_gradient_sensitivity(A, F, K, theta, unit, slices, n_steps_averaged, 
     A = np.asarray(A, dtype=float)
     own = A[slices[unit], slices[unit]]
     others = np.vstack([A[rows, slices[unit]] for k, rows in enumerate(slices) if k != unit])
-    Y = _gramian(F, others.T @ others)
+    Y = gramian(F, others.T @ others)
     shift = own @ np.asarray(theta, dtype=float)  # of h_a against the part of h_s with the same h_c
-    return float(2 / n_steps_averaged * radius * _root_of_largest(K.T @ Y @ K + shift.T @ shift))
+    return float(2 / n_steps_averaged * radius * root_of_largest(K.T @ Y @ K + shift.T @ shift))
 
 
 def residual_sensitivity(A, C, F, K, S, radius=1.0, cap=np.inf):
@@ -175,10 +175,10 @@ def residual_sensitivity(A, C, F, K, S, radius=1.0, cap=np.inf):
     F, K = _filter_matrices(F, K)
     A, C, S = (np.asarray(M, dtype=float) for M in (A, C, S))
     ahead = C @ A
-    later = K.T @ _gramian(F, ahead.T @ np.linalg.solve(S, ahead)) @ K
+    later = K.T @ gramian(F, ahead.T @ np.linalg.solve(S, ahead)) @ K
     same = np.linalg.inv(S)
-    joint = radius**2 * _root_of_largest(same + later) ** 2
-    capped = cap**2 + radius**2 * _root_of_largest(later) ** 2
+    joint = radius**2 * root_of_largest(same + later) ** 2
+    capped = cap**2 + radius**2 * root_of_largest(later) ** 2
     return float(np.sqrt(min(joint, capped)))
 
 
@@ -201,8 +201,8 @@ def _check_forgets(F):
         )
 
 
-def _gramian(F, weight, n_steps=None):
-    """``sum_(j < n_steps) F'^j weight F^j``, over all j when `n_steps` is None."""
+def gramian(F, weight, n_steps=None):
+    """Energy of a response, ``sum_(j < n_steps) F'^j weight F^j``, over all j when `n_steps` is None."""
     if n_steps is None:
         _check_forgets(F)
         X = solve_discrete_lyapunov(F.T, weight)
@@ -214,5 +214,6 @@ def _gramian(F, weight, n_steps=None):
     return total
 
 
-def _root_of_largest(S):
+def root_of_largest(S):
+    """Root of the largest eigenvalue of a positive semidefinite matrix."""
     return np.sqrt(max(np.linalg.eigvalsh((S + S.T) / 2)[-1], 0.0))

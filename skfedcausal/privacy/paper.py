@@ -1,0 +1,99 @@
+"""Noise as the papers prescribe it, and what it really promises. For comparison only.
+
+The papers calibrate every message and every gradient of every time step on its own, by the classical formula
+and the sensitivity of that step, and add epsilons up. A measurement moves all later messages of its unit's
+filter, a message that is sent again with fresh noise can be averaged, and the sum over steps and rounds says
+nothing. The exact totals below hold for a correction `theta` that does not depend on the data; while it is
+trained on them nothing bounds what its changes reveal.
+
+References
+----------
+.. [1] Mohanty, Mohamed, Ramanan, Gebraeel, Federated Granger Causality Learning for Interdependent Clients
+       with State Space Representation, section 7.
+.. [2] Dwork, Roth (2014), The algorithmic foundations of differential privacy, appendix A: the classical
+       formula, proven for epsilon below one.
+"""
+
+import numpy as np
+
+from .calibration import check_promise, epsilon_from_mu
+from .sensitivity import gramian, root_of_largest
+
+
+def classical_noise_multiplier(epsilon, delta):
+    """Noise over sensitivity by the classical formula, ``sqrt(2 ln(1.25 / delta)) / epsilon``."""
+    check_promise(epsilon, delta)
+    return np.sqrt(2 * np.log(1.25 / delta)) / epsilon
+
+
+def classical_epsilon(noise_multiplier, delta):
+    """Epsilon that the classical formula reads off a noise multiplier."""
+    return np.sqrt(2 * np.log(1.25 / delta)) / noise_multiplier
+
+
+def message_noise(K, theta, radius, epsilon, delta):
+    """Noise of the two states a unit sends at every step, each (epsilon, delta) by the papers' theorem.
+
+    Parameters
+    ----------
+    K, theta : ndarray of shape (n_states, n_features)
+    radius : float
+        Bound B_y on the norm of a measurement.
+    epsilon, delta : float
+        Of each of the two messages of one step.
+
+    Returns
+    -------
+    filtered, augmented : float
+        Standard deviations; sensitivities ``2 B_y ||K||`` and ``2 B_y (||K|| + ||theta||)``.
+    """
+    multiplier = classical_noise_multiplier(epsilon, delta)
+    gain, correction = np.linalg.norm(K, 2), np.linalg.norm(theta, 2)
+    return 2 * radius * gain * multiplier, 2 * radius * (gain + correction) * multiplier
+
+
+def messages_mu(F, K, theta, stds, radius, n_rounds=1):
+    """What the noised messages of a whole record really give away about one time step, as Gaussian-DP mu.
+
+    Parameters
+    ----------
+    F : ndarray of shape (n_states, n_states)
+    K, theta : ndarray of shape (n_states, n_features)
+    stds : tuple of float
+        Noise of the filtered and of the augmented state.
+    radius : float
+        Bound B_y on the norm of a measurement: two of them differ by twice as much.
+    n_rounds : int
+        How often the same states are sent with fresh noise.
+
+    Returns
+    -------
+    float
+    """
+    of_filtered, of_augmented = (1 / std**2 for std in stds)
+    eye, Kt = np.eye(len(F)), K + theta
+    X = gramian(np.asarray(F, dtype=float), eye)
+    total = of_filtered * K.T @ X @ K + of_augmented * (Kt.T @ Kt + K.T @ F.T @ X @ F @ K)
+    return float(2 * radius * np.sqrt(n_rounds) * root_of_largest(total))
+
+
+def stated_and_true_epsilon(F, K, theta, radius, epsilon, delta, n_rounds):
+    """Total the papers state for a run, and the exact one, both at `delta` in total.
+
+    Parameters
+    ----------
+    F, K, theta : ndarray
+    radius : float
+    epsilon : float
+        Of each message of each round.
+    delta : float
+        In total, shared evenly among the ``2 n_rounds`` messages.
+    n_rounds : int
+
+    Returns
+    -------
+    stated, true : float
+        ``2 n_rounds epsilon``; and the exact composition over rounds and later time steps.
+    """
+    stds = message_noise(K, theta, radius, epsilon, delta / (2 * n_rounds))
+    return 2 * n_rounds * epsilon, epsilon_from_mu(messages_mu(F, K, theta, stds, radius, n_rounds), delta)
