@@ -35,6 +35,17 @@ class Packet:
     arrays : mapping of str to ndarray
         Real or unsigned-integer arrays.
     scalars : mapping of str to int, float, str or bool
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.federation.packet import Packet
+    >>> packet = Packet("states", 1, {"z": np.zeros((3, 2))})
+    >>> data = packet.encode()
+    >>> len(data) == packet.nbytes
+    True
+    >>> Packet.decode(data).arrays["z"].shape
+    (3, 2)
     """
 
     op: str
