@@ -269,7 +269,7 @@ class FederatedGrangerEstimator(FederatedEstimator):
         """Relative distance of `transition_` to the oracle's, in Frobenius norm.
 
         Rounding error for well-conditioned plants. On a nearly degenerate plant (``server_.has_prior_``)
-        rounding can decide which links are selected, and the gap can be large.
+        it is larger, and rounded messages can lead to other links.
 
         Parameters
         ----------
