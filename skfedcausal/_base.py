@@ -113,8 +113,8 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _messages(self, data, const=False):
         """Messages of the fitted clients about a record."""
         return {
-            name: unit_message(self._site(name)["client"], Y, data.starts, const=const)
-            for name, Y in zip(data.names, data.outputs, strict=True)
+            name: unit_message(self._site(name)["client"], Y, data.starts, inputs=U, const=const)
+            for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
         }
 
     def _oracle(self, data):
