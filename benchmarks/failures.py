@@ -75,11 +75,6 @@ def random_walks(rng, T):
     return {name: sensors(rng, np.cumsum(noise(rng, T, 1), axis=0)) for name in "ab"}
 
 
-def differenced_walks(rng, T):
-    """The same, first differences of the sensors."""
-    return {name: np.diff(Y, axis=0) for name, Y in random_walks(rng, T).items()}
-
-
 def growing(rng, T):
     """Unit a grows without bound, unit b is stationary."""
     a = 1.01 ** np.arange(T)[:, None] * noise(rng, 1, _SENSORS) + noise(rng, T, _SENSORS)
@@ -143,7 +138,6 @@ CASES = (
         {"lengths": [1000, 1000]},
     ),
     ("independent random walks", "none", random_walks, 2000, {}),
-    ("the same, first differences", "none", differenced_walks, 2001, {}),
     ("a grows by 1 % a step", "none", growing, 1000, {}),
     ("link of gain 0.3, each 2nd row", "a to b", lambda rng, T: skipped_rows(rng, T, 2), 2000, {}),
     ("link of gain 0.3, each 10th row", "a to b", lambda rng, T: skipped_rows(rng, T, 10), 2000, {}),
