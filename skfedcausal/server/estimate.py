@@ -92,11 +92,13 @@ def estimate_plant(
     plant = StandardisedPlant(record, local, fix_local)
     objective = plant.first_likelihood()
     degenerate = is_degenerate(objective, plant.partition, Point.at(objective, *plant.uncoupled), alpha)
+    goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
     objective, search = _learn_structure(plant, degenerate, sparsity, alpha)
-    if not degenerate and is_singular(search.scoring.point.Q):  # the search ran into the boundary
+    ascent = ascend(objective, search.scoring, **goal)
+    if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
         degenerate = True
         objective, search = _learn_structure(plant, degenerate, sparsity, alpha)
-    ascent = ascend(objective, search.scoring, gain_tol=plant.n_samples * tol**2, max_iter=max_iter)
+        ascent = ascend(objective, search.scoring, **goal)
     scoring = Scoring(objective, search.scoring.structure, ascent.point)
     blocks = link_estimates(scoring)
     A = ascent.point.A
