@@ -83,7 +83,7 @@ def gaussian_noise_multiplier(epsilon, delta, n_releases=1):
     >>> round(gaussian_noise_multiplier(1.0, 1e-5, n_releases=400), 1)
     74.6
     """
-    return np.sqrt(n_releases) / mu_from_epsilon(epsilon, delta)
+    return float(np.sqrt(n_releases) / mu_from_epsilon(epsilon, delta))
 
 
 def epsilon_of(noise_multiplier, delta, n_releases=1):

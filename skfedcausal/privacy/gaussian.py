@@ -105,12 +105,13 @@ class GaussianMechanism(PrivacyMechanism):
     --------
     >>> import numpy as np
     >>> from skfedcausal import GaussianMechanism
-    >>> mechanism = GaussianMechanism(epsilon=1.0, delta=1e-6, clip_norm=3.0)
-    >>> release = mechanism.release({"boiler": np.zeros((1000, 2))}, lengths=(1000,))["boiler"]
+    >>> Y = np.sin(np.arange(8000.0).reshape(4000, 2))  # never further than sqrt(2) from zero
+    >>> mechanism = GaussianMechanism(epsilon=8.0, delta=1e-6, clip_norm=1.5)
+    >>> release = mechanism.release({"boiler": Y}, lengths=(4000,))["boiler"]
     >>> release.values.shape
-    (1000, 2)
-    >>> np.sqrt(release.variance).round(2)  # 2 * 3.0 / mu
-    array([25.35, 25.35])
+    (4000, 2)
+    >>> np.sqrt(release.variance).round(2)  # 2 * 1.5 / mu
+    array([1.96, 1.96])
     """
 
     _parameter_constraints = {

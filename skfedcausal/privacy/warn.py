@@ -89,7 +89,7 @@ def _warn_useless(name, Y, plan):
         _warn(
             f"The noise on unit {name!r} is {ratio:.2g} times its strongest signal: a link that shows as a "
             f"correlation of {_CORRELATION} needs about {needed:.1g} time steps, the record has {len(Y)}. "
-            "Nothing will be learned; use more epsilon, a smaller event_radius or a longer record.",
+            "Expect to learn nothing; use more epsilon, a smaller event_radius or a longer record.",
             UtilityWarning,
         )
 
