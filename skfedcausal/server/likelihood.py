@@ -46,8 +46,8 @@ class LikelihoodServer(BaseEstimator):
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
-        Largest derivative of the log-likelihood per time step, in standardised states, at which the climb
-        has converged.
+        Length of the gradient of the log-likelihood per time step, in the metric of its curvature, at which
+        the climb has converged: the distance to the maximum in standard errors of a single time step.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class LikelihoodServer(BaseEstimator):
     n_iter_ : int
     converged_ : bool
     gradient_norm_ : float
-        Largest derivative of the log-likelihood per time step at the end.
+        Length of the gradient at the end, as in `tol`.
     has_prior_ : bool
         Whether the plant was nearly degenerate (units that move almost together, unit roots) and its
         likelihood was backed by a few pseudo-observations.
@@ -158,16 +158,16 @@ class LikelihoodServer(BaseEstimator):
         self.process_cov_ = estimate.Q
         self.n_iter_ = estimate.n_iter
         self.converged_ = estimate.converged
-        self.gradient_norm_ = estimate.gradient
+        self.gradient_norm_ = estimate.gradient_norm
         self.has_prior_ = estimate.has_prior
         self.information_ = record.block_diagonal([p.mean_information for p in record.parts])
         self._blocks = estimate.blocks
         self.correlations_ = correlation_table(record.names, estimate)
         if not estimate.converged:
             warnings.warn(
-                f"The likelihood did not converge: after {estimate.n_iter} iterations its largest "
-                f"derivative per time step is {estimate.gradient:.2e} (tol={self.tol:.0e}). Raise max_iter, "
-                "give fewer states or more data; the links are tested at the point reached.",
+                f"The likelihood did not converge: after {estimate.n_iter} iterations its gradient per time "
+                f"step has length {estimate.gradient_norm:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
+                "fewer states or more data; the links are tested at the point reached.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -109,6 +109,13 @@ class StandardisedPlant:
     def _moments(self):
         return self._scores.moments(self._n_lags).transformed(self._Sinv)
 
+    def first_likelihood(self):
+        """Likelihood to start with: of the scores where there are any, of the series otherwise.
+
+        Needs :attr:`uncoupled`, which sets the number of lags.
+        """
+        return self.whittle() if self.has_scores else self.time_domain()
+
     def whittle(self):
         """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary."""
         return WhittleLikelihood(self._moments(), self._noise)
