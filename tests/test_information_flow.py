@@ -135,12 +135,15 @@ def allowed_shapes(name, n_patterns):
         "z": (N, P),
         "unscale": (P, P),
         "patterns": (n_patterns, P * (P + 1) // 2),
+        "patterns_units": (P,),
         "index": (N,),
         "lengths": (1,),
         "transition": (P, P),
         "process_cov": (P, P),
         "states": (N, P),
+        "states_scale": (P,),
         "cross_term": (N, P),
+        "cross_term_scale": (P,),
         "packed": ({1, N}, P * (P + 1) // 2),
     }[name]
 
@@ -416,8 +419,9 @@ def inside(name, *packages):
 
 ONLY = {
     "statespace": ("statespace",),
-    "message": ("federation.packet", "statespace"),
+    "message": ("federation.packet", "federation.fields", "statespace"),
     "datasets": ("datasets", "statespace"),
+    "federation.fields": ("federation.packet", "statespace"),
     "federation.packet": (),
 }
 NEVER = {
