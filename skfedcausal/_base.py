@@ -10,11 +10,12 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
-from ._oracle import pooled_messages
+from ._oracle import PooledTraining, pooled_messages
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
 from .federation.rounds import collect_messages, deliver_replies, refine_messages
+from .federation.training import train_plant
 from .federation.transport import InProcessTransport
 from .message import WIRE_DTYPES
 from .server.likelihood import LikelihoodServer
@@ -28,7 +29,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         "client": [HasMethods("message"), HasMethods("filter_moments"), list, tuple, dict, None],
         "client_labels": ["array-like", callable, StrOptions({"from_columns"})],
         "augmenter": [HasMethods(["fit", "predict"]), None],
-        "server": [HasMethods(["fit", "replies"]), None],
+        "server": [HasMethods(["fit", "replies"]), HasMethods("dialogue"), None],
         "privacy": [None],
         "transport": [callable, None],
         "wire_dtype": [StrOptions(set(WIRE_DTYPES))],
@@ -65,6 +66,8 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         self.ledger_ = Ledger()
         channel = LedgeredTransport(transport, self.ledger_)
         server = LikelihoodServer() if self.server is None else clone(self.server)
+        if hasattr(server, "dialogue"):
+            return self._train_plant(server, channel, transport, data, pooled)
         messages = collect_messages(channel, dtype=self.wire_dtype, local_model=server.needs_local_model)
         messages = {name: messages[name] for name in data.names}
         if pooled:
@@ -81,6 +84,18 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             )
             server.fit(messages)
         deliver_replies(channel, server.replies(messages), dtype=self.wire_dtype)
+        return self._store_plant(transport, data)
+
+    def _train_plant(self, server, channel, transport, data, pooled):
+        """Rounds of gradients; with `pooled` on the pooled raw table, without a message."""
+        has_inputs = any(U is not None for U in data.inputs)
+        pool = PooledTraining(transport) if pooled else None
+        train_plant(channel, server, data.names, dtype=self.wire_dtype, inputs=has_inputs, pool=pool)
+        self.server_ = server
+        return self._store_plant(transport, data)
+
+    def _store_plant(self, transport, data):
+        """Fitted attributes."""
         self._sites = {name: transport.state(name) for name in data.names}
         self.clients_ = {name: site["client"] for name, site in self._sites.items()}
         self.augmenters_ = {name: site["augmenter"] for name, site in self._sites.items()}

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from .client.kalman import KalmanClient
+from .client.training import advanced
 from .message import StateMessage
 from .statespace.observation import information
 
@@ -53,3 +54,24 @@ def pooled_messages(clients, data):
         )
         first = rows.stop
     return messages
+
+
+class PooledTraining:
+    """Gradient training by somebody who holds all raw measurements: no message is sent.
+
+    Parameters
+    ----------
+    transport : InProcessTransport
+        Holds the units, whose training is advanced in place.
+    """
+
+    def __init__(self, transport):
+        self._transport = transport
+
+    def __call__(self, replies):
+        """What the units would have answered to the server's replies."""
+        messages = {}
+        for name, reply in replies.items():
+            site = self._transport.state(name)
+            site["training"], messages[name] = advanced(site["training"], reply)
+        return messages

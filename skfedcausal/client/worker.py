@@ -6,6 +6,7 @@ from sklearn.base import clone
 from ..federation.packet import Packet, PacketError
 from ..message import SmoothedReply, StateMessage, StateReply
 from ..statespace.observation import information_from_filter
+from . import training
 from .augmenter import LinearAugmenter
 from .kalman import KalmanClient, message_of
 
@@ -58,6 +59,8 @@ class UnitWorker:
             return self._refine(packet, state)
         if packet.op == StateReply.OP:
             return self._learn_from(packet, state)
+        if packet.op in training.OPERATIONS:
+            return self._train(packet, state)
         raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
 
     def _fit(self, packet, state):
@@ -76,6 +79,23 @@ class UnitWorker:
         message = unit_message(client, self._Y, self._starts, **_wishes(packet))
         answer = message.to_packet(packet.round, packet.scalars.get("dtype", "float64"))
         return answer, {**state, "client": client}
+
+    def _train(self, packet, state):
+        """Answer a packet of gradient training; the first one identifies the unit's model."""
+        if packet.op == training.REQUEST:
+            client = fitted_client(self._client, self._Y, self._U, self._starts, self.name, self._columns)
+            if not isinstance(client, KalmanClient):
+                raise TypeError(
+                    f"The client of unit {self.name!r} is a {type(client).__name__}. GradientServer needs "
+                    "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
+                )
+            state = {**state, "client": client}
+
+        def series():
+            local = local_features(state["client"], self._Y, self._U, self._starts)
+            return training.unit_series(state["client"], self._Y, self._U, self._starts, local)
+
+        return training.answer(packet, state, series)
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""

@@ -33,12 +33,14 @@ class Ledger:
 
     def __init__(self):
         self.entries = []
+        self._fields = {}  # one object for all packets of a kind: training sends many
 
     def record(self, client, direction, packet):
         """Add one packet."""
         if not isinstance(packet, Packet):
             raise TypeError(f"Only packets cross a border, got {type(packet).__name__}.")
         fields = {name: (str(value.dtype), value.shape) for name, value in packet.arrays.items()}
+        fields = self._fields.setdefault(tuple(fields.items()), fields)
         self.entries.append(LedgerEntry(client, direction, packet.round, packet.op, packet.nbytes, fields))
 
     def total(self, direction, client=None):

@@ -115,19 +115,23 @@ def descend(problem, rates, parameters, blocks, *, max_iter, tol=0.0):
         diverged = not size <= limit
         if not diverged:
             slope = gradients(problem, at)
-            step, turn = update(rates, slope, parameters, blocks)
+            step = parameter_update(rates, slope.client, slope.server, parameters)
+            turn = block_update(rates, slope.blocks, blocks)
             parameters, blocks = parameters - step, blocks - turn
             converged = tol > 0 and is_still(step, parameters, tol) and is_still(turn, blocks, tol)
     return Descent(parameters, blocks, _stacked(history), len(history), converged, diverged)
 
 
-def update(rates, slope, parameters, blocks):
-    """What a round takes off the parameters and off the blocks."""
-    step, turn = rates.client * slope.client + rates.server * slope.server, rates.blocks * slope.blocks
-    if rates.ridge:
-        step += rates.client * (2 * rates.ridge * parameters)
-        turn += rates.blocks * (2 * rates.ridge * blocks)
-    return step, turn
+def parameter_update(rates, client, server, parameters):
+    """What a round takes off ``[theta, phi]``, given the derivatives of both losses."""
+    step = rates.client * client + rates.server * server
+    return step + rates.client * (2 * rates.ridge * parameters) if rates.ridge else step
+
+
+def block_update(rates, slope, blocks):
+    """What a round takes off the server's blocks."""
+    turn = rates.blocks * slope
+    return turn + rates.blocks * (2 * rates.ridge * blocks) if rates.ridge else turn
 
 
 def is_still(step, value, tol):
@@ -145,8 +149,8 @@ def _stacked(history):
     return Losses(*[np.array([getattr(one, part) for one in history]) for part in parts])
 
 
-def descend_step(A, C, rates, parameters, blocks, *, y, v, c, constant=False):
-    """One step of the per-step algorithm, from the measurements and states of one moment.
+def correction_step(A, C, rates, parameters, *, y, c, pull, pull_past=None, constant=False):
+    """A unit's parameters after one step of the per-step algorithm.
 
     Parameters
     ----------
@@ -154,10 +158,42 @@ def descend_step(A, C, rates, parameters, blocks, *, y, v, c, constant=False):
     C : ndarray of shape (d, p)
     rates : Rates
     parameters : ndarray of shape (p, q)
-    blocks : ndarray of shape (p, k)
-    y, v, c : ndarray
-        Measurements and driving variables at t - 1, error of the unit's own prediction at t.
+    y, c : ndarray of shape (d,)
+        Measurements at t - 1, error of the unit's own prediction at t.
+    pull : ndarray of shape (p,)
+        Derivative of the server's objective in ``h_a[t]``.
+    pull_past : ndarray of shape (p,), default=None
+        Derivative of its penalty in ``h_hat_a[t-1]``.
     constant : bool
+
+    Returns
+    -------
+    ndarray of shape (p, q)
+    """
+    d = len(y)
+    e = A @ (parameters[:, :d] @ y)
+    if constant:
+        e = e + parameters[:, d]
+    own = -2 * (C.T @ (c - C @ e))
+    past = A.T @ pull if pull_past is None else A.T @ pull + pull_past
+    client, server = np.empty_like(parameters), np.empty_like(parameters)
+    np.outer(A.T @ own, y, out=client[:, :d])
+    np.outer(past, y, out=server[:, :d])
+    if constant:
+        client[:, d], server[:, d] = own, pull
+    return parameters - parameter_update(rates, client, server, parameters)
+
+
+def descend_step(A, C, rates, parameters, blocks, *, y, v, c, constant=False):
+    """One step of the per-step algorithm of both sides, without penalty.
+
+    Parameters
+    ----------
+    A, C, rates, parameters, y, c, constant
+        As in :func:`correction_step`.
+    blocks : ndarray of shape (p, k)
+    v : ndarray of shape (k,)
+        Driving variables at t - 1.
 
     Returns
     -------
@@ -165,26 +201,14 @@ def descend_step(A, C, rates, parameters, blocks, *, y, v, c, constant=False):
     client_loss, server_loss : float
         Before the step.
     """
-    z = np.append(y, 1.0) if constant else y
     d = len(y)
     e = A @ (parameters[:, :d] @ y)
     if constant:
-        e += parameters[:, d]
+        e = e + parameters[:, d]
     own, server = c - C @ e, blocks @ v - e
-    pull_own, pull_server = -2 * (C.T @ own), -2 * server
-
-    def slope(pull):
-        gradient = np.outer(A.T @ pull, z)
-        if constant:
-            gradient[:, d] = pull
-        return gradient
-
-    ridge = 2 * rates.ridge
-    new = (
-        parameters - rates.client * (slope(pull_own) + ridge * parameters) - rates.server * slope(pull_server)
-    )
-    turned = blocks - rates.blocks * (2 * np.outer(server, v) + ridge * blocks)
-    return new, turned, float(own @ own), float(server @ server)
+    moved = correction_step(A, C, rates, parameters, y=y, c=c, pull=-2 * server, constant=constant)
+    turned = blocks - block_update(rates, 2 * np.outer(server, v), blocks)
+    return moved, turned, float(own @ own), float(server @ server)
 
 
 def descend_online(A, C, rates, parameters, blocks, *, measurements, drivers, residuals, constant=False):
