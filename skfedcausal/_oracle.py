@@ -61,17 +61,17 @@ class PooledTraining:
 
     Parameters
     ----------
-    transport : InProcessTransport
-        Holds the units, whose training is advanced in place.
+    sites : dict of str to Site
+        The units, whose training is advanced in place.
     """
 
-    def __init__(self, transport):
-        self._transport = transport
+    def __init__(self, sites):
+        self._sites = sites
 
     def __call__(self, replies):
         """What the units would have answered to the server's replies."""
         messages = {}
         for name, reply in replies.items():
-            site = self._transport.state(name)
-            site["training"], messages[name] = advanced(site["training"], reply)
+            state = self._sites[name].state
+            state["training"], messages[name] = advanced(state["training"], reply)
         return messages

@@ -23,6 +23,8 @@ from .statespace.rounding import (
 )
 
 WIRE_DTYPES = ("float64", "float32", "float16")
+REQUEST = "fit"  # operation of a packet that asks for the first message
+ACKNOWLEDGEMENT = "done"  # operation of the packet that says a reply was taken
 
 
 @dataclass(frozen=True)

@@ -316,5 +316,11 @@ class BlockRow:
         return row
 
 
+ANSWERS = {  # what a unit sends in each mode
+    "series": AugmentedMessage,
+    "steps": AugmentedMessage,
+    "moments": CorrectionMoments,
+    "stationary": BlockRow,
+}
 TO_SERVER = {kind.OP: kind for kind in (LocalModel, AugmentedMessage, CorrectionMoments, BlockRow)}
 TO_UNIT = {kind.OP: kind for kind in (TrainingPlan, GradientReply, BlockRow)}

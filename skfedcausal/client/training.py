@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..federation.packet import Packet, PacketError
+from ..message import ACKNOWLEDGEMENT
 from ..statespace.augmented import (
     Products,
     augmented_problem,
@@ -282,36 +283,57 @@ def unit_series(client, Y, U, starts, local_features):
     return UnitSeries(filtered, local_features, U, rows, lengths)
 
 
-def answer(packet, state, series):
+def first_answer(packet, client, series):
+    """What a unit tells of itself before training, and its state then.
+
+    Parameters
+    ----------
+    packet : Packet
+    client : KalmanClient
+        Fitted.
+    series : UnitSeries
+    """
+    told = packet.scalars
+    training = UnitTraining.start(client.model, series, bool(told["constant"]))
+    message = training.local_model(bool(told["relay"]), bool(told["stepwise"]))
+    dtype = told["dtype"]
+    state = {
+        "client": client,
+        "dtype": dtype,
+        "round": packet.round,
+        "training": training,
+        "previous": training,
+    }
+    return message.to_packet(packet.round, dtype), state
+
+
+def answer(packet, state):
     """Answer of a unit to a packet of training, and its state afterwards.
+
+    A packet that comes again in its round is answered from the training before it.
 
     Parameters
     ----------
     packet : Packet
         With one of the `OPERATIONS`.
     state : dict
-        The unit's state; ``client`` is its fitted model.
-    series : callable
-        Without arguments, gives the unit's :class:`UnitSeries`.
+        The unit's state: ``training``, and ``previous``, the training before its last `round`.
 
     Returns
     -------
     answer : Packet
     state : dict
     """
-    dtype = packet.scalars.get("dtype", state.get("dtype", "float64"))
-    if packet.op == REQUEST:
-        told = packet.scalars
-        training = UnitTraining.start(state["client"].model, series(), bool(told["constant"]))
-        message = training.local_model(bool(told["relay"]), bool(told["stepwise"]))
-        return message.to_packet(packet.round, dtype), {**state, "training": training, "dtype": dtype}
-    training = state["training"]
+    if "training" not in state:
+        raise PacketError(f"A unit that is not in training got {packet.op!r}.")
     if packet.op == FINISH:
+        training = state["training"]
         done = {"augmenter": training.augmenter(), "transition": training.model.A}
-        kept = {name: value for name, value in state.items() if name not in ("training", "dtype")}
-        return Packet("done", packet.round), {**kept, **done}
-    training, message = advanced(training, TO_UNIT[packet.op].from_packet(packet))
-    return message.to_packet(packet.round, dtype), {**state, "training": training}
+        return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **done}
+    previous = state["previous"] if packet.round == state["round"] else state["training"]
+    training, message = advanced(previous, TO_UNIT[packet.op].from_packet(packet))
+    state = {**state, "training": training, "previous": previous, "round": packet.round}
+    return message.to_packet(packet.round, state["dtype"]), state
 
 
 def advanced(training, told):

@@ -1,8 +1,9 @@
 """The rounds of gradient training over a transport."""
 
-from ..training_message import FINISH, REQUEST, TO_SERVER
-from .packet import Failure, Packet, PacketError
-from .rounds import ClientError
+from ..message import ACKNOWLEDGEMENT
+from ..training_message import ANSWERS, FINISH, REQUEST, LocalModel
+from .packet import Packet, PacketError
+from .rounds import ClientError, ask
 
 
 def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=None):
@@ -27,38 +28,31 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
     ClientError
         If a client failed or sent something that is not a message of training.
     """
-    request = Packet(REQUEST, 1, scalars={**server.request, "constant": inputs, "dtype": dtype})
-    models = _ask(channel, dict.fromkeys(names, request))
+    told = {**server.request, "constant": inputs, "dtype": dtype}
+    models = _messages(channel, dict.fromkeys(names, Packet(REQUEST, 1, scalars=told)), LocalModel)
     dialogue = server.dialogue(models)
     replies, round = next(dialogue), 1
+    expected = ANSWERS[next(iter(replies.values())).mode]
     while replies is not None:
+        round += 1
         if pool is None:
             packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
-            messages = _ask(channel, packets)
+            messages = _messages(channel, packets, expected)
         else:
             messages = pool(replies)
-        round += 1
         try:
             replies = dialogue.send(messages)
         except StopIteration:
             replies = None
-    _ask(channel, dict.fromkeys(names, Packet(FINISH, round)))
+    ask(channel, dict.fromkeys(names, Packet(FINISH, round)), ACKNOWLEDGEMENT)
 
 
-def _ask(channel, packets):
-    """Messages in the answers of the clients; nothing where a client only says that it is done."""
-    answers = channel.exchange(packets)
-    return {name: _message(name, answers[name]) for name in packets}
-
-
-def _message(name, answer):
-    if isinstance(answer, Failure):
-        raise ClientError(f"Client {name!r} gave no message: {answer.kind} {answer.detail}".rstrip())
-    if answer.op == "done":
-        return None
-    if answer.op not in TO_SERVER:
-        raise ClientError(f"Client {name!r} answered with {answer.op!r} instead of a message of training.")
-    try:
-        return TO_SERVER[answer.op].from_packet(answer)
-    except PacketError as error:
-        raise ClientError(f"Client {name!r} sent a message that cannot be used. {error}") from error
+def _messages(channel, packets, kind):
+    """Messages of one kind in the answers of all clients."""
+    messages = {}
+    for name, answer in ask(channel, packets, kind.OP).items():
+        try:
+            messages[name] = kind.from_packet(answer)
+        except PacketError as error:
+            raise ClientError(f"Client {name!r} sent a message that cannot be used. {error}") from error
+    return messages

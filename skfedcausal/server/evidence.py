@@ -164,9 +164,9 @@ def _saddlepoint(x, w, n_steps=60):
         f = terms.sum(axis=-1, keepdims=True)
         low, high = np.where(f < x, s, low), np.where(f < x, high, s)
         newton = s + f * (1 - f / x) / (2 * (terms**2).sum(axis=-1, keepdims=True))
-        converged = np.abs(newton - s) <= _CONVERGED * (np.abs(s) + 1 / top)
-        if converged.all():
+        rounding = _CONVERGED * (np.abs(s) + 1 / top)
+        if (np.abs(newton - s) <= rounding).all():
             return newton
-        inside = converged | (newton > low) & (newton < high)
+        inside = (newton >= low - rounding) & (newton <= high + rounding)
         s = np.where(inside, newton, 0.5 * (low + high))
     return s
