@@ -1,9 +1,13 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
 import numpy as np
+import pandas as pd
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator
+from .client.training import augmented_losses, unit_series
+from .client.worker import local_features
 
 
 class FederatedGrangerEstimator(FederatedEstimator):
@@ -25,7 +29,7 @@ class FederatedGrangerEstimator(FederatedEstimator):
     augmenter : LinearAugmenter or RegressorAugmenter, default=None
         How a unit guesses the influence of the others when the server cannot be reached. None stands for
         :class:`LinearAugmenter`.
-    server : LikelihoodServer, default=None
+    server : LikelihoodServer or GradientServer, default=None
         How the plant is learned. None stands for :class:`LikelihoodServer`.
     privacy : None
         No differential privacy: messages are data-minimising, not private.
@@ -201,6 +205,28 @@ class FederatedGrangerEstimator(FederatedEstimator):
     def score(self, X, y=None, *, inputs=None, lengths=None):
         """Mean of :meth:`score_samples`."""
         return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
+
+    @available_if(lambda self: hasattr(self.server, "dialogue"))
+    def losses(self, X, *, inputs=None, lengths=None):
+        """Client and server losses of gradient training on a record, for estimators with a GradientServer.
+
+        Returns
+        -------
+        DataFrame
+            One row per unit, columns ``client`` (mean squared error of the augmented prediction of the
+            measurements) and ``server`` (mean squared distance of server's and augmented states).
+        """
+        data = self._read(X, inputs, lengths)
+        predicted = self.server_.filter(self._messages(data)).predicted
+        rows = []
+        for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True):
+            site = self._site(name)
+            local = local_features(site["client"], Y, U, data.starts)
+            series = unit_series(site["client"], Y, U, data.starts, local)
+            states, loss = augmented_losses(site, series, series.rows)
+            distance = predicted[series.rows, self.state_slices_[name]] - states
+            rows.append({"client": loss, "server": float(np.mean((distance**2).sum(axis=1)))})
+        return pd.DataFrame(rows, index=pd.Index(data.names, name="unit"))
 
     def oracle(self, X, *, inputs=None, lengths=None):
         """The same estimator fitted by a central machine that holds all raw measurements.

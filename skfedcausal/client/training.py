@@ -349,3 +349,31 @@ def advanced(training, told):
     else:
         raise PacketError(f"A unit in training cannot take a {type(told).__name__}.")
     return training, training.message()
+
+
+def augmented_losses(site, data, rows):
+    """States that a trained unit predicts with its correction, and its loss.
+
+    Parameters
+    ----------
+    site : dict
+        The unit's ``client`` and ``augmenter``.
+    data : UnitSeries
+    rows : ndarray of int
+        The time steps to predict.
+
+    Returns
+    -------
+    states : ndarray of shape (n_rows, n_states)
+        ``h_a``.
+    loss : float
+        Mean squared error of the measurements.
+    """
+    model, augmenter = site["client"].model, site["augmenter"]
+    before = rows - 1
+    states = data.filtered[before] @ model.A.T + augmenter.phi_
+    states += data.measurements[before] @ augmenter.coef_.T
+    if data.inputs is not None and model.B is not None:
+        states += data.inputs[before] @ model.B.T
+    own = data.measurements[rows] - states @ model.C.T
+    return states, float(np.einsum("ti,ti->", own, own) / len(rows))

@@ -1,6 +1,7 @@
 """The account of everything that crossed a border."""
 
 from dataclasses import dataclass
+from functools import cache
 
 from .packet import Failure, Packet, PacketError
 
@@ -28,6 +29,11 @@ class LedgerEntry:
     fields: dict
 
 
+@cache
+def _dtype_name(dtype):
+    return str(dtype)
+
+
 class Ledger:
     """Every packet in the order it passed, and the sums that users ask for."""
 
@@ -39,7 +45,7 @@ class Ledger:
         """Add one packet."""
         if not isinstance(packet, Packet):
             raise TypeError(f"Only packets cross a border, got {type(packet).__name__}.")
-        fields = {name: (str(value.dtype), value.shape) for name, value in packet.arrays.items()}
+        fields = {name: (_dtype_name(value.dtype), value.shape) for name, value in packet.arrays.items()}
         fields = self._fields.setdefault(tuple(fields.items()), fields)
         self.entries.append(LedgerEntry(client, direction, packet.round, packet.op, packet.nbytes, fields))
 

@@ -26,7 +26,7 @@ from .joint import JointRecord
 from .prediction import PlantFilter
 from .step_sizes import VARIANTS, choose_sizes, load
 
-_ROUNDS = {"batch": 3000, "online": 4}
+_ROUNDS = {"batch": 3000, "online": 2}
 _POSITIVE = [Interval(Real, 0, None, closed="neither"), None]
 
 
@@ -72,7 +72,7 @@ class GradientServer(BaseEstimator):
         The paper's method or its baselines: ``theta = 0``; ``theta`` from the client loss alone and nothing
         at the server; ``theta`` from the client loss alone and the server fitted to it.
     max_iter : int, default=None
-        Rounds, or passes over the record for ``update="online"``. None stands for 3000 rounds, 4 passes.
+        Rounds, or passes over the record for ``update="online"``. None stands for 3000 rounds, 2 passes.
     tol : float, default=1e-9
         Stop when no parameter moves by more than this share of the largest in a round; step by step, when
         blocks and losses change by less than this from one pass to the next.
