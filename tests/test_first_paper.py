@@ -62,3 +62,42 @@ def test_stationary_data_leave_the_blocks_near_zero_while_the_losses_fall():
     assert min(errors) > 0.5
     default = FederatedGrangerEstimator([KalmanClient(**m) for m in truth.clients().values()]).fit(X)
     assert np.linalg.norm(default.transition_[2:, :2] - 0.25) / 0.5 < 0.15
+
+
+def losses_when_causality_changes(cases, variant, seeds=range(5)):
+    """Client 2's and the server's loss on test records of changed plants, means over plants."""
+    rows = {name: [] for name in cases}
+    for seed in seeds:
+        X, truth = level_shift_plant(seed, size=0.05)
+        estimator = trained(X, truth, variant=variant, solve="stationary")
+        for name, (A21, A12) in cases.items():
+            Y, _ = level_shift_plant(seed, A21, A12, size=0.05)
+            losses = estimator.losses(Y)
+            rows[name].append((losses.client["unit1"], losses.server.sum()))
+    client, server = np.mean(list(rows.values()), axis=1).T
+    return dict(zip(cases, client, strict=True)), dict(zip(cases, server, strict=True))
+
+
+PERTURBED = {e: (0.25 * (1 + e / 100), 0.0) for e in (0, 5, 45, 85, 125)}
+TOPOLOGIES = {
+    "preserving": (0.25, 0.0),
+    "reversing": (0.0, 0.25),
+    "eliminating": (0.0, 0.0),
+    "bidirectional": (0.25, 0.004),
+}
+
+
+@pytest.mark.parametrize("variant", ["joint", "pretrained"])
+def test_table_4_losses_rise_with_the_perturbation_and_reversal_is_worst_for_the_server(variant):
+    client, server = losses_when_causality_changes(PERTURBED, variant)
+    assert (np.diff(list(client.values())) > 0).all()
+    assert (np.diff(list(server.values())) > 0).all()
+    _, server = losses_when_causality_changes(TOPOLOGIES, variant)
+    assert max(server, key=server.get) == "reversing"
+    assert min(server, key=server.get) == "preserving"
+
+
+def test_table_4_without_augmentation_the_server_notices_nothing():
+    for cases in (PERTURBED, TOPOLOGIES):
+        _, server = losses_when_causality_changes(cases, "no_augmentation", seeds=range(1))
+        assert max(server.values()) <= 1e-5
