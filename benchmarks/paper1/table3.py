@@ -59,8 +59,8 @@ def repeated(make, seeds):
         out.append(
             {
                 "": f"{name}, {failed} of {len(seeds)} did not converge" if failed else name,
-                "largest |A21 - 0.25|": f"{max(deviation):.3f}",
-                "largest |A12|": f"{max(zero):.4f}",
+                "largest deviation of A21": f"{max(deviation):.3f}",
+                "largest element of A12": f"{max(zero):.4f}",
                 "relative error, mean": f"{np.mean(error):.3f}",
             }
         )

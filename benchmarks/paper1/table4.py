@@ -82,7 +82,7 @@ def main():
         "First paper, Table 4: losses under perturbed causality and changed topology",
         f"{SETTING} The push has size {SIZE}: a level of five process-noise standard deviations. Training "
         "by the stationary solve on one record, tests on records of the changed plant with other noise; "
-        f"means over {len(SEEDS)} plants. Cells are (L2)a / Ls, the client loss of client 2 and the server loss. "
+        f"means over {len(SEEDS)} plants. Cells are (L2)a / Ls, client loss of client 2 and server loss. "
         "The scale of the losses is that of the records and not comparable with the paper's; their order is.",
         "## All elements of A21 raised\n\n" + table(rows_of(PERTURBATIONS, 0)),
         "## Other topologies\n\n" + table(rows_of(TOPOLOGIES, 1)),

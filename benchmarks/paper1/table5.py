@@ -54,7 +54,7 @@ def row(n_units, n_sensors):
     loss, share, error, default_loss, default_error = np.mean(found, axis=0)
     return {
         "Ls, paper's mode": f"{loss:.3g}",
-        "of mean |h|^2": f"{share:.1e}",
+        "share of the states' mean square": f"{share:.1e}",
         "error of A_mn, paper's mode": f"{error:.3f}",
         "Ls, default mode": f"{default_loss:.3g}",
         "error of A_mn, default mode": f"{default_error:.3f}",
