@@ -305,11 +305,11 @@ def test_online_updates_need_the_states_of_every_step():
 
 def test_a_client_without_matrices_is_refused():
     class Black:
-        def message(self, Y, **wishes):
+        def filter_moments(self, Y):
             return None
 
     X, _ = make_plant()
-    with pytest.raises(TypeError, match=r"unit 'unit0'.*needs the unit's A and C"):
+    with pytest.raises(TypeError, match=r"unit 'unit0' is a Black.*needs the unit's A and C"):
         FederatedGrangerEstimator(Black(), server=GradientServer()).fit(X)
 
 

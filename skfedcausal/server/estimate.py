@@ -5,7 +5,7 @@
 3. Score tests of every pair at the uncoupled plant, forward/backward search for links and correlated
    noise, refit.
 4. The maximum approached until the gradient vanishes: of the Whittle likelihood for complete records, of
-   the exact time-domain likelihood where measurements are missing.
+   the exact time-domain likelihood where measurements are missing or a unit's sensors see next to nothing.
 5. Block estimates with covariances, empirical-Bayes shrinkage.
 """
 
@@ -130,13 +130,13 @@ def _learn_structure(plant, degenerate, sparsity, alpha):
     """Structure of the plant and the likelihood it was learned from, with a prior if it is degenerate.
 
     Where measurements are missing, the Whittle likelihood of the scores that exist gives the start of the
-    search with the exact likelihood.
+    search with the exact likelihood; where they are not clear enough for it, the search starts with that.
     """
     start, structure = plant.uncoupled, plant.structure()
     prior = Prior.for_units(start[1], plant.partition, plant.n_samples) if degenerate else None
     objective = WithPrior.of(plant.first_likelihood(), prior)
     search = _search(objective, structure, Point.at(objective, *start), sparsity, alpha)
-    if plant.has_scores and not plant.is_complete:
+    if plant.has_clear_scores and not plant.is_complete:
         objective = WithPrior.of(plant.time_domain(), prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)
