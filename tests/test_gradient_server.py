@@ -306,7 +306,8 @@ def test_online_updates_need_the_states_of_every_step():
 def test_a_client_without_matrices_is_refused():
     class Black:
         def filter_moments(self, Y):
-            return None
+            states, unit = np.zeros((len(Y), 1)), np.ones((len(Y), 1, 1))
+            return states, 2 * unit, states, unit
 
     X, _ = make_plant()
     with pytest.raises(TypeError, match=r"unit 'unit0' is a Black.*needs the unit's A and C"):
