@@ -4,8 +4,10 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from .client.kalman import KalmanClient
-from .client.training import advanced
+from .client.training import UnitTraining, advanced, unit_series
+from .client.worker import local_features
 from .message import StateMessage
+from .server.gradient_session import Plant
 from .statespace.observation import information
 
 
@@ -75,3 +77,34 @@ class PooledTraining:
             state = self._sites[name].state
             state["training"], messages[name] = advanced(state["training"], reply)
         return messages
+
+
+def training_problems(clients, data, sizes):
+    """Every unit's training problem, as it is after the states of all units have been relayed.
+
+    Parameters
+    ----------
+    clients : dict of str to KalmanClient
+        Fitted unit models.
+    data : PlantData
+    sizes : StepSizes
+
+    Returns
+    -------
+    dict of str to tuple (AugmentedProblem, Rates)
+    """
+    constant = any(U is not None for U in data.inputs)
+    units, told = {}, {}
+    for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True):
+        local = local_features(clients[name], Y, U, data.starts)
+        series = unit_series(clients[name], Y, U, data.starts, local)
+        units[name] = UnitTraining.start(clients[name].model, series, constant)
+        told[name] = units[name].local_model(relay=True, stepwise=False)
+    plant = Plant.of(told)
+    V = plant.relayed
+    problems = {}
+    for m, name in enumerate(data.names):
+        relayed = {"drivers": V[:, plant.drivers[m]], "n_inputs": plant.n_driving_inputs(m)}
+        unit = units[name].planned(sizes.plan(m, "moments", **relayed))
+        problems[name] = unit.problem, unit.rates
+    return problems

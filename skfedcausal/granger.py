@@ -6,6 +6,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator
+from ._oracle import training_problems
 from .client.training import augmented_losses, unit_series
 from .client.worker import local_features
 
@@ -227,6 +228,31 @@ class FederatedGrangerEstimator(FederatedEstimator):
             distance = predicted[series.rows, self.state_slices_[name]] - states
             rows.append({"client": loss, "server": float(np.mean((distance**2).sum(axis=1)))})
         return pd.DataFrame(rows, index=pd.Index(data.names, name="unit"))
+
+    @available_if(lambda self: hasattr(self.server, "dialogue"))
+    def training_problems(self, X, *, inputs=None, lengths=None):
+        """Every unit's problem of gradient training on a record, for :mod:`skfedcausal.statespace.unified`.
+
+        Only for data that may be pooled: a problem holds moments of a unit's measurements with the other
+        units' states.
+
+        Returns
+        -------
+        dict of str to tuple (AugmentedProblem, Rates)
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator, GradientServer
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> from skfedcausal.statespace.unified import recurrence, spectral_radius
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)
+        >>> bool(spectral_radius(recurrence(*est.training_problems(X)["unit0"]).H) < 1)
+        True
+        """
+        data = self._read(X, inputs, lengths)
+        clients = {name: self._site(name)["client"] for name in data.names}
+        return training_problems(clients, data, self.server_.step_sizes_)
 
     def oracle(self, X, *, inputs=None, lengths=None):
         """The same estimator fitted by a central machine that holds all raw measurements.

@@ -10,8 +10,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
 from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
-from skfedcausal.client.training import UnitTraining, unit_series
-from skfedcausal.client.worker import local_features
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.packet import Packet
 from skfedcausal.federation.transport import InProcessTransport
@@ -50,38 +48,41 @@ def parameters_of(estimator):
     return np.concatenate([estimator.transition_.ravel(), *thetas])
 
 
-def reference(estimator, X, truth, *, max_iter, online=False, starts=(0,)):
+def reference(estimator, X, *, max_iter, lengths=None):
     """The same training by the numerics alone, on pooled series."""
-    names = list(X)
-    units = []
-    for name in names:
-        client = estimator.clients_[name]
-        local = local_features(client, X[name], None, starts)
-        units.append(
-            UnitTraining.start(client.model, unit_series(client, X[name], None, starts, local), False)
-        )
-    states = np.hstack([unit.series.filtered for unit in units])
-    A = np.array(estimator.transition_)
-    thetas = []
-    for name, unit in zip(names, units, strict=True):
+    A, thetas = np.array(estimator.transition_), []
+    for name, (problem, rates) in estimator.training_problems(X, lengths=lengths).items():
         own = estimator.state_slices_[name]
-        others = np.delete(np.arange(states.shape[1]), own)
-        before = unit.series.rows - 1
+        others = np.delete(np.arange(len(A)), own)
+        zeros = (
+            np.zeros((len(problem.transition), problem.n_local)),
+            np.zeros((len(problem.transition), len(others))),
+        )
+        end = descend(problem, rates, *zeros, max_iter=max_iter)
+        A[own, others] = end.blocks
+        thetas.append(end.parameters.ravel())
+    return np.concatenate([A.ravel(), *thetas])
+
+
+def online_reference(estimator, X, *, max_iter):
+    """Algorithm 2 on pooled series."""
+    A, thetas = np.array(estimator.transition_), []
+    states = np.hstack([client.filter(X[name]) for name, client in estimator.clients_.items()])
+    for name, client in estimator.clients_.items():
+        own, model = estimator.state_slices_[name], client.model
+        others = np.delete(np.arange(len(A)), own)
+        y = X[name] - model.mean
         series = {
-            "measurements": unit.series.measurements[before],
-            "drivers": states[before][:, others],
-            "residuals": unit.residuals,
+            "measurements": y[:-1],
+            "drivers": states[:-1, others],
+            "residuals": y[1:] - states[:-1, own] @ (model.C @ model.A).T,
         }
-        model = unit.model
-        problem = augmented_problem(model.A, model.C, **series)
-        rates = Rates.constant(problem, *estimator.server_.rates_.loc[name])
-        theta, W = np.zeros(unit.parameters.shape), np.zeros((model.n_states, len(others)))
-        if online:
-            for _ in range(max_iter):
-                theta, W, *_ = descend_online(model.A, model.C, rates, theta, W, **series)
-        else:
-            end = descend(problem, rates, theta, W, max_iter=max_iter)
-            theta, W = end.parameters, end.blocks
+        rates = Rates.constant(
+            augmented_problem(model.A, model.C, **series), *estimator.server_.rates_.loc[name]
+        )
+        theta, W = np.zeros(model.C.T.shape), np.zeros((len(model.A), len(others)))
+        for _ in range(max_iter):
+            theta, W, *_ = descend_online(model.A, model.C, rates, theta, W, **series)
         A[own, others] = W
         thetas.append(theta.ravel())
     return np.concatenate([A.ravel(), *thetas])
@@ -95,9 +96,8 @@ def reference(estimator, X, truth, *, max_iter, online=False, starts=(0,)):
 @pytest.mark.parametrize("lengths", [None, [50, 1, 69]], ids=["one episode", "episodes"])
 def test_batch_rounds_are_the_numerics_iterates(exchange, lengths):
     X, truth = make_plant()
-    starts = (0,) if lengths is None else (0, 50, 51)
     estimator = fitted(X, truth, exchange=exchange, max_iter=40, lengths=lengths)
-    expected = reference(estimator, X, truth, max_iter=40, starts=starts)
+    expected = reference(estimator, X, max_iter=40, lengths=lengths)
     assert_allclose(parameters_of(estimator), expected, rtol=0, atol=1e-9 * np.abs(expected).max())
     assert estimator.server_.n_iter_ == 40
 
@@ -106,7 +106,7 @@ def test_batch_rounds_are_the_numerics_iterates(exchange, lengths):
 def test_steps_are_algorithm_2_step_after_step():
     X, truth = make_plant()
     estimator = fitted(X, truth, update="online", max_iter=3)
-    expected = reference(estimator, X, truth, max_iter=3, online=True)
+    expected = online_reference(estimator, X, max_iter=3)
     assert_allclose(parameters_of(estimator), expected, rtol=0, atol=1e-9 * np.abs(expected).max())
 
 
@@ -119,6 +119,15 @@ def test_both_exchanges_have_the_same_losses():
     )
     assert list(one.columns) == [(kind, name) for kind in ("client", "server") for name in X]
     assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.filterwarnings(UNCONVERGED)
+@pytest.mark.parametrize("exchange", ["series", "moments"])
+def test_penalty_and_regularisation_are_the_numerics(exchange):
+    X, truth = make_plant()
+    estimator = fitted(X, truth, exchange=exchange, max_iter=40, xi=2.0, ridge=0.1)
+    expected = reference(estimator, X, max_iter=40)
+    assert_allclose(parameters_of(estimator), expected, rtol=0, atol=1e-9 * np.abs(expected).max())
 
 
 def well_posed():

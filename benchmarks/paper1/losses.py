@@ -6,9 +6,6 @@ Run ``python -m benchmarks.paper1.losses``.
 import numpy as np
 
 from skfedcausal import KalmanClient
-from skfedcausal.client.training import UnitTraining, unit_series
-from skfedcausal.statespace.augmented import augmented_problem
-from skfedcausal.statespace.descent import Rates
 from skfedcausal.statespace.oracle_bounds import oracle_gaps, unit_dependence
 from skfedcausal.statespace.partition import Partition
 from skfedcausal.statespace.unified import (
@@ -71,27 +68,11 @@ def distances(fit, X, oracle, truth):
     return {key: f"{np.linalg.norm(value, axis=1).mean():.3g}" for key, value in pairs.items()}
 
 
-def recurrences(fit, X):
-    """Each unit's problem and recurrence, as its site sees them after the relay."""
-    units = []
-    for name, client in fit.clients_.items():
-        series = unit_series(client, X[name], None, (0,), X[name] - client.mean_)
-        units.append(UnitTraining.start(client.model, series, False))
-    states = np.hstack([unit.series.filtered for unit in units])[:-1]
-    out = {}
-    for (name, own), unit in zip(fit.state_slices_.items(), units, strict=True):
-        others = np.delete(np.arange(states.shape[1]), own)
-        past = unit.series.measurements[:-1]
-        problem = augmented_problem(unit.model.A, unit.model.C, past, states[:, others], unit.residuals)
-        rates = Rates.constant(problem, *fit.server_.rates_.loc[name])
-        out[name] = problem, recurrence(problem, rates)
-    return out
-
-
 def theory(fit, X):
     """Theorems 5.1 to 5.7 of each unit."""
     rows = []
-    for name, (problem, unified) in recurrences(fit, X).items():
+    for name, (problem, rates) in fit.training_problems(X).items():
+        unified = recurrence(problem, rates)
         told = rate_conditions(unified)
         left = normal_equations(problem, *from_delta(problem, fixed_point(unified)))
         depends = codependence(unified, problem)

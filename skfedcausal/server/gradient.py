@@ -95,6 +95,8 @@ class GradientServer(BaseEstimator):
         One row per round (or pass), columns ("client", unit) and ("server", unit).
     rates_ : DataFrame
         Step sizes by unit.
+    step_sizes_ : StepSizes
+        The same as arrays, with the weights of penalty and regularisation.
     n_iter_ : int
     converged_, diverged_ : bool
 
@@ -246,7 +248,7 @@ class GradientServer(BaseEstimator):
         def choose(blocks):
             sizes = choose_sizes(self, plant, blocks)
             if blocks is not None:
-                self.rates_ = _rate_table(plant, sizes)
+                self.rates_, self.step_sizes_ = _rate_table(plant, sizes), sizes
                 self._limits = _rate_table(plant, choose_sizes(_free(self), plant, blocks))
                 if self.solve == "iterate":
                     self._check_load(plant, load(plant, sizes, blocks))

@@ -97,6 +97,12 @@ class Plant:
         """Columns of ``[h, u]`` that drive each unit from outside."""
         return [np.flatnonzero(self.free[rows.start]) for rows in self.states.slices]
 
+    @cached_property
+    def relayed(self):
+        """All units' states, then all inputs, of every time step."""
+        inputs = [model.inputs for model in self.models if model.inputs is not None]
+        return np.hstack([*(model.filtered for model in self.models), *inputs])
+
     def n_driving_inputs(self, m):
         """How many of unit m's drivers are inputs."""
         return self.n_inputs - self.models[m].n_inputs
@@ -290,8 +296,7 @@ def stationary_dialogue(plant, choose, training):
 
 def _relayed(plant):
     """All units' states, then all inputs, of every time step, and their second moments."""
-    inputs = [model.inputs for model in plant.models if model.inputs is not None]
-    V = np.hstack([*(model.filtered for model in plant.models), *inputs])
+    V = plant.relayed
     before = V[inner_rows(plant.n_samples, plant.starts) - 1]
     return V, before.T @ before / len(before)
 
