@@ -53,7 +53,7 @@ class GradientServer(BaseEstimator):
         Weight of the client loss against the server's, eta1 / eta2, unless both are given.
     eta1, eta2 : float, default=None
         Step sizes of ``theta`` along the client loss and along the server loss. None takes the largest that
-        are sure to converge given the curvature (a tenth of it step by step).
+        are sure to converge given the curvature (a twentieth of it step by step).
     gamma : float, default=None
         Step size of the blocks ``A_mn``. None as above.
     gamma1, gamma2 : float, default=None

@@ -7,7 +7,7 @@ import numpy as np
 from ..statespace.descent import safe_step
 from ..training_message import TrainingPlan
 
-ONLINE_SHARE = 0.1  # of the largest safe step, so that single rows do not shake the per-step iterates
+ONLINE_SHARE = 0.05  # of the largest safe step, so that single rows do not shake the per-step iterates
 VARIANTS = {  # which of the client's step, the server's pull and the server's step are taken
     "joint": (1, 1, 1),
     "no_augmentation": (0, 0, 1),
