@@ -132,9 +132,9 @@ def fixed_point(recurrence, start=None):
     B = np.eye(len(recurrence.H)) - recurrence.H
     start = np.zeros(len(B)) if start is None else start
     drive = recurrence.J - B @ start
-    left, values, right = np.linalg.svd(B)
-    if values[-1] * _WELL_POSED > values[0]:
+    if np.linalg.cond(B, 1) < _WELL_POSED:
         return start + np.linalg.solve(B, drive)
+    left, values, right = np.linalg.svd(B)
     rank = int(np.count_nonzero(values > _RANK * values[0]))
     F, G = left[:, :rank] * values[:rank], right[:rank]
     core = G @ F
