@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from .federation.fields import Fields
-from .federation.packet import Packet
+from .federation.packet import Packet, PacketError
 from .message import _series
 
 REQUEST = "train"  # the server asks for the local models
@@ -151,8 +151,10 @@ class TrainingPlan:
         drivers = drivers if scale is None else drivers * scale
         fields.check_all_read()
         told = packet.scalars
+        if set(told) != {"mode", "xi", "ridge", "n_inputs"} or told["mode"] not in ANSWERS:
+            raise PacketError(f"Packet {cls.OP!r} does not say how to train: {dict(told)}.")
         return cls(
-            str(told["mode"]), rates, float(told["xi"]), float(told["ridge"]), drivers, int(told["n_inputs"])
+            told["mode"], rates, float(told["xi"]), float(told["ridge"]), drivers, int(told["n_inputs"])
         )
 
 

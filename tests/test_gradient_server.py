@@ -11,7 +11,8 @@ from sklearn.utils.fixes import parse_version
 
 from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.packet import Packet
+from skfedcausal.federation.packet import Packet, PacketError
+from skfedcausal.federation.rounds import ClientError
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.statespace.augmented import augmented_problem
 from skfedcausal.statespace.descent import Rates, descend, descend_online
@@ -327,6 +328,41 @@ def test_one_row_is_not_enough():
     X, truth = make_plant(n_samples=2)
     with pytest.raises(ValueError, match="two time steps"):
         fitted(X, truth, lengths=[1, 1])
+
+
+class Meddler(InProcessTransport):
+    """Replaces an array in packets of one kind."""
+
+    def __init__(self, workers, op, name):
+        super().__init__(workers)
+        self._op, self._name = op, name
+
+    def exchange(self, out, *, timeout=None):
+        answers = super().exchange({client: self._changed(packet) for client, packet in out.items()})
+        return {client: self._changed(packet) for client, packet in answers.items()}
+
+    def _changed(self, packet):
+        if packet.op != self._op:
+            return packet
+        arrays = {name: value[:-1] if name == self._name else value for name, value in packet.arrays.items()}
+        return Packet(packet.op, packet.round, arrays, packet.scalars)
+
+
+@pytest.mark.parametrize(
+    ("mode", "op", "name", "error"),
+    [
+        ("series", "gradient", "predicted", PacketError),
+        ("moments", "plan", "drivers", PacketError),
+        ("moments", "plan", "rates", PacketError),
+        ("series", "augmented", "augmented", ClientError),
+        ("moments", "correction", "cross", ValueError),
+        ("stationary", "local-model", "transition", ClientError),
+    ],
+)
+def test_arrays_of_another_shape_are_refused(mode, op, name, error):
+    X, truth = make_plant()
+    with pytest.raises(error, match=r"shape|dimensions"):
+        fitted(X, truth, transport=lambda workers: Meddler(workers, op, name), max_iter=3, **MODES[mode])
 
 
 # --- baselines --------------------------------------------------------------------------------------

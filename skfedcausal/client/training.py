@@ -134,6 +134,13 @@ class UnitTraining:
 
     def planned(self, plan):
         """Training with the server's plan."""
+        relays = plan.mode in ("moments", "stationary")
+        if relays != (plan.drivers is not None):
+            raise PacketError(
+                f"A plan for training by {plan.mode} {'needs' if relays else 'has no'} drivers."
+            )
+        if relays:
+            _check_shape("drivers", plan.drivers, (len(self.series.filtered), plan.drivers.shape[1]))
         d, q = self.problem.n_outputs, self.problem.n_local
         eta1, eta2, gamma1, gamma2, block_rate = plan.rates
         own, pulled = np.full((1, q), eta1), np.full((1, q), eta2)
@@ -210,6 +217,8 @@ class UnitTraining:
 
     def moved_by_gradients(self, reply):
         """Training after one round or step, from the server's derivatives in the states."""
+        n_rows = 1 if self.mode == "steps" else len(self.series.rows)
+        _check_shape("predicted", reply.predicted, (n_rows, len(self.parameters)))
         if self.mode == "steps":
             return self._stepped(reply)
         past = self.series.measurements[self.series.rows - 1]
@@ -240,6 +249,7 @@ class UnitTraining:
 
     def moved_by_blocks(self, row):
         """Training after one round, from the server's blocks and the moments at home."""
+        _check_shape("blocks", row.blocks, (len(self.parameters), self.problem.n_drivers))
         slope = gradients(self.problem, self._products(row.blocks))
         return self._moved(slope.client, slope.server)
 
@@ -271,6 +281,11 @@ class UnitTraining:
         fitted.coef_ = self.model.A @ fitted.theta_
         fitted.n_features_in_ = d
         return fitted
+
+
+def _check_shape(name, value, expected):
+    if value.shape != expected:
+        raise PacketError(f"Array {name!r} of a reply has shape {value.shape}, expected {expected}.")
 
 
 def unit_series(client, Y, U, starts, local_features):
@@ -342,12 +357,12 @@ def advanced(training, told):
         training = training.planned(told)
         if told.mode == "stationary":
             return training.solved()
+    elif training.rates is None or (training.mode == "moments") != isinstance(told, BlockRow):
+        raise PacketError(f"A unit that trains by {training.mode} cannot take a {type(told).__name__} now.")
     elif isinstance(told, GradientReply):
         training = training.moved_by_gradients(told)
-    elif isinstance(told, BlockRow):
-        training = training.moved_by_blocks(told)
     else:
-        raise PacketError(f"A unit in training cannot take a {type(told).__name__}.")
+        training = training.moved_by_blocks(told)
     return training, training.message()
 
 

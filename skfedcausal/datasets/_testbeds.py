@@ -54,14 +54,19 @@ def load_hai(path, files=None, *, inputs="outputs"):
         labels : Series of bool
             Whether an attack is running; False in training files.
         lengths : list of int
+            Rows of each file.
         files : list of str
+            Names without endings.
         clients : list of str
+            P1 to P4.
         inputs : list of str
+            Flat names of the inputs if ``inputs="separate"``.
         variables : DataFrame
-            name, column, client, role.
+            One row per column of `data`: name, column, client, role.
         sampling_period : float
             Seconds.
         DESCR : str
+            What the records are and where they come from.
 
     Raises
     ------

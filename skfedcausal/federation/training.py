@@ -2,8 +2,8 @@
 
 from ..message import ACKNOWLEDGEMENT
 from ..training_message import ANSWERS, FINISH, REQUEST, LocalModel
-from .packet import Packet, PacketError
-from .rounds import ClientError, ask
+from .packet import Packet
+from .rounds import ask, messages_of
 
 
 def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=None):
@@ -29,7 +29,7 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
         If a client failed or sent something that is not a message of training.
     """
     told = {**server.request, "constant": inputs, "dtype": dtype}
-    models = _messages(channel, dict.fromkeys(names, Packet(REQUEST, 1, scalars=told)), LocalModel)
+    models = messages_of(channel, dict.fromkeys(names, Packet(REQUEST, 1, scalars=told)), LocalModel)
     dialogue = server.dialogue(models)
     replies, round = next(dialogue), 1
     expected = ANSWERS[next(iter(replies.values())).mode]
@@ -37,7 +37,7 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
         round += 1
         if pool is None:
             packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
-            messages = _messages(channel, packets, expected)
+            messages = messages_of(channel, packets, expected)
         else:
             messages = pool(replies)
         try:
@@ -45,14 +45,3 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
         except StopIteration:
             replies = None
     ask(channel, dict.fromkeys(names, Packet(FINISH, round)), ACKNOWLEDGEMENT)
-
-
-def _messages(channel, packets, kind):
-    """Messages of one kind in the answers of all clients."""
-    messages = {}
-    for name, answer in ask(channel, packets, kind.OP).items():
-        try:
-            messages[name] = kind.from_packet(answer)
-        except PacketError as error:
-            raise ClientError(f"Client {name!r} sent a message that cannot be used. {error}") from error
-    return messages

@@ -42,7 +42,7 @@ class Plant:
         if len(set(lengths.values())) != 1:
             raise ValueError(f"The units' records have different episodes: {lengths}.")
         plant = cls(tuple(models), tuple(models.values()))
-        if plant.n_samples == len(plant.starts):
+        if plant.n_pairs == 0:
             raise ValueError("Training needs an episode of at least two time steps.")
         return plant
 
@@ -81,6 +81,20 @@ class Plant:
     def n_samples(self):
         """Time steps of all episodes."""
         return int(np.sum(self.models[0].lengths))
+
+    @cached_property
+    def n_pairs(self):
+        """Pairs of successive time steps."""
+        return self.n_samples - len(self.starts)
+
+    def state_shapes(self, n_rows):
+        """Shape of each unit's series of states over a number of rows."""
+        return [(n_rows, model.n_states) for model in self.models]
+
+    @cached_property
+    def block_shapes(self):
+        """Shape of each unit's block row."""
+        return [(m.n_states, len(d)) for m, d in zip(self.models, self.drivers, strict=True)]
 
     @cached_property
     def free(self):
@@ -159,11 +173,26 @@ class Training:
         return np.add.reduceat(squares, self.plant.first_states)
 
 
+def _told(plant, messages, array, shapes):
+    """The units' messages in the order of the plant, their arrays of the expected shapes.
+
+    Raises
+    ------
+    ValueError
+        If a message does not fit the unit's local model.
+    """
+    for name, shape in zip(plant.names, shapes, strict=True):
+        came = getattr(messages[name], array).shape
+        if came != shape:
+            raise ValueError(f"Unit {name!r} sent {array!r} of shape {came}, expected {shape}.")
+    return [messages[name] for name in plant.names]
+
+
 def batch_dialogue(plant, choose, training, *, max_iter, tol, watch):
     """Batch rounds in which the states of all time steps cross."""
     plan = choose(None)
     messages = yield {name: plan.plan(m, "series") for m, name in enumerate(plant.names)}
-    V, *_ = _series(plant, [messages[name] for name in plant.names])
+    V, *_ = _series(plant, _told(plant, messages, "filtered", plant.state_shapes(plant.n_pairs)))
     sizes = choose(block_curvature(plant, V.T @ V / len(V)))
     rates = sizes.of_blocks(plant)
     for _ in range(max_iter):
@@ -177,7 +206,7 @@ def batch_dialogue(plant, choose, training, *, max_iter, tol, watch):
 
 def _pull(plant, sizes, training, messages, mean=True):
     """Replies to messages with states of some pairs of steps, and the derivative in the blocks."""
-    told = [messages[name] for name in plant.names]
+    told = _told(plant, messages, "filtered", plant.state_shapes(plant.n_pairs if mean else 1))
     V, E, turned = _series(plant, told)
     n = plant.states.n_states
     weight = 1 / len(V) if mean else 1.0
@@ -222,11 +251,10 @@ def online_dialogue(plant, choose, training, *, max_iter, tol, watch):
     """The per-step algorithm: one message and one reply per unit and time step."""
     sizes = choose(reach_curvature(plant))
     rates = sizes.of_blocks(plant)
-    n_steps = len(inner_rows(plant.n_samples, plant.starts))
     messages = yield {name: sizes.plan(m, "steps") for m, name in enumerate(plant.names)}
     for _ in range(max_iter):
         before, one_pass = training.blocks, Training(plant, training.blocks)
-        for _ in range(n_steps):
+        for _ in range(plant.n_pairs):
             replies, slope = _pull(plant, sizes, one_pass, messages, mean=False)
             if one_pass.diverged:
                 break
@@ -258,7 +286,7 @@ def moments_dialogue(plant, choose, training, *, max_iter, tol, watch):
     cross, turned = np.zeros_like(training.blocks), np.zeros_like(training.blocks)
     slices = plant.states.slices
     for _ in range(max_iter):
-        told = [messages[name] for name in plant.names]
+        told = _told(plant, messages, "cross", plant.block_shapes)
         for message, own, columns in zip(told, slices, drivers, strict=True):
             cross[own, columns], turned[own, columns] = message.cross, message.cross_states
         product = training.blocks @ S
@@ -287,7 +315,7 @@ def stationary_dialogue(plant, choose, training):
     drivers = plant.drivers
     V, S = _relayed(plant)
     messages = yield _relay(plant, choose(block_curvature(plant, S)), V, drivers, "stationary")
-    rows = [messages[name] for name in plant.names]
+    rows = _told(plant, messages, "blocks", plant.block_shapes)
     for row, own, columns in zip(rows, plant.states.slices, drivers, strict=True):
         training.blocks[own, columns] = row.blocks
     training.record(*np.array([row.losses for row in rows]).T)
