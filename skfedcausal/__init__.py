@@ -8,11 +8,13 @@ from ._version import __version__
 from .client.augmenter import LinearAugmenter, RegressorAugmenter
 from .client.kalman import KalmanClient
 from .granger import FederatedGrangerEstimator
+from .server.gradient import GradientServer
 from .server.likelihood import LikelihoodServer
 from .utils import stack_clients
 
 __all__ = [
     "FederatedGrangerEstimator",
+    "GradientServer",
     "KalmanClient",
     "LikelihoodServer",
     "LinearAugmenter",
