@@ -9,12 +9,14 @@ from .client.augmenter import LinearAugmenter, RegressorAugmenter
 from .client.kalman import KalmanClient
 from .granger import FederatedGrangerEstimator
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
+from .server.gradient import GradientServer
 from .server.likelihood import LikelihoodServer
 from .utils import stack_clients
 
 __all__ = [
     "FederatedGrangerEstimator",
     "GaussianMechanism",
+    "GradientServer",
     "KalmanClient",
     "LikelihoodServer",
     "LinearAugmenter",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -12,13 +13,14 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
-from ._oracle import pooled_messages
+from ._oracle import PooledTraining, pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
 from .federation.rounds import learn_plant
+from .federation.training import train_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
@@ -33,7 +35,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         "client": [HasMethods("message"), HasMethods("filter_moments"), list, tuple, dict, None],
         "client_labels": ["array-like", callable, StrOptions({"from_columns"})],
         "augmenter": [HasMethods(["fit", "predict"]), None],
-        "server": [HasMethods(["fit", "replies"]), None],
+        "server": [HasMethods(["fit", "replies"]), HasMethods("dialogue"), None],
         "privacy": [GaussianMechanism, None],
         "transport": [callable, None],
         "wire_dtype": [StrOptions(set(WIRE_DTYPES))],
@@ -78,12 +80,17 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         sites = self._sites_of(data, templates, noise)
         channel = LedgeredTransport(self._transport(sites), Ledger())
         server = LikelihoodServer() if self.server is None else clone(self.server)
+        learn, pool = learn_plant, None
+        if hasattr(server, "dialogue"):
+            learn = partial(train_plant, inputs=any(U is not None for U in data.inputs))
+            pool = PooledTraining(sites) if pooled else None
+        elif pooled:
 
-        def pool(messages):
-            return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
+            def pool(messages):
+                return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
 
         try:
-            learn_plant(channel, server, data.names, dtype=self.wire_dtype, pool=pool if pooled else None)
+            learn(channel, server, data.names, dtype=self.wire_dtype, pool=pool)
         finally:
             channel.close()
         self.server_, self.ledger_ = server, channel.ledger
@@ -136,8 +143,8 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             )
         return self._sites[name]
 
-    def _messages(self, data, const=False):
-        """Messages of the fitted clients about a record, with noise where a mechanism adds it."""
+    def _released(self, data):
+        """A new record as everything outside the units sees it, and the units' models of it."""
         clients = {name: self._site(name)["client"] for name in data.names}
         if self.privacy is None and self.noise_covariance_:
             raise ValueError(
@@ -148,10 +155,11 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         if noise:
             self._store_promise(data)
         clients |= {name: clients[name].with_noise(variance) for name, variance in noise.items()}
-        return {
-            name: unit_message(clients[name], Y, data.starts, inputs=U, const=const)
-            for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
-        }
+        return data, clients
+
+    def _messages(self, data, const=False):
+        """Messages of the fitted clients about a record, with noise where a mechanism adds it."""
+        return messages_about(*self._released(data), const)
 
     def _oracle(self, data):
         """Copy fitted by a central machine that holds all raw measurements."""
@@ -240,6 +248,14 @@ def _row_by_row(data):
     plant whatever container it came in. Frames, which lie column by column, are copied.
     """
     return replace(data, outputs=tuple(np.ascontiguousarray(Y) for Y in data.outputs))
+
+
+def messages_about(data, clients, const=False):
+    """Messages about a released record, by the models of it that :meth:`_released` gave."""
+    return {
+        name: unit_message(clients[name], Y, data.starts, inputs=U, const=const)
+        for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
+    }
 
 
 def client_templates(client, names):

@@ -5,6 +5,7 @@ from sklearn.base import clone
 
 from ..federation.packet import Packet, PacketError
 from ..message import ACKNOWLEDGEMENT, REQUEST, WIRE_DTYPES, SmoothedReply, StateMessage, StateReply
+from . import training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
 from .filtering import message_of
@@ -68,9 +69,10 @@ class UnitWorker:
             If the packet is of an unknown kind, out of turn or not about this unit's record.
         """
         operations = {REQUEST: self._fit, SmoothedReply.OP: self._refine, StateReply.OP: self._learn_from}
+        operations |= dict.fromkeys(training.OPERATIONS, self._train)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
-        if packet.op != REQUEST and "client" not in state:
+        if packet.op not in (REQUEST, training.REQUEST) and "client" not in state:
             raise PacketError(f"Unit {self.name!r} got {packet.op!r} before it was asked for a message.")
         if packet.round < state.get("round", 0):
             raise PacketError(
@@ -83,10 +85,12 @@ class UnitWorker:
         """Identify the unit's model and send what the measurements say about the states."""
         if state.get("round") == packet.round and state["previous"] is None:
             return self._message(packet, state["client"], None, state)
-        client = fitted_client(
+        return self._message(packet, self._fitted_client(), None, {})
+
+    def _fitted_client(self):
+        return fitted_client(
             self._client, self._Y, self._U, self._starts, self.name, self._columns, self._noise
         )
-        return self._message(packet, client, None, {})
 
     def _refine(self, packet, state):
         """Re-estimate the unit's sensors from smoothed states and send the message again."""
@@ -112,6 +116,20 @@ class UnitWorker:
             self._check_message(message)
         state = {"client": client, "previous": previous, "round": packet.round}
         return message.to_packet(packet.round, dtype), {**kept, **state, "n_states": message.z.shape[1]}
+
+    def _train(self, packet, state):
+        """Answer a packet of gradient training; the first one identifies the unit's model."""
+        if packet.op != training.REQUEST:
+            return training.answer(packet, state)
+        client = self._fitted_client()
+        if not isinstance(client, KalmanClient):
+            raise TypeError(
+                f"The client of unit {self.name!r} is a {type(self._client).__name__}. GradientServer needs "
+                "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
+            )
+        local = local_features(client, self._Y, self._U, self._starts)
+        series = training.unit_series(client, self._Y, self._U, self._starts, local)
+        return training.first_answer(packet, client, series)
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""

@@ -55,8 +55,9 @@ class GaussianMechanism(PrivacyMechanism):
     accountant : PrivacyAccountant, default=None
         Shared by all estimators that learn from the same data. None: one of this mechanism and its clones.
     protocol : {"one-shot", "paper"}, default="one-shot"
-        "paper" adds the noise the papers prescribe to the messages of every step and round, for comparison
-        with :class:`GradientServer` only.
+        "paper", noise on the messages of every step and round, is refused: calibrated as the papers do it is
+        no promise about a run. :func:`skfedcausal.privacy.paper.stated_and_true_epsilon` gives the total the
+        papers state for it beside the exact one.
     sampler : {"float-grid", "opendp"}, default="float-grid"
         "opendp" draws exact discrete Gaussians with the optional package of that name.
     random_state : int, RandomState or None, default=None
@@ -253,6 +254,12 @@ class GaussianMechanism(PrivacyMechanism):
             The same objects for records that were released before with the same noise; those are not
             charged again.
         """
+        if self.protocol == "paper":
+            raise ValueError(
+                "protocol='paper' adds noise to the messages of every step and round; training with it is "
+                "not part of this version, because its promise does not hold for a run. Compare its totals with "
+                "skfedcausal.privacy.paper.stated_and_true_epsilon, or use protocol='one-shot'."
+            )
         mu, account = self.mu_of_release(), self._account()
         plans = {name: self._plan(name, Y, lengths) for name, Y in records.items()}
         new = {name: plan for name, plan in plans.items() if account.recall(plan.key) is None}

@@ -247,6 +247,7 @@ def test_noise_that_leaves_nothing_is_warned_of():
         ({"epsilon": 1.0, "delta": 1e-6, "mu": 1.0}, "exactly one of them"),
         ({"epsilon": 1.0}, "needs a `delta`"),
         ({"mu": 1.0, "unit": "window"}, "window=None"),
+        ({"mu": 1.0, "protocol": "paper"}, "does not hold for a run"),
         ({"mu": 1.0, "window": 3}, "window=3"),
         ({"mu": 1.0, "center": [1.0, 2.0, 3.0]}, r"`center` has shape \(3,\) for unit 'boiler', which has 2"),
         ({"mu": 1.0, "scale": [1.0, -1.0]}, "`scale` of unit 'boiler'"),
