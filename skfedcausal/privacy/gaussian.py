@@ -257,8 +257,8 @@ class GaussianMechanism(PrivacyMechanism):
         if self.protocol == "paper":
             raise ValueError(
                 "protocol='paper' adds noise to the messages of every step and round; training with it is "
-                "not part of this version, because its promise does not hold for a run. Compare its totals with "
-                "skfedcausal.privacy.paper.stated_and_true_epsilon, or use protocol='one-shot'."
+                "not part of this version, because its promise does not hold for a run. Compare its totals "
+                "with skfedcausal.privacy.paper.stated_and_true_epsilon, or use protocol='one-shot'."
             )
         mu, account = self.mu_of_release(), self._account()
         plans = {name: self._plan(name, Y, lengths) for name, Y in records.items()}
