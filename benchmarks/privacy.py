@@ -1,6 +1,6 @@
 """Differential privacy: what noise costs by which accounting, and what it leaves of the links.
 
-Run ``python -m benchmarks.privacy`` for the tables.
+Run ``python -m benchmarks.privacy`` for the tables, with ``--size`` for the size of the tests without links.
 """
 
 import argparse
@@ -136,6 +136,30 @@ def utility(seeds, n_samples, strength, share):
     return table(rows)
 
 
+def size(seeds, n_samples=5000, share=0.1):
+    """Error rates of the tests of plants without a link, by epsilon."""
+    rows = []
+    for epsilon in (None, 8.0, 3.0, 1.0):
+        p_values, found, backed = [], [], []
+        for seed in range(seeds):
+            X, _ = make_granger_plant(
+                4, n_links=0, n_samples=n_samples, radius=0.95, measurement_noise=2.2, random_state=seed
+            )
+            estimator = FederatedGrangerEstimator(privacy=_mechanism(X, epsilon, share, seed)).fit(X)
+            p_values.append(np.mean(estimator.links_["p_value"] < 0.05))
+            found.append(float((estimator.links_["p_adjusted"] < 0.05).any()))
+            backed.append(float(estimator.server_.has_prior_))
+        rows.append(
+            {
+                "epsilon": "no noise" if epsilon is None else f"{epsilon:g}",
+                "p < 0.05": mean_and_error(p_values, 3),
+                "any link found": mean_and_error(found, 2),
+                "prior needed": mean_and_error(backed, 2),
+            }
+        )
+    return table(rows)
+
+
 def _mechanism(X, epsilon, share, seed):
     if epsilon is None:
         return None
@@ -163,8 +187,19 @@ def main():
     """Write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
-    seeds = parser.parse_args().seeds
+    parser.add_argument("--size", action="store_true", help="only the size of the tests without links")
+    arguments = parser.parse_args()
+    seeds = arguments.seeds
     warnings.simplefilter("ignore")  # of weak promises and useless noise: that is what the tables show
+    if arguments.size:
+        title = "Privacy: size of the tests without links"
+        write(
+            "privacy_size",
+            title,
+            f"4 units, T = 5000, event radius 10% of the range, {seeds} plants.",
+            size(seeds),
+        )
+        return
     sections = [
         described(seeds),
         "## Noise over sensitivity for a total epsilon\n\n" + multipliers(),

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 
+import skfedcausal
 from skfedcausal import (
     FederatedGrangerEstimator,
     GaussianMechanism,
@@ -403,3 +404,20 @@ def test_gradient_training_is_post_processing(settings, transport):
         assert_array_equal(poisoned.augmenters_[name].theta_, expected.augmenters_[name].theta_)
     assert np.isfinite(expected.losses(clean)).all(axis=None)
     assert len(longer.privacy.account) == 3  # more rounds cost nothing more
+
+
+# --- every estimator --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "name", ["FederatedGrangerEstimator", "FederatedCounterfactualEstimator", "FederatedRCADetector"]
+)
+def test_no_estimator_needs_the_raw_record_after_the_release(name):
+    if not hasattr(skfedcausal, name):
+        pytest.skip(f"{name} is not part of this version")
+    X = make_plant(n_samples=2000)
+    mechanism = Poisoning(mu=2.0, clip_norm=25.0, event_radius=3.0, random_state=0)
+    estimator = getattr(skfedcausal, name)(KalmanClient(n_states=P), privacy=mechanism).fit(X)
+    assert all(np.isnan(Y).all() for Y in X.values())
+    assert np.isfinite(estimator.server_.transition_).all()
+    assert len(mechanism.account) == 3
