@@ -49,6 +49,10 @@ class StateMessage:
         values are asked for.
     transition, process_cov : ndarray of shape (n_states, n_states) or None
         The unit's own model; sent only when the server asks for it.
+    inputs : ndarray of shape (n_samples, n_inputs) or None
+        The unit's own inputs as they are; those of row t act on the states of row t + 1.
+    input_matrix : ndarray of shape (n_states, n_inputs) or None
+        How the inputs act on the states in the unit's own model, sent together with it.
     """
 
     z: np.ndarray
@@ -58,6 +62,8 @@ class StateMessage:
     const: np.ndarray | None = None
     transition: np.ndarray | None = None
     process_cov: np.ndarray | None = None
+    inputs: np.ndarray | None = None
+    input_matrix: np.ndarray | None = None
 
     OP = "states"
 
@@ -90,7 +96,9 @@ class StateMessage:
         if self.index is not None:
             arrays["index"] = self.index.astype(_index_dtype(len(packed)))
         arrays["lengths"] = np.asarray(self.lengths, dtype=np.int64)
-        for name in ("const", "transition", "process_cov"):
+        if self.inputs is not None:  # half precision would round a valve's position
+            arrays["inputs"] = self.inputs.astype(_at_least_single(dtype), copy=False)
+        for name in ("const", "transition", "process_cov", "input_matrix"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
         return Packet(self.OP, round, arrays)
@@ -128,7 +136,20 @@ class StateMessage:
             for name, shape in square.items()
             if name in packet.arrays
         }
-        return cls(z, patterns, index, lengths, **optional)
+        inputs = None
+        if "inputs" in packet.arrays:
+            inputs = _checked(packet, "inputs", 2).astype(float, copy=False)
+            if len(inputs) != n_samples or inputs.shape[1] == 0:
+                raise PacketError(f"Array 'inputs' has shape {inputs.shape}, expected {n_samples} rows.")
+        input_matrix = None
+        if "input_matrix" in packet.arrays:
+            shape = (p, 0 if inputs is None else inputs.shape[1])
+            input_matrix = _checked(packet, "input_matrix", 2, shape=shape)
+        return cls(z, patterns, index, lengths, **optional, inputs=inputs, input_matrix=input_matrix)
+
+
+def _at_least_single(dtype):
+    return "float32" if dtype == "float16" else dtype
 
 
 def _index_dtype(n_patterns):
@@ -204,17 +225,24 @@ class StateReply:
     Attributes
     ----------
     cross_term : ndarray of shape (n_samples, n_states)
-        Influence of the other units, ``sum_n A_mn E[h_n[t-1] | messages up to t-1]``.
+        Influence of the other units, ``sum_n A_mn E[h_n[t-1] | messages up to t-1] + B_mn u_n[t-1]``, inputs
+        less their mean.
     predicted : ndarray of shape (n_samples, n_states) or None
         The server's one-step-ahead prediction of the unit's states.
     transition, process_cov : ndarray of shape (n_states, n_states)
         The unit's diagonal blocks as the server estimated them.
+    input_matrix : ndarray of shape (n_states, n_inputs) or None
+        How the unit's own inputs act on its states; None for a unit without inputs.
+    input_level : ndarray of shape (n_states,) or None
+        Mean influence of the other units' inputs, ``sum_n B_mn mean(u_n)``; None for a plant without inputs.
     """
 
     cross_term: np.ndarray
     transition: np.ndarray
     process_cov: np.ndarray
     predicted: np.ndarray | None = None
+    input_matrix: np.ndarray | None = None
+    input_level: np.ndarray | None = None
 
     OP = "reply"
 
@@ -224,6 +252,9 @@ class StateReply:
         if self.predicted is not None:
             arrays["predicted"] = self.predicted.astype(dtype, copy=False)
         arrays["transition"], arrays["process_cov"] = self.transition, self.process_cov
+        for name in ("input_matrix", "input_level"):
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
         return Packet(self.OP, round, arrays)
 
     @classmethod
@@ -242,4 +273,50 @@ class StateReply:
             predicted = _checked(packet, "predicted", 2, shape=cross_term.shape).astype(float)
         transition = _checked(packet, "transition", 2, shape=(p, p))
         process_cov = _checked(packet, "process_cov", 2, shape=(p, p))
-        return cls(cross_term, transition, process_cov, predicted)
+        input_matrix = input_level = None
+        if "input_matrix" in packet.arrays:
+            input_matrix = _checked(packet, "input_matrix", 2)
+            if len(input_matrix) != p:
+                raise PacketError(f"Array 'input_matrix' has {len(input_matrix)} rows, expected {p}.")
+        if "input_level" in packet.arrays:
+            input_level = _checked(packet, "input_level", 1, shape=(p,))
+        return cls(cross_term, transition, process_cov, predicted, input_matrix, input_level)
+
+
+@dataclass(frozen=True)
+class EffectReply:
+    """What a change of inputs does to a unit's states, for the unit to map through its own sensors.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_steps, n_states)
+        Effect on the states.
+    covariances : ndarray of shape (n_steps, n_states, n_states)
+        Covariance of the estimated effect.
+    """
+
+    states: np.ndarray
+    covariances: np.ndarray
+
+    OP = "effect"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form, with the effects in the given precision."""
+        rows, cols = np.tril_indices(self.states.shape[1])
+        packed = np.ascontiguousarray(self.covariances[:, rows, cols])
+        return Packet(self.OP, round, {"states": self.states.astype(dtype, copy=False), "packed": packed})
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Reply in a packet.
+
+        Raises
+        ------
+        PacketError
+            If the arrays do not fit together or are not finite.
+        """
+        states = _checked(packet, "states", 2).astype(float, copy=False)
+        packed = _checked(packet, "packed", 2)
+        if len(packed) != len(states):
+            raise PacketError(f"Packet has {len(packed)} covariances for {len(states)} steps.")
+        return cls(states, _unpacked(packed, states.shape[1]))

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..statespace.pairs import (
     covariance_pair_information,
+    input_pair_information,
     pair_blocks,
     transition_pair_information,
     uncoupled_pair_information,
@@ -28,10 +29,26 @@ def link_estimates(scoring):
     structure = scoring.structure
     return _estimates(
         scoring,
+        structure.partition,
         structure.linked,
         scoring.columns.transition,
         scoring.point.evaluation.grad_A,
         transition_pair_information(scoring.info, structure.partition),
+        structure.transition_positions,
+        scoring.matrices(scoring.vector + scoring.step)[0],
+    )
+
+
+def input_estimates(scoring):
+    """The same for the blocks of the input matrix between different units."""
+    structure = scoring.structure
+    return _estimates(
+        scoring,
+        structure.partition.input_pairs,
+        structure.driven,
+        scoring.columns.transition,
+        scoring.point.evaluation.grad_A,
+        input_pair_information(scoring.info, structure.partition),
         structure.transition_positions,
         scoring.matrices(scoring.vector + scoring.step)[0],
     )
@@ -45,6 +62,7 @@ def correlation_estimates(scoring):
     structure = scoring.structure
     return _estimates(
         scoring,
+        structure.partition.without_inputs,
         structure.correlated,
         scoring.columns.covariance,
         2 * scoring.point.evaluation.grad_Q,
@@ -54,15 +72,14 @@ def correlation_estimates(scoring):
     )
 
 
-def _estimates(scoring, inside, columns, gradient, own, positions, stepped):
-    partition = scoring.structure.partition
-    n = partition.n_states
-    elements = partition.pair_elements
-    flat = columns.reshape(len(columns), n * n)
-    half = np.zeros((len(flat), n * n + 1))
+def _estimates(scoring, family, inside, columns, gradient, own, positions, stepped):
+    """Estimates of a family of blocks; `family` says where its pairs' elements lie in the flat matrix."""
+    elements = family.pair_elements
+    flat = columns.reshape(len(columns), -1)
+    half = np.zeros((len(flat), flat.shape[1] + 1))
     half[:, :-1] = scoring.whitened(flat)
-    residual = gradient.ravel() - half[:, :-1].T @ scoring.whitened(scoring.gradient)
-    score = pair_blocks(residual.reshape(n, n), partition)
+    residual = np.append(gradient.ravel() - half[:, :-1].T @ scoring.whitened(scoring.gradient), 0.0)
+    score = residual[elements]
     gathered = np.moveaxis(half[:, elements], 0, -1)  # (pairs, e, free)
     own -= gathered @ np.swapaxes(gathered, 1, 2)
     estimate, covariance = np.zeros(elements.shape), np.zeros((*elements.shape, elements.shape[1]))
@@ -76,7 +93,7 @@ def _estimates(scoring, inside, columns, gradient, own, positions, stepped):
         blocks = scoring.covariance[position[:, :, None], position[:, None, :]]
         blocks[padded[:, :, None] | padded[:, None, :]] = 0.0
         covariance[inside] = blocks
-    return BlockEstimates.padded(estimate, covariance, partition)
+    return BlockEstimates.padded(estimate, covariance, family)
 
 
 def uncoupled_estimates(objective, partition, point):
@@ -94,7 +111,7 @@ def uncoupled_estimates(objective, partition, point):
     """
     joint = uncoupled_pair_information(objective.information(point.A, point.Q), partition)
     e = joint.shape[1] // 3
-    score_A = pair_blocks(point.evaluation.grad_A, partition)
+    score_A = pair_blocks(point.evaluation.grad_A[:, : partition.n_states], partition)
     score_Q = pair_blocks(2 * point.evaluation.grad_Q, partition)
     reverse = partition.reverse_pairs
     both = np.concatenate([score_A, score_A[reverse]], axis=1)

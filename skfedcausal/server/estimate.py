@@ -13,16 +13,41 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .blocktests import correlation_estimates, link_estimates, uncoupled_estimates
+from .blocktests import correlation_estimates, input_estimates, link_estimates
 from .evidence import BlockEstimates
 from .prior import Prior, WithPrior
 from .scoring import Point, Scoring, ascend
-from .search import StructureSearch, is_degenerate, search_structure
-from .shrinkage import shrunk_transition
+from .search import StructureSearch, first_estimates, is_degenerate, search_structure
+from .shrinkage import shrunk_coefficients
 from .standardised import StandardisedPlant
 from .structure import Structure
 
 _DEGENERATE_GAIN = 1e-10  # log-likelihood that a nearly degenerate plant may leave to be gained
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Estimated ``[A | B]`` in standardised states and inputs, with its sampling covariance.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n, c)
+    rows, cols : ndarray of int, shape (n_free,)
+        Its free elements.
+    covariance : ndarray of shape (n_free, n_free)
+        Not shrunk, given the selected structure.
+    state_scale : ndarray of shape (n, n)
+        Matrix S with ``h = S h_standardised``.
+    input_scale : ndarray of shape (k,)
+        Standard deviations of the inputs.
+    """
+
+    matrix: np.ndarray
+    rows: np.ndarray
+    cols: np.ndarray
+    covariance: np.ndarray
+    state_scale: np.ndarray
+    input_scale: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -33,12 +58,18 @@ class PlantEstimate:
     ----------
     A, Q : ndarray of shape (n, n)
         Maximum-likelihood estimate on the selected links, not shrunk.
-    shrunk_A : ndarray of shape (n, n)
-        The same with off-diagonal blocks shrunk (equal to `A` without shrinkage).
+    B : ndarray of shape (n, k)
+        Input matrix.
+    shrunk_A, shrunk_B : ndarray
+        The same with off-diagonal blocks shrunk (equal to `A` and `B` without shrinkage).
     structure : Structure
-        Links and noise correlations in the model.
+        Links, inputs and noise correlations in the model.
     blocks, correlations : BlockEstimates
         Every off-diagonal block of A and of Q in standardised states.
+    input_blocks : BlockEstimates
+        Every block of B between different units, in standardised states and inputs.
+    coefficients : Coefficients
+        Standardised ``[A | B]`` with the covariance of its free elements.
     n_rounds, n_iter : int
         Rounds of the structure search and iterations of the final ascent.
     converged : bool
@@ -51,10 +82,14 @@ class PlantEstimate:
 
     A: np.ndarray
     Q: np.ndarray
+    B: np.ndarray
     shrunk_A: np.ndarray
+    shrunk_B: np.ndarray
     structure: Structure
     blocks: BlockEstimates
     correlations: BlockEstimates
+    input_blocks: BlockEstimates
+    coefficients: Coefficients
     n_rounds: int
     n_iter: int
     converged: bool
@@ -63,9 +98,18 @@ class PlantEstimate:
 
 
 def estimate_plant(
-    record, *, local=None, fix_local=False, sparsity="fdr", alpha=0.05, shrinkage=True, max_iter, tol
+    record,
+    *,
+    local=None,
+    fix_local=False,
+    sparsity="fdr",
+    alpha=0.05,
+    shrinkage=True,
+    time_domain=False,
+    max_iter,
+    tol,
 ):
-    """Fit transition matrix and process covariance to a joint record.
+    """Fit transition matrix, input matrix and process covariance to a joint record.
 
     Parameters
     ----------
@@ -78,6 +122,8 @@ def estimate_plant(
         False discovery rate of the search.
     shrinkage : bool
         Shrink the off-diagonal blocks.
+    time_domain : bool
+        Use the exact likelihood also for complete records: it stays valid when inputs depend on measurements.
     max_iter : int
     tol : float
         Largest derivative per time step that counts as zero.
@@ -87,7 +133,7 @@ def estimate_plant(
     PlantEstimate
     """
     plant = StandardisedPlant(record, local, fix_local)
-    objective, search = _learn_structure(plant, sparsity, alpha)
+    objective, search = _learn_structure(plant, sparsity, alpha, time_domain)
     degenerate = isinstance(objective, WithPrior)
     ascent = ascend(
         objective,
@@ -98,15 +144,32 @@ def estimate_plant(
     )
     scoring = Scoring(objective, search.scoring.structure, ascent.point)
     blocks = link_estimates(scoring)
-    A = ascent.point.A
-    shrunk = shrunk_transition(objective, scoring, blocks) if shrinkage and sparsity else A
+    input_blocks = input_estimates(scoring)
+    theta = shrunk = ascent.point.A
+    if shrinkage and sparsity:
+        shrunk = shrunk_coefficients(objective, scoring, blocks, input_blocks)
+    n, free = len(ascent.point.Q), scoring.structure.free
+    split = slice(0, free.n_transition)
+    A, B = np.hsplit(plant.unscaled(theta), [n])
+    shrunk_A, shrunk_B = np.hsplit(plant.unscaled(shrunk), [n])
     return PlantEstimate(
-        plant.unscaled(A),
+        A,
         plant.unscaled_covariance(ascent.point.Q),
-        plant.unscaled(shrunk),
+        B,
+        shrunk_A,
+        shrunk_B,
         scoring.structure,
         blocks,
         correlation_estimates(scoring),
+        input_blocks,
+        Coefficients(
+            theta,
+            free.rows,
+            free.cols,
+            scoring.covariance[split, split],
+            plant.state_scale,
+            plant.input_scale,
+        ),
         search.n_rounds,
         ascent.n_iter,
         search.settled and ascent.converged,
@@ -126,25 +189,25 @@ def screen_plant(record):
     plant = StandardisedPlant(record)
     start = plant.uncoupled
     objective = plant.whittle() if plant.has_scores else plant.time_domain()
-    return uncoupled_estimates(objective, plant.partition, Point.at(objective, *start))[0]
+    return first_estimates(objective, plant.structure(), Point.at(objective, *start))[0]
 
 
-def _learn_structure(plant, sparsity, alpha):
+def _learn_structure(plant, sparsity, alpha, time_domain):
     """Structure of the plant and the likelihood it was learned from.
 
-    Where measurements are missing, the Whittle likelihood of the scores that exist gives the start of the
-    search with the exact likelihood.
+    Where measurements are missing, or the exact likelihood is asked for, the Whittle likelihood of the
+    scores that exist gives the start of the search with the exact one.
     """
     start, structure = plant.uncoupled, plant.structure()
     objective = plant.whittle() if plant.has_scores else plant.time_domain()
     point = Point.at(objective, *start)
     prior = None
-    if is_degenerate(objective, plant.partition, point, alpha):
+    if is_degenerate(objective, structure, point, alpha):
         prior = Prior(start[1], ~plant.partition.block_diagonal, plant.n_samples)
         objective = WithPrior(objective, prior)
         point = Point.at(objective, *start)
     search = _search(objective, structure, point, sparsity, alpha)
-    if plant.has_scores and not plant.is_complete:
+    if plant.has_scores and (time_domain or not plant.is_complete):
         objective = plant.time_domain()
         if prior is not None:
             objective = WithPrior(objective, prior)

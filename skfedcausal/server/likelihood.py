@@ -4,16 +4,21 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..message import SmoothedReply, StateReply
+from ..message import EffectReply, SmoothedReply, StateReply
 from ..statespace.geweke import geweke_measures
+from ..statespace.responses import input_response, response_covariances
 from .estimate import estimate_plant, screen_plant
+from .feedback import feedback_table
 from .joint import JointRecord
 from .links import correlation_table, links_table
-from .prediction import PlantFilter, smooth_plant
+from .prediction import InputDrive, PlantFilter, smooth_plant
+
+_FEEDBACK_LEVEL = 0.01
 
 
 class LikelihoodServer(BaseEstimator):
@@ -23,6 +28,7 @@ class LikelihoodServer(BaseEstimator):
     about the states, so the estimate equals that of a central machine with all raw data. Complete records
     are fitted through the Whittle likelihood, at a cost per iteration that does not depend on their
     length; records with missing measurements or absent units through the exact time-domain likelihood.
+    Inputs that the units send along are regressors of the state equation, ``h[t] = A h[t-1] + B u[t-1] + w``.
 
     Parameters
     ----------
@@ -37,6 +43,10 @@ class LikelihoodServer(BaseEstimator):
     shrink : bool, default=True
         Shrink the off-diagonal blocks of `transition_` by empirical Bayes. Tables, tests and standard
         errors always use the estimate that is not shrunk.
+    likelihood : {"auto", "whittle", "time-domain"}, default="auto"
+        "auto" takes the Whittle likelihood for complete records, unless inputs depend on measurements
+        (feedback, which would bias it) or measurements are missing. "whittle" ignores feedback,
+        "time-domain" takes the exact likelihood for complete records too.
     margin : float, default=0.1
         Strength below which an influence counts as none in the verdicts.
     n_rounds : int, default=1
@@ -61,8 +71,22 @@ class LikelihoodServer(BaseEstimator):
         Maximum-likelihood estimate on the selected links.
     process_cov_ : ndarray of shape (n, n)
         Block-diagonal process covariance.
+    input_, unshrunk_input_ : ndarray of shape (n, k)
+        Input matrix, like the transition matrices; no columns for a plant without inputs.
+    input_slices_ : dict of str to slice
+        Inputs of each unit among the columns of `input_`.
+    input_level_ : ndarray of shape (k,)
+        Mean of each input.
+    coefficients_ : Coefficients
+        ``[A | B]`` in standardised states with the covariance of its free elements.
+    feedback_ : DataFrame or None
+        Tests of feedback from measurements to inputs; None for a plant without inputs.
+    has_feedback_ : bool
+        Whether one of these tests rejects at level 0.01.
+    likelihood_ : {"whittle", "time-domain"}
+        The likelihood that was maximised.
     links_ : DataFrame
-        One row per ordered pair of units.
+        One row per ordered pair of units, of kind "state" and, where the cause has inputs, "input".
     correlations_ : DataFrame
         Pairs of units whose process noise is correlated: a cause they share, or influence within one
         sampling period, that the data cannot give a direction.
@@ -91,6 +115,7 @@ class LikelihoodServer(BaseEstimator):
         "sparsity": [StrOptions({"fdr"}), None],
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "shrink": ["boolean"],
+        "likelihood": [StrOptions({"auto", "whittle", "time-domain"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -104,6 +129,7 @@ class LikelihoodServer(BaseEstimator):
         sparsity="fdr",
         alpha=0.05,
         shrink=True,
+        likelihood="auto",
         margin=0.1,
         n_rounds=1,
         max_iter=300,
@@ -113,6 +139,7 @@ class LikelihoodServer(BaseEstimator):
         self.sparsity = sparsity
         self.alpha = alpha
         self.shrink = shrink
+        self.likelihood = likelihood
         self.margin = margin
         self.n_rounds = n_rounds
         self.max_iter = max_iter
@@ -137,47 +164,79 @@ class LikelihoodServer(BaseEstimator):
         """
         self._validate_params()
         record = JointRecord.from_messages(messages)
-        estimate = estimate_plant(
+        time_domain = self.likelihood == "time-domain"
+        self._store(record, self._estimate(record, messages, time_domain), time_domain)
+        self._test_feedback(record)
+        if self.has_feedback_ and self.likelihood == "auto" and self.likelihood_ == "whittle":
+            self._store(record, self._estimate(record, messages, time_domain=True), time_domain=True)
+        self._warn_of_convergence()
+        self.links_ = self._links()
+        return self
+
+    def _estimate(self, record, messages, time_domain):
+        return estimate_plant(
             record,
             local=[_local_model(name, message, self.fix_local) for name, message in messages.items()],
             fix_local=self.fix_local,
             sparsity=self.sparsity,
             alpha=self.alpha,
             shrinkage=self.shrink,
+            time_domain=time_domain,
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        return self._store(record, estimate)
 
-    def _store(self, record, estimate):
+    def _store(self, record, estimate, time_domain):
         self.names_ = record.names
         self.partition_ = record.partition
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
         self.transition_ = estimate.shrunk_A
         self.unshrunk_transition_ = estimate.A
         self.process_cov_ = estimate.Q
+        self.input_slices_ = dict(zip(record.names, record.partition.input_slices, strict=True))
+        self.input_ = estimate.shrunk_B
+        self.unshrunk_input_ = estimate.B
+        self.input_level_ = record.input_level
+        self.coefficients_ = estimate.coefficients
+        complete = record.is_constant and all(record.determined)
+        self.likelihood_ = "time-domain" if time_domain or not complete else "whittle"
         self.n_iter_ = estimate.n_iter
         self.converged_ = estimate.converged
         self.gradient_norm_ = estimate.gradient
         self.has_prior_ = estimate.has_prior
         self.information_ = record.block_diagonal([p.mean_information for p in record.parts])
-        self._blocks = estimate.blocks
+        self._blocks, self._input_blocks = estimate.blocks, estimate.input_blocks
         self.correlations_ = correlation_table(record.names, estimate)
-        if not estimate.converged:
+
+    def _test_feedback(self, record):
+        """Find out whether inputs depend on measurements."""
+        self.feedback_, self.has_feedback_ = None, False
+        if record.partition.n_inputs:
+            run = self._filter(record)
+            self.feedback_ = feedback_table(record, run.filtered - run.predicted)
+            self.has_feedback_ = bool((self.feedback_["p_adjusted"] < _FEEDBACK_LEVEL).any())
+
+    def _warn_of_convergence(self):
+        if not self.converged_:
             warnings.warn(
-                f"The likelihood did not converge: after {estimate.n_iter} iterations its largest "
-                f"derivative per time step is {estimate.gradient:.2e} (tol={self.tol:.0e}). Raise max_iter, "
-                "give fewer states or more data; the links are tested at the point reached.",
+                f"The likelihood did not converge: after {self.n_iter_} iterations its largest "
+                f"derivative per time step is {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise "
+                "max_iter, give fewer states or more data; the links are tested at the point reached.",
                 ConvergenceWarning,
                 stacklevel=4,
             )
-        self.links_ = self._links()
-        return self
 
     def _links(self):
         partition = self.partition_
         geweke = geweke_measures(self.unshrunk_transition_, self.process_cov_, self.information_, partition)
-        return links_table(self.names_, partition, self._blocks, geweke, alpha=self.alpha, margin=self.margin)
+        levels = {"alpha": self.alpha, "margin": self.margin}
+        states = links_table(self.names_, partition, self._blocks, geweke, **levels)
+        pairs = partition.input_pairs
+        if not len(pairs.pairs):
+            return states
+        unknown = np.full_like(geweke, np.nan)  # Geweke's measure is between measured processes
+        inputs = links_table(self.names_, pairs, self._input_blocks, unknown, **levels, kind="input")
+        return pd.concat([states, inputs], ignore_index=True)
 
     def screen(self, messages):
         """Test every pair once, at the uncoupled plant: the fast first step of :meth:`fit`.
@@ -204,8 +263,25 @@ class LikelihoodServer(BaseEstimator):
 
     def filter(self, messages):
         """Filter of the whole plant over a record, a :class:`PlantFilter`."""
-        record = JointRecord.from_messages(messages, names=self.names_)
-        return PlantFilter(self.transition_, self.process_cov_, record)
+        return self._filter(JointRecord.from_messages(messages, names=self.names_))
+
+    def _filter(self, record):
+        self._check_inputs(record)
+        return PlantFilter(self.transition_, self.process_cov_, record, self._drive(self.input_))
+
+    def _drive(self, B):
+        """How the inputs act; None for a plant without inputs."""
+        if not self.partition_.n_inputs:
+            return None
+        S = self.coefficients_.state_scale  # driven states of unknown past: the variance of the record
+        return InputDrive(B, self.input_level_, S @ S.T)
+
+    def _check_inputs(self, record):
+        if record.partition.input_sizes != self.partition_.input_sizes:
+            raise ValueError(
+                f"The units have {record.partition.input_sizes} inputs, in `fit` they had "
+                f"{self.partition_.input_sizes}."
+            )
 
     def smoothed(self, messages):
         """Every unit's own states given all units' messages.
@@ -215,7 +291,9 @@ class LikelihoodServer(BaseEstimator):
         dict of str to SmoothedReply
         """
         record = JointRecord.from_messages(messages, names=self.names_)
-        states, covariances = smooth_plant(self.unshrunk_transition_, self.process_cov_, record)
+        self._check_inputs(record)
+        drive = self._drive(self.unshrunk_input_)
+        states, covariances = smooth_plant(self.unshrunk_transition_, self.process_cov_, record, drive)
         return {
             name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
             for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
@@ -228,16 +306,50 @@ class LikelihoodServer(BaseEstimator):
         -------
         dict of str to StateReply
         """
-        run = self.filter(messages)
+        record = JointRecord.from_messages(messages, names=self.names_)
         off_diagonal = np.where(self.partition_.block_diagonal, 0.0, self.transition_)
-        cross_terms = run.carried(off_diagonal)
+        cross_terms = self._filter(record).carried(off_diagonal)
+        has_inputs = self.partition_.n_inputs > 0
+        if has_inputs:
+            own = self.partition_.own_input_mask(np.ones(len(self.names_), dtype=bool))
+            foreign = np.where(own, 0.0, self.input_)
+            cross_terms += self._drive(foreign).term(record)
+            level = foreign @ self.input_level_
         replies = {}
         for name, rows in self.state_slices_.items():
+            inputs = self.input_slices_[name]
             replies[name] = StateReply(
                 np.ascontiguousarray(cross_terms[:, rows]),
                 self.transition_[rows, rows],
                 self.process_cov_[rows, rows],
+                input_matrix=self.input_[rows, inputs] if inputs.stop > inputs.start else None,
+                input_level=level[rows] if has_inputs else None,
             )
+        return replies
+
+    def effects(self, change):
+        """What a change of inputs does to every unit's states.
+
+        Parameters
+        ----------
+        change : ndarray of shape (n_steps, k)
+            Change of all inputs at each step.
+
+        Returns
+        -------
+        dict of str to EffectReply
+            Row j is the effect one step after row j of `change`. The effect uses `transition_` and `input_`;
+            its covariance is that of the estimate before shrinkage, given the selected links.
+        """
+        c = self.coefficients_
+        states = input_response(self.transition_, self.input_, change)
+        covariances = response_covariances(
+            c.matrix, c.rows, c.cols, c.covariance, change / c.input_scale, self.partition_.slices
+        )
+        replies = {}
+        for (name, rows), V in zip(self.state_slices_.items(), covariances, strict=True):
+            S = c.state_scale[rows, rows]
+            replies[name] = EffectReply(np.ascontiguousarray(states[:, rows]), S @ V @ S.T)
         return replies
 
 
@@ -247,4 +359,4 @@ def _local_model(name, message, needed):
         if needed:
             raise ValueError(f"fix_local=True needs the own model of unit {name!r}, which it did not send.")
         return None
-    return message.transition, message.process_cov
+    return message.transition, message.process_cov, message.input_matrix

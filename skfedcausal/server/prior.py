@@ -29,7 +29,7 @@ class Prior:
     covariance : ndarray of shape (n, n)
         Process covariance of the pseudo-observations.
     coupling : ndarray of bool, shape (n, n)
-        Elements of A with a prior.
+        Elements of A with a prior; inputs have none.
     n_samples : int
         Time steps of the record, over which the prior is spread.
     """
@@ -39,7 +39,9 @@ class Prior:
     n_samples: int
 
     def evaluate(self, A, Q):
-        """Log-prior and its derivatives per time step."""
+        """Log-prior and its derivatives per time step, zero for the columns of B in A."""
+        n_inputs = A.shape[1] - len(Q)
+        A = A[:, : len(Q)]
         inverse = np.linalg.inv(Q)
         spread = inverse @ self.covariance @ inverse
         trace = np.trace(inverse @ self.covariance)
@@ -48,12 +50,16 @@ class Prior:
         grad_Q = _PSEUDO_STEPS / 2 * (spread - inverse)
         start = _stationary_prior(A, Q)
         grad_A, grad_Q = start.grad_A - linked, start.grad_Q + (grad_Q + grad_Q.T) / 2
+        grad_A = np.pad(grad_A, [(0, 0), (0, n_inputs)])
         n = self.n_samples
         return Evaluation((value + start.value) / n, grad_A / n, grad_Q / n)
 
     def information(self, free, Q):
         """Curvature of the log-prior for the free elements, per time step."""
-        diagonal = np.where(self.coupling[free.rows, free.cols], 1 / _LINK_SCALE**2, 0.0)
+        inside = free.cols < len(Q)
+        coupling = np.zeros(free.n_transition, dtype=bool)
+        coupling[inside] = self.coupling[free.rows[inside], free.cols[inside]]
+        diagonal = np.where(coupling, 1 / _LINK_SCALE**2, 0.0)
         split = free.n_transition
         matrix = np.zeros((split + len(free.first),) * 2)
         matrix[np.arange(split), np.arange(split)] = diagonal

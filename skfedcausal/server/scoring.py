@@ -17,7 +17,10 @@ _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding ke
 
 @dataclass(frozen=True)
 class Point:
-    """Plant matrices with the value and gradients of the likelihood there."""
+    """Plant matrices with the value and gradients of the likelihood there.
+
+    A stands for the coefficients ``[A | B]`` where the plant has inputs.
+    """
 
     A: np.ndarray
     Q: np.ndarray
@@ -126,17 +129,18 @@ def is_valid(A, Q):
         return False
     scale = np.sqrt(variances)
     smallest = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0]
-    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(A) < MAX_RADIUS)
+    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(A[:, : len(Q)]) < MAX_RADIUS)
 
 
 def made_valid(A, Q, partition, radius=0.99):
     """The plant with its off-diagonal blocks made smaller until it is safely valid."""
-    diagonal = partition.block_diagonal
+    diagonal, B = partition.block_diagonal, A[:, len(Q) :]
+    A = A[:, : len(Q)]
     for share in (1.0, 0.5, 0.25, 0.125, 0.0):
         weight = np.where(diagonal, 1.0, share)
         if is_valid(weight * A, weight * Q) and (share == 0 or spectral_radius(weight * A) < radius):
-            return weight * A, weight * Q
-    return cap_radius(np.where(diagonal, A, 0.0), radius), np.where(diagonal, Q, 0.0)
+            return np.hstack([weight * A, B]), weight * Q
+    return np.hstack([cap_radius(np.where(diagonal, A, 0.0), radius), B]), np.where(diagonal, Q, 0.0)
 
 
 @dataclass(frozen=True)

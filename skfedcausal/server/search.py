@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..statespace.positive import spectral_radius
-from .blocktests import correlation_estimates, link_estimates, uncoupled_estimates
+from .blocktests import correlation_estimates, input_estimates, link_estimates, uncoupled_estimates
 from .evidence import benjamini_hochberg
 from .scoring import Point, Scoring, ascend, is_valid, made_valid
 
@@ -69,9 +69,7 @@ def search_structure(objective, structure, point, *, alpha=0.05, tol=0.1):
         if scoring.gain < _NEAR_OPTIMUM:
             proposed = _proposal(scoring, alpha)
         if proposed.key in seen:  # a structure that was left before: from here on only drop
-            proposed = structure.with_links(structure.linked & proposed.linked).with_correlated(
-                structure.correlated & proposed.correlated
-            )
+            proposed = structure.within(proposed)
         if proposed.key == structure.key and scoring.gain < tol:
             return StructureSearch(scoring, n_rounds, True)
         seen.add(proposed.key)
@@ -80,21 +78,32 @@ def search_structure(objective, structure, point, *, alpha=0.05, tol=0.1):
     return StructureSearch(Scoring(objective, structure, point), n_rounds, False)
 
 
-def is_degenerate(objective, partition, point, alpha):
+def is_degenerate(objective, structure, point, alpha):
     """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root.
 
     The likelihood of such a plant needs a prior.
     """
-    _, correlations = uncoupled_estimates(objective, partition, point)
-    correlated = _symmetric_bh(correlations.p_value, partition, alpha).any()
+    _, correlations = first_estimates(objective, structure, point)
+    correlated = _symmetric_bh(correlations.p_value, structure.partition, alpha).any()
     singular = np.linalg.eigvalsh(point.Q)[0] < _SINGULAR
-    return bool(correlated or singular or spectral_radius(point.A) > _UNIT_ROOT)
+    return bool(correlated or singular or spectral_radius(point.A[:, : len(point.Q)]) > _UNIT_ROOT)
+
+
+def first_estimates(objective, structure, point):
+    """One-step estimates of all links and correlations at the plant whose states are uncoupled.
+
+    With inputs the states of all units are driven by the same ones, so that nothing decouples.
+    """
+    if structure.partition.n_inputs:
+        scoring = Scoring(objective, structure, point)
+        return link_estimates(scoring), correlation_estimates(scoring)
+    return uncoupled_estimates(objective, structure.partition, point)
 
 
 def _first_structure(objective, structure, point, alpha):
     """Links and correlations that the score tests at the uncoupled plant suggest."""
     partition = structure.partition
-    links, correlations = uncoupled_estimates(objective, partition, point)
+    links, correlations = first_estimates(objective, structure, point)
     correlated = _symmetric_bh(correlations.p_value, partition, alpha)
     if correlated.any():  # they disturb the tests of the links, so they come first
         structure = structure.with_correlated(correlated)
@@ -110,13 +119,21 @@ def _proposal(scoring, alpha):
     """Structure that the tests at the current point suggest."""
     structure = scoring.structure
     partition, linked = structure.partition, structure.linked
-    p_values = link_estimates(scoring).p_value
-    wanted = benjamini_hochberg(p_values, alpha)
-    wanted = linked & wanted | _capped(wanted & ~linked, p_values, partition)
+    wanted = _wanted(link_estimates(scoring).p_value, linked, partition, alpha)
     if (wanted != linked).any():
         return structure.with_links(wanted)
+    if partition.n_inputs:
+        driven = _wanted(input_estimates(scoring).p_value, structure.driven, partition.input_pairs, alpha)
+        if (driven != structure.driven).any():
+            return structure.with_driven(driven)
     correlated = _symmetric_bh(correlation_estimates(scoring).p_value, partition, alpha)
     return structure.with_correlated(correlated)
+
+
+def _wanted(p_values, inside, family, alpha):
+    """Pairs that false discovery control keeps, and a few that it adds."""
+    significant = benjamini_hochberg(p_values, alpha)
+    return inside & significant | _capped(significant & ~inside, p_values, family)
 
 
 def _symmetric_bh(p_values, partition, alpha):
@@ -134,8 +151,7 @@ def _next_point(objective, scoring, proposed, tol):
     far = scoring.gain >= _NEAR_OPTIMUM or proposed.key != structure.key
     goal = _NEAR_OPTIMUM / 10 if far else tol / 2
     ascent = ascend(objective, scoring, gain_tol=goal)
-    dropped = (structure.linked & ~proposed.linked) | (structure.correlated & ~proposed.correlated)
-    if not dropped.any():
+    if structure.within(proposed).key == structure.key:  # nothing is dropped
         return ascent.point
     if ascent.n_iter:
         scoring = Scoring(objective, structure, ascent.point)

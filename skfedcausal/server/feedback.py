@@ -1,0 +1,86 @@
+"""Do the inputs depend on the measurements?
+
+A controller computes its input from noisy measurements. The Whittle likelihood and moment estimates need
+inputs that are independent of the measurement noise and are biased then; the exact likelihood given the
+inputs is not.
+"""
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from ..statespace.lagcov import lag_covariances, remove_episode_means
+
+_N_LAGS = 5
+_RANK = 1e-9
+
+
+def feedback_table(record, updates):
+    """Tests of no feedback from a unit's measurements to a unit's inputs.
+
+    What a measurement adds to the filter, ``E[h_t | to t] - E[h_t | to t - 1]``, is white and independent of
+    inputs that do not look at the measurements. The inputs are freed of their own linear past first (Granger
+    causality from innovations to inputs [1]_); lags 0 to 4 are tested together.
+
+    Parameters
+    ----------
+    record : JointRecord
+        With inputs.
+    updates : ndarray of shape (n_samples, n)
+        Filtered less predicted states.
+
+    Returns
+    -------
+    DataFrame
+        With columns ``measured, controlled`` (units), ``statistic, p_value, p_adjusted`` (Bonferroni).
+
+    References
+    ----------
+    .. [1] Caines, Chan (1975), Feedback between stationary stochastic processes, IEEE Transactions on
+           Automatic Control 20(4).
+    """
+    rest = _without_own_past(remove_episode_means(record.u, record.starts), record.starts)
+    partition, k = record.partition, rest.shape[1]
+    joint = np.hstack([rest, updates])
+    sums = lag_covariances(joint, range(_N_LAGS), record.starts)
+    rows = []
+    for n, inputs in enumerate(partition.input_slices):
+        for m, states in enumerate(partition.slices):
+            if inputs.start == inputs.stop:
+                continue
+            measured = slice(k + states.start, k + states.stop)
+            statistic, dof = _wald(sums, inputs, measured, record.n_samples)
+            p_value = stats.chi2.sf(statistic, dof)
+            rows.append((record.names[m], record.names[n], statistic, p_value))
+    table = pd.DataFrame(rows, columns=["measured", "controlled", "statistic", "p_value"])
+    return table.assign(p_adjusted=np.minimum(table["p_value"] * len(table), 1.0))
+
+
+def _without_own_past(u, starts):
+    """Residuals of a long autoregression of the inputs."""
+    n_lags, k = _N_LAGS, u.shape[1]
+    G = lag_covariances(u, range(n_lags + 1), starts)
+    blocks = [[G[j - i] if j >= i else G[i - j].T for j in range(n_lags)] for i in range(n_lags)]
+    past, cross = np.block(blocks), np.hstack(list(G[1:]))
+    coefficients = np.linalg.lstsq(past, cross.T, rcond=1e-10)[0]
+    rest = u.copy()
+    for start, stop in zip(starts, [*starts[1:], len(u)], strict=True):
+        for lag in range(1, min(n_lags, stop - start - 1) + 1):
+            rest[start + lag : stop] -= u[start : stop - lag] @ coefficients[(lag - 1) * k : lag * k]
+    return rest
+
+
+def _wald(sums, inputs, measured, n_samples):
+    """Statistic and degrees of freedom of no correlation at any lag."""
+    left, left_rank = _inverse(sums[0][inputs, inputs])
+    right, right_rank = _inverse(sums[0][measured, measured])
+    statistic = n_samples * sum(np.trace(left @ C @ right @ C.T) for C in sums[:, inputs, measured])
+    return statistic, len(sums) * left_rank * right_rank
+
+
+def _inverse(S):
+    """Pseudo-inverse of a covariance and its rank."""
+    values, vectors = np.linalg.eigh(S)
+    kept = values > _RANK * max(values[-1], np.finfo(float).tiny)
+    inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
+    return (vectors * inverse) @ vectors.T, int(kept.sum())
