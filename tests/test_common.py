@@ -67,9 +67,10 @@ ADDITIONAL = [
 
 @pytest.mark.parametrize("check", ADDITIONAL)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
-# the checks name columns without units, and transform arrays after fitting frames
+# the checks name columns without units, and mix arrays and frames
 @pytest.mark.filterwarnings("ignore:No column name of X has '__':UserWarning")
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
+@pytest.mark.filterwarnings("ignore:X has feature names:UserWarning")
 def test_scikit_learn_check_that_check_estimator_leaves_out(estimator, check):
     getattr(estimator_checks, check)(type(estimator).__name__, clone(estimator))
 
@@ -277,6 +278,7 @@ FLAT = [f"unit{k}__x{j}" for k, d in enumerate([4, 3, 5]) for j in range(d)]
 
 
 @pytest.mark.parametrize("container", ["dict", "list", "frame", "two levels", "array"])
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
 def test_features_are_those_of_the_flat_table(container):
     X = make_plant()
     table = stack_clients(X)

@@ -17,12 +17,10 @@ from .blocktests import correlation_estimates, input_estimates, link_estimates
 from .evidence import BlockEstimates
 from .prior import Prior, WithPrior
 from .scoring import Point, Scoring, ascend
-from .search import StructureSearch, first_estimates, is_degenerate, search_structure
+from .search import StructureSearch, first_estimates, is_degenerate, is_singular, search_structure
 from .shrinkage import shrunk_coefficients
 from .standardised import StandardisedPlant
 from .structure import Structure
-
-_DEGENERATE_GAIN = 1e-10  # log-likelihood that a nearly degenerate plant may leave to be gained
 
 
 @dataclass(frozen=True)
@@ -74,8 +72,9 @@ class PlantEstimate:
         Rounds of the structure search and iterations of the final ascent.
     converged : bool
         Whether the gradient vanished and the structure settled.
-    gradient : float
-        Largest derivative of the log-likelihood per time step, in standardised states.
+    gradient_norm : float
+        Length ``(g' H^-1 g)^(1/2)`` of the gradient of the log-likelihood per time step in the metric of
+        its curvature: the distance to the maximum in standard errors of a single time step.
     has_prior : bool
         Whether the plant was nearly degenerate and a few pseudo-observations were added.
     """
@@ -93,7 +92,7 @@ class PlantEstimate:
     n_rounds: int
     n_iter: int
     converged: bool
-    gradient: float
+    gradient_norm: float
     has_prior: bool
 
 
@@ -126,22 +125,21 @@ def estimate_plant(
         Use the exact likelihood also for complete records: it stays valid when inputs depend on measurements.
     max_iter : int
     tol : float
-        Largest derivative per time step that counts as zero.
+        Length of the gradient per time step, in the metric of the curvature, that counts as zero.
 
     Returns
     -------
     PlantEstimate
     """
     plant = StandardisedPlant(record, local, fix_local)
-    objective, search = _learn_structure(plant, sparsity, alpha, time_domain)
-    degenerate = isinstance(objective, WithPrior)
-    ascent = ascend(
-        objective,
-        search.scoring,
-        gradient_tol=tol,
-        gain_tol=_DEGENERATE_GAIN if degenerate else 0.0,
-        max_iter=max_iter,
-    )
+    objective, structure = plant.first_likelihood(), plant.structure()
+    degenerate = is_degenerate(objective, structure, Point.at(objective, *plant.uncoupled), alpha)
+    settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
+    objective, search = _learn_structure(plant, degenerate, **settings)
+    if not degenerate and is_singular(search.scoring.point.Q):  # the search ran into the boundary
+        degenerate = True
+        objective, search = _learn_structure(plant, degenerate, **settings)
+    ascent = ascend(objective, search.scoring, gain_tol=plant.n_samples * tol**2, max_iter=max_iter)
     scoring = Scoring(objective, search.scoring.structure, ascent.point)
     blocks = link_estimates(scoring)
     input_blocks = input_estimates(scoring)
@@ -173,7 +171,7 @@ def estimate_plant(
         search.n_rounds,
         ascent.n_iter,
         search.settled and ascent.converged,
-        float(np.abs(scoring.gradient).max()),
+        float(np.sqrt(ascent.gain / plant.n_samples)),
         degenerate,
     )
 
@@ -188,29 +186,22 @@ def screen_plant(record):
     """
     plant = StandardisedPlant(record)
     start = plant.uncoupled
-    objective = plant.whittle() if plant.has_scores else plant.time_domain()
+    objective = plant.first_likelihood()
     return first_estimates(objective, plant.structure(), Point.at(objective, *start))[0]
 
 
-def _learn_structure(plant, sparsity, alpha, time_domain):
-    """Structure of the plant and the likelihood it was learned from.
+def _learn_structure(plant, degenerate, *, sparsity, alpha, time_domain):
+    """Structure of the plant and the likelihood it was learned from, with a prior if it is degenerate.
 
     Where measurements are missing, or the exact likelihood is asked for, the Whittle likelihood of the
     scores that exist gives the start of the search with the exact one.
     """
     start, structure = plant.uncoupled, plant.structure()
-    objective = plant.whittle() if plant.has_scores else plant.time_domain()
-    point = Point.at(objective, *start)
-    prior = None
-    if is_degenerate(objective, structure, point, alpha):
-        prior = Prior(start[1], ~plant.partition.block_diagonal, plant.n_samples)
-        objective = WithPrior(objective, prior)
-        point = Point.at(objective, *start)
-    search = _search(objective, structure, point, sparsity, alpha)
+    prior = Prior.for_units(start[1], plant.partition, plant.n_samples) if degenerate else None
+    objective = WithPrior.of(plant.first_likelihood(), prior)
+    search = _search(objective, structure, Point.at(objective, *start), sparsity, alpha)
     if plant.has_scores and (time_domain or not plant.is_complete):
-        objective = plant.time_domain()
-        if prior is not None:
-            objective = WithPrior(objective, prior)
+        objective = WithPrior.of(plant.time_domain(), prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)
         search = _search(objective, found.structure, point, sparsity, alpha)

@@ -13,6 +13,7 @@ from scipy import stats
 _SLAB = 0.05  # prior standard deviation of a real link's elements, for ordering only
 _N_THRESHOLDS = 32
 _PADDED_VARIANCE = 1e8
+_CONVERGED = 1e-12
 
 
 def benjamini_hochberg(p_values, alpha):
@@ -135,7 +136,7 @@ def weighted_chi2_logsf(x, weights):
         Zero where x is not positive.
     """
     w = weights[:, None, :]
-    positive = np.maximum(x, 1e-12)[..., None]
+    positive = np.where(x > 0, x, 1.0)[..., None]
     s = _saddlepoint(positive, w)
     slack = 1 - 2 * s * w
     cumulant = -0.5 * np.log(slack).sum(axis=-1)
@@ -152,20 +153,23 @@ def weighted_chi2_logsf(x, weights):
 
 
 def _saddlepoint(x, w, n_steps=60):
-    """Root s of ``sum_i w_i / (1 - 2 s w_i) = x`` below ``1 / (2 max w)``, by bisection and Newton."""
+    """Root s of ``f(s) = sum_i w_i / (1 - 2 s w_i) = x`` below ``1 / (2 max w)``.
+
+    Newton's method on 1 / f, which is linear for equal weights, kept within a shrinking bracket.
+    """
     k = w.shape[-1]
     top = w.max(axis=-1, keepdims=True)
-    low = 0.5 / top * (1 - k * top / x)  # there the sum is at most x
-    high = 0.5 / top * (1 - top / x)  # there the sum is at least x
+    low = 0.5 / top * (1 - k * top / x)  # there f is at most x
+    high = 0.5 / top * (1 - top / x)  # there f is at least x
     s = 0.5 * (low + high)
     for _ in range(n_steps):
-        slack = 1 - 2 * s * w
-        excess = (w / slack).sum(axis=-1, keepdims=True) - x
-        low, high = np.where(excess < 0, s, low), np.where(excess < 0, high, s)
-        newton = s - excess / (2 * w**2 / slack**2).sum(axis=-1, keepdims=True)
-        inside = (newton > low) & (newton < high)
-        step = np.where(inside, newton, 0.5 * (low + high))
-        if np.abs(step - s).max() <= 1e-13 * np.abs(s).max():
-            return step
-        s = step
+        terms = w / (1 - 2 * s * w)
+        f = terms.sum(axis=-1, keepdims=True)
+        low, high = np.where(f < x, s, low), np.where(f < x, high, s)
+        newton = s + f * (1 - f / x) / (2 * (terms**2).sum(axis=-1, keepdims=True))
+        rounding = _CONVERGED * (np.abs(s) + 1 / top)
+        if (np.abs(newton - s) <= rounding).all():
+            return newton
+        inside = (newton >= low - rounding) & (newton <= high + rounding)
+        s = np.where(inside, newton, 0.5 * (low + high))
     return s

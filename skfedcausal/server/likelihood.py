@@ -56,8 +56,8 @@ class LikelihoodServer(BaseEstimator):
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
-        Largest derivative of the log-likelihood per time step, in standardised states, at which the climb
-        has converged.
+        Length of the gradient of the log-likelihood per time step, in the metric of its curvature, at which
+        the climb has converged: the distance to the maximum in standard errors of a single time step.
 
     Attributes
     ----------
@@ -77,8 +77,9 @@ class LikelihoodServer(BaseEstimator):
         Inputs of each unit among the columns of `input_`.
     input_level_ : ndarray of shape (k,)
         Mean of each input.
-    coefficients_ : Coefficients
-        ``[A | B]`` in standardised states with the covariance of its free elements.
+    coefficients_ : Coefficients or None
+        ``[A | B]`` in standardised states with the covariance of its free elements; None for a plant without
+        inputs.
     feedback_ : DataFrame or None
         Tests of feedback from measurements to inputs; None for a plant without inputs.
     has_feedback_ : bool
@@ -93,7 +94,7 @@ class LikelihoodServer(BaseEstimator):
     n_iter_ : int
     converged_ : bool
     gradient_norm_ : float
-        Largest derivative of the log-likelihood per time step at the end.
+        Length of the gradient at the end, as in `tol`.
     has_prior_ : bool
         Whether the plant was nearly degenerate (units that move almost together, unit roots) and its
         likelihood was backed by a few pseudo-observations.
@@ -197,12 +198,12 @@ class LikelihoodServer(BaseEstimator):
         self.input_ = estimate.shrunk_B
         self.unshrunk_input_ = estimate.B
         self.input_level_ = record.input_level
-        self.coefficients_ = estimate.coefficients
+        self.coefficients_ = estimate.coefficients if record.partition.n_inputs else None
         complete = record.is_constant and all(record.determined)
         self.likelihood_ = "time-domain" if time_domain or not complete else "whittle"
         self.n_iter_ = estimate.n_iter
         self.converged_ = estimate.converged
-        self.gradient_norm_ = estimate.gradient
+        self.gradient_norm_ = estimate.gradient_norm
         self.has_prior_ = estimate.has_prior
         self.information_ = record.block_diagonal([p.mean_information for p in record.parts])
         self._blocks, self._input_blocks = estimate.blocks, estimate.input_blocks
@@ -219,9 +220,9 @@ class LikelihoodServer(BaseEstimator):
     def _warn_of_convergence(self):
         if not self.converged_:
             warnings.warn(
-                f"The likelihood did not converge: after {self.n_iter_} iterations its largest "
-                f"derivative per time step is {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise "
-                "max_iter, give fewer states or more data; the links are tested at the point reached.",
+                f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
+                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
+                "fewer states or more data; the links are tested at the point reached.",
                 ConvergenceWarning,
                 stacklevel=4,
             )

@@ -14,10 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..statespace.likelihood import Evaluation
+from ..statespace.positive import floor_eigenvalues
 from ..statespace.riccati import adjoint_lyapunov, stationary_covariance
 
 _PSEUDO_STEPS = 5.0
 _LINK_SCALE = 1.0
+_VARIANCE_FLOOR = 0.01  # of the noise of pseudo-observations, in any direction
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,11 @@ class Prior:
     covariance: np.ndarray
     coupling: np.ndarray
     n_samples: int
+
+    @classmethod
+    def for_units(cls, Q, partition, n_samples):
+        """Prior around the units' own process covariances, none of them singular."""
+        return cls(floor_eigenvalues(Q, _VARIANCE_FLOOR), ~partition.block_diagonal, n_samples)
 
     def evaluate(self, A, Q):
         """Log-prior and its derivatives per time step, zero for the columns of B in A."""
@@ -95,6 +102,11 @@ class WithPrior:
         self._likelihood, self.prior = likelihood, prior
         self.n_samples = likelihood.n_samples
         self.information = likelihood.information
+
+    @classmethod
+    def of(cls, likelihood, prior):
+        """The likelihood, with the prior if there is one."""
+        return likelihood if prior is None else cls(likelihood, prior)
 
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q)."""

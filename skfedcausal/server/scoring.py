@@ -12,6 +12,7 @@ from ..statespace.positive import cap_radius, spectral_radius
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
 _RIDGE = 1e-12
+_ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
 
@@ -145,14 +146,16 @@ def made_valid(A, Q, partition, radius=0.99):
 
 @dataclass(frozen=True)
 class Ascent:
-    """Result of :func:`ascend`: the point, the iterations it took, whether it reached its goal."""
+    """Result of :func:`ascend`: the point, what a step from it promises, the iterations it took, whether
+    it reached its goal."""
 
     point: Point
+    gain: float
     n_iter: int
     converged: bool
 
 
-def ascend(objective, scoring, *, gradient_tol=0.0, gain_tol=0.0, max_iter=300):
+def ascend(objective, scoring, *, gain_tol, max_iter=300):
     """Climb towards the maximum with a fixed structure, one gradient an iteration.
 
     BFGS in coordinates whitened by the information at the start: the first step is the scoring step, the
@@ -164,8 +167,6 @@ def ascend(objective, scoring, *, gradient_tol=0.0, gain_tol=0.0, max_iter=300):
     objective : object
     scoring : Scoring
         At the point to start from.
-    gradient_tol : float
-        Stop when no derivative of the log-likelihood per time step is larger.
     gain_tol : float
         Stop when a step promises less log-likelihood.
     max_iter : int
@@ -179,31 +180,33 @@ def ascend(objective, scoring, *, gradient_tol=0.0, gain_tol=0.0, max_iter=300):
     .. [1] Nocedal, Wright (2006), Numerical Optimization, chapter 6.
     """
     point, x = scoring.point, scoring.vector
-    gradient = scoring.gradient
-    slope = scoring.whitened(gradient)
+    slope = scoring.whitened(scoring.gradient)
     curvature = np.eye(len(x))
     for n_iter in range(max_iter):
         direction = curvature @ slope
         gain = scoring.n_samples * float(slope @ direction)
-        if np.abs(gradient).max() <= gradient_tol or gain <= gain_tol:
-            return Ascent(point, n_iter, True)
+        if gain <= gain_tol:
+            return Ascent(point, gain, n_iter, True)
         trial = _search_line(objective, scoring, point, x, direction, float(slope @ direction))
         if trial is None:
             if np.array_equal(curvature, np.eye(len(x))):
-                return Ascent(point, n_iter, gain <= _ROUNDING_GAIN)
+                return Ascent(point, gain, n_iter, gain <= _ROUNDING_GAIN)
             curvature = np.eye(len(x))
             continue
         point, length = trial
         x = scoring.structure.free.gather(point.A, point.Q)
-        gradient = scoring.gradient_at(point)
-        new_slope = scoring.whitened(gradient)
+        new_slope = scoring.whitened(scoring.gradient_at(point))
         curvature = _bfgs(curvature, length * direction, slope - new_slope)
         slope = new_slope
-    return Ascent(point, max_iter, False)
+    return Ascent(point, gain, max_iter, False)
 
 
 def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
-    """Longest halved step with a sufficient rise (Armijo) that leads to a valid plant."""
+    """Longest halved step that leads to a valid plant and a sufficient rise (Armijo).
+
+    Where the rise is lost in the rounding of the values, the slope along the step must have become smaller
+    instead (the approximate Wolfe condition of Hager and Zhang 2005).
+    """
     step = scoring.unwhitened(direction)
     value = point.evaluation.value
     length = 1.0
@@ -211,8 +214,10 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
         A, Q = scoring.matrices(x + length * step)
         if is_valid(A, Q):
             trial = Point.at(objective, A, Q)
-            rounding = 1e-14 * abs(value)
-            if trial.evaluation.value >= value + 1e-4 * length * slope - rounding:
+            rise = trial.evaluation.value - value
+            if rise >= 1e-4 * length * slope:
+                return trial, length
+            if abs(rise) <= _ROUNDING * abs(value) and abs(scoring.gradient_at(trial) @ step) <= 0.9 * slope:
                 return trial, length
         length /= 2
     return None

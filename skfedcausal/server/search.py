@@ -54,7 +54,8 @@ def search_structure(objective, structure, point, *, alpha=0.05, tol=0.1):
     alpha : float
         False discovery rate, for links and for correlations.
     tol : float
-        Gain in log-likelihood below which a settled search ends.
+        Gain in log-likelihood, promised by a step or made by the last ascent, below which a settled
+        search ends.
 
     Returns
     -------
@@ -63,6 +64,7 @@ def search_structure(objective, structure, point, *, alpha=0.05, tol=0.1):
     if not (structure.linked.any() or structure.correlated.any()):
         structure, point = _first_structure(objective, structure, point, alpha)
     seen = {structure.key}
+    risen = np.inf
     for n_rounds in range(1, _MAX_ROUNDS + 1):
         scoring = Scoring(objective, structure, point)
         proposed = structure
@@ -70,12 +72,19 @@ def search_structure(objective, structure, point, *, alpha=0.05, tol=0.1):
             proposed = _proposal(scoring, alpha)
         if proposed.key in seen:  # a structure that was left before: from here on only drop
             proposed = structure.within(proposed)
-        if proposed.key == structure.key and scoring.gain < tol:
+        if proposed.key == structure.key and min(scoring.gain, risen) < tol:
             return StructureSearch(scoring, n_rounds, True)
         seen.add(proposed.key)
         point = _next_point(objective, scoring, proposed, tol)
+        # where the likelihood bends more than the expected information says, a step promises too much
+        risen = _rise(objective, scoring.point, point) if proposed.key == structure.key else np.inf
         structure = proposed
     return StructureSearch(Scoring(objective, structure, point), n_rounds, False)
+
+
+def _rise(objective, before, after):
+    """Log-likelihood gained between two points."""
+    return objective.n_samples * (after.evaluation.value - before.evaluation.value)
 
 
 def is_degenerate(objective, structure, point, alpha):
@@ -85,8 +94,13 @@ def is_degenerate(objective, structure, point, alpha):
     """
     _, correlations = first_estimates(objective, structure, point)
     correlated = _symmetric_bh(correlations.p_value, structure.partition, alpha).any()
-    singular = np.linalg.eigvalsh(point.Q)[0] < _SINGULAR
-    return bool(correlated or singular or spectral_radius(point.A[:, : len(point.Q)]) > _UNIT_ROOT)
+    radius = spectral_radius(point.A[:, : len(point.Q)])
+    return bool(correlated or is_singular(point.Q) or radius > _UNIT_ROOT)
+
+
+def is_singular(Q):
+    """Whether a process covariance in standardised states is nearly singular."""
+    return bool(np.linalg.eigvalsh(Q)[0] < _SINGULAR)
 
 
 def first_estimates(objective, structure, point):

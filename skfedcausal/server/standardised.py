@@ -146,6 +146,13 @@ class StandardisedPlant:
         left[: len(self._Sinv), : len(self._Sinv)] = self._Sinv
         return left
 
+    def first_likelihood(self):
+        """Likelihood to start with: of the scores where there are any, of the series otherwise.
+
+        Needs :attr:`uncoupled`, which sets the number of lags.
+        """
+        return self.whittle() if self.has_scores else self.time_domain()
+
     def whittle(self):
         """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary."""
         return WhittleLikelihood(self._moments(), self._noise)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_array
 
-from .layout import SEPARATOR, check_flat_names, check_unique, listed
+from .names import SEPARATOR, check_flat_names, check_unique, listed
 
 
 def as_native(X):

@@ -14,7 +14,8 @@ from scipy.sparse import issparse
 
 from .arrays import as_native, names_units, same_kind
 from .episodes import check_lengths, episode_starts
-from .layout import SEPARATOR, PlantLayout, listed
+from .layout import PlantLayout
+from .names import SEPARATOR, listed
 from .readers import common_index, read_inputs, read_table, read_units
 
 

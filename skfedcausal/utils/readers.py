@@ -13,18 +13,16 @@ import pandas as pd
 from sklearn.utils.validation import validate_data
 
 from .arrays import as_native, column_names, n_columns, names_units, pick_columns, to_floats
-from .layout import (
+from .layout import input_mask, learn_layout, with_separate_inputs
+from .names import (
     SEPARATOR,
     check_known,
     check_unique,
     check_unit_names,
     column_order,
     flat_name,
-    input_mask,
-    learn_layout,
     listed,
     split_flat_names,
-    with_separate_inputs,
 )
 
 
