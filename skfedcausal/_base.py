@@ -6,6 +6,7 @@ from numbers import Integral
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
@@ -14,8 +15,8 @@ from ._oracle import pooled_messages
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
-from .federation.rounds import collect_messages, deliver_replies, refine_messages
-from .federation.transport import InProcessTransport
+from .federation.rounds import learn_plant
+from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
@@ -61,27 +62,23 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
         With `pooled` the server learns from statistics of the pooled raw table instead.
         """
-        transport = self._transport(self._workers(data))
-        self.ledger_ = Ledger()
-        channel = LedgeredTransport(transport, self.ledger_)
+        sites = self._sites_of(data)
+        channel = LedgeredTransport(self._transport(sites), Ledger())
         server = LikelihoodServer() if self.server is None else clone(self.server)
-        messages = collect_messages(channel, dtype=self.wire_dtype, local_model=server.needs_local_model)
-        messages = {name: messages[name] for name in data.names}
-        if pooled:
-            clients = {name: transport.state(name)["client"] for name in data.names}
-            messages = pooled_messages(clients, data)
-        self.server_ = server.fit(messages)
-        for round in range(2, getattr(server, "n_rounds", 1) + 1):
-            messages = refine_messages(
-                channel,
-                server.smoothed(messages),
-                dtype=self.wire_dtype,
-                local_model=server.needs_local_model,
-                round=round,
-            )
-            server.fit(messages)
-        deliver_replies(channel, server.replies(messages), dtype=self.wire_dtype)
-        self._sites = {name: transport.state(name) for name in data.names}
+
+        def pool(messages):
+            return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
+
+        try:
+            learn_plant(channel, server, data.names, dtype=self.wire_dtype, pool=pool if pooled else None)
+        finally:
+            channel.close()
+        self.server_, self.ledger_ = server, channel.ledger
+        self._sites = {
+            name: {key: site.state[key] for key in ("client", "augmenter", "transition")}
+            for name, site in sites.items()
+            if site.state  # empty where the transport has workers of its own elsewhere
+        }
         self.clients_ = {name: site["client"] for name, site in self._sites.items()}
         self.augmenters_ = {name: site["augmenter"] for name, site in self._sites.items()}
         self.layout_ = data.layout
@@ -90,30 +87,39 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         self._store_fit(self.server_)
         return self
 
-    def _transport(self, workers):
+    def _transport(self, sites):
         if self.transport is None:
-            return InProcessTransport(workers, n_jobs=self.n_jobs)
-        return self.transport(workers)
+            return InProcessTransport(sites, n_jobs=self.n_jobs)
+        return self.transport(sites)
 
-    def _workers(self, data):
+    def _sites_of(self, data):
         templates = client_templates(self.client, data.names)
         return {
-            name: UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter)
+            name: Site(UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter))
             for name, Y, U, columns in zip(
                 data.names, data.outputs, data.inputs, data.layout.outputs, strict=True
             )
         }
 
+    def _site(self, name):
+        """What a unit learned: its ``client``, ``augmenter`` and ``transition``."""
+        if name not in self._sites:
+            raise NotFittedError(
+                f"The model of unit {name!r} was fitted at its site and is kept there: this estimator has "
+                "the plant, but cannot read that unit's measurements."
+            )
+        return self._sites[name]
+
     def _messages(self, data, const=False):
         """Messages of the fitted clients about a record."""
         return {
-            name: unit_message(self.clients_[name], Y, data.starts, const=const)
+            name: unit_message(self._site(name)["client"], Y, data.starts, const=const)
             for name, Y in zip(data.names, data.outputs, strict=True)
         }
 
     def _oracle(self, data):
         """Copy fitted by a central machine that holds all raw measurements."""
-        return clone(self)._fit_plant(data, pooled=True)
+        return clone(self).set_params(transport=None)._fit_plant(data, pooled=True)
 
     # -- predicting ------------------------------------------------------------------------------
 
@@ -126,7 +132,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
                 for name, rows in self.server_.state_slices_.items()
             ]
         return [
-            local_prediction(self._sites[name], Y, U, data.starts, augmented=model == "augmented")
+            local_prediction(self._site(name), Y, U, data.starts, augmented=model == "augmented")
             for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
         ]
 

@@ -30,8 +30,9 @@ class FederatedGrangerEstimator(FederatedEstimator):
     privacy : None
         No differential privacy: messages are data-minimising, not private.
     transport : callable, default=None
-        Called with the units' workers, returns the transport that carries the packets. None keeps
-        everything in this process.
+        Called with a dict of the units' workers by name, returns what carries the packets: an object with
+        the methods ``clients()``, ``exchange(packets, timeout=)`` and ``close()``. None keeps everything
+        in this process.
     wire_dtype : {"float64", "float32", "float16"}, default="float64"
         Precision of the series in the messages.
     n_jobs : int, default=None
@@ -53,7 +54,7 @@ class FederatedGrangerEstimator(FederatedEstimator):
         One row per ordered pair of units: ``cause, effect, kind, strength, stderr, statistic, p_value,
         p_adjusted, geweke, verdict``. `strength` is the Frobenius norm of the block in standardised states.
     clients_, augmenters_ : dict of str to object
-        Fitted copies at the units.
+        Fitted copies at the units; empty if the transport let other workers answer than those it was given.
     server_ : LikelihoodServer
         Fitted copy.
     communication_ : dict

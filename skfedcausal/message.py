@@ -1,33 +1,30 @@
 """The frozen types that cross the border between a unit and the server. Nothing else does.
 
 Each type knows its packet form: which arrays of which shape, in which precision. Reading a packet checks
-shapes and content, so that a server never works on something that is not what it claims to be.
+what came and what it means, so that nobody works on something that is not what it claims to be.
+
+Below double precision a series travels scaled to the range of the precision, and what undoes the scaling
+travels with it: rounding costs the same whatever the units of the states.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
+from .federation.fields import Fields
 from .federation.packet import Packet, PacketError
 from .statespace.observation import Information
+from .statespace.rounding import (
+    packed_products,
+    packed_triangles,
+    scaled_columns,
+    state_units,
+    whitened_columns,
+)
 
 WIRE_DTYPES = ("float64", "float32", "float16")
-_HALF_TOP = 2.0**14  # scaled scores stay well below the largest half-precision number, 65504
-
-
-def _checked(packet, name, ndim, *, shape=None):
-    """Array of a packet with the expected number of dimensions and finite content."""
-    if name not in packet.arrays:
-        raise PacketError(f"Packet {packet.op!r} lacks the array {name!r}.")
-    value = packet.arrays[name]
-    if value.ndim != ndim or (shape is not None and value.shape != shape):
-        expected = shape if shape is not None else f"{ndim} dimensions"
-        raise PacketError(
-            f"Array {name!r} of packet {packet.op!r} has shape {value.shape}, expected {expected}."
-        )
-    if not np.isfinite(value).all():
-        raise PacketError(f"Array {name!r} of packet {packet.op!r} has values that are not finite.")
-    return value
+REQUEST = "fit"  # operation of a packet that asks for the first message
+ACKNOWLEDGEMENT = "done"  # operation of the packet that says a reply was taken
 
 
 @dataclass(frozen=True)
@@ -80,24 +77,27 @@ class StateMessage:
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the series in the given precision.
 
-        Below double precision the series travels as ``J^-1/2 z`` (unit noise, J averaged over time), scaled
-        by powers of two so that half precision neither overflows nor loses digits; the small matrix that
-        undoes this travels with it.
+        Below double precision the series travels as ``J^-1/2 z`` (unit noise, J averaged over time), and
+        information matrices of which there are several travel in single precision.
         """
         arrays = {}
+        packed = packed_triangles(self.patterns)
         if dtype == "float64":
             arrays["z"] = self.z
         else:
-            arrays["z"], arrays["unscale"] = _scaled(self.z, self.information.mean_information, dtype)
-        rows, cols = np.tril_indices(self.patterns.shape[1])
-        packed = self.patterns[:, rows, cols]
-        single = dtype == "float64" or len(packed) == 1
-        arrays["patterns"] = packed if single else packed.astype(np.float32)
+            arrays["z"], arrays["unscale"] = whitened_columns(
+                self.z, self.information.mean_information, dtype
+            )
+            if len(packed) > 1:
+                units = state_units(self.patterns)
+                packed = (packed / packed_products(units)).astype(np.float32)
+                arrays["patterns_units"] = units
+        arrays["patterns"] = packed
         if self.index is not None:
             arrays["index"] = self.index.astype(_index_dtype(len(packed)))
         arrays["lengths"] = np.asarray(self.lengths, dtype=np.int64)
-        if self.inputs is not None:  # half precision would round a valve's position
-            arrays["inputs"] = self.inputs.astype(_at_least_single(dtype), copy=False)
+        if self.inputs is not None:  # half precision would round the position of a valve
+            arrays |= _series("inputs", self.inputs, "float32" if dtype == "float16" else dtype)
         for name in ("const", "transition", "process_cov", "input_matrix"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
@@ -110,63 +110,43 @@ class StateMessage:
         Raises
         ------
         PacketError
-            If the arrays do not fit together or are not finite.
+            If the arrays do not fit together, are not finite or cannot be meant: no states, fractional or
+            negative counts, matrices that are no covariances.
         """
-        z = _checked(packet, "z", 2).astype(float, copy=False)
+        fields = Fields(packet, cls.OP)
+        z = fields.whitened("z", "unscale")
         n_samples, p = z.shape
-        if "unscale" in packet.arrays:
-            z = z @ _checked(packet, "unscale", 2, shape=(p, p))
-        packed = _checked(packet, "patterns", 2)
-        if len(packed) == 0:
-            raise PacketError("Packet has no information matrix.")
-        patterns = _unpacked(packed, p)
-        index = None
-        if "index" in packet.arrays:
-            index = _checked(packet, "index", 1, shape=(n_samples,)).astype(np.intp)
-            if n_samples and index.max() >= len(packed):
-                raise PacketError(f"Array 'index' names pattern {index.max()} of {len(packed)}.")
-        elif len(packed) != 1:
-            raise PacketError(f"Packet has {len(packed)} patterns but no array 'index'.")
-        lengths = tuple(int(k) for k in _checked(packet, "lengths", 1))
+        units = fields.numbers("patterns_units", (p,), optional=True)
+        patterns = fields.symmetric("patterns", p, units)
+        index = fields.whole("index", (n_samples,), optional=True)
+        _check_index(index, len(patterns))
+        lengths = tuple(int(k) for k in fields.whole("lengths", (None,)))
         if sum(lengths) != n_samples or min(lengths, default=0) < 1:
             raise PacketError(f"Array 'lengths' is {lengths}, which does not cut {n_samples} rows.")
-        square = {"transition": (p, p), "process_cov": (p, p), "const": (n_samples,)}
-        optional = {
-            name: _checked(packet, name, len(shape), shape=shape)
-            for name, shape in square.items()
-            if name in packet.arrays
-        }
-        inputs = None
-        if "inputs" in packet.arrays:
-            inputs = _checked(packet, "inputs", 2).astype(float, copy=False)
-            if len(inputs) != n_samples or inputs.shape[1] == 0:
-                raise PacketError(f"Array 'inputs' has shape {inputs.shape}, expected {n_samples} rows.")
-        input_matrix = None
-        if "input_matrix" in packet.arrays:
-            shape = (p, 0 if inputs is None else inputs.shape[1])
-            input_matrix = _checked(packet, "input_matrix", 2, shape=shape)
-        return cls(z, patterns, index, lengths, **optional, inputs=inputs, input_matrix=input_matrix)
+        const = fields.numbers("const", (n_samples,), optional=True)
+        transition = fields.numbers("transition", (p, p), optional=True)
+        process_cov = fields.covariance("process_cov", p, optional=True)
+        inputs = fields.series("inputs", (n_samples, None), optional=True)
+        k = None if inputs is None else inputs.shape[1]
+        input_matrix = fields.numbers("input_matrix", (p, k), optional=True)
+        fields.check_all_read()
+        return cls(z, patterns, index, lengths, const, transition, process_cov, inputs, input_matrix)
 
 
-def _at_least_single(dtype):
-    return "float32" if dtype == "float16" else dtype
+def _check_index(index, n_patterns):
+    if n_patterns == 0:
+        raise PacketError("Array 'patterns' of packet 'states' holds no information matrix.")
+    if index is None:
+        if n_patterns != 1:
+            raise PacketError(f"Packet has {n_patterns} patterns but no array 'index'.")
+        return
+    for k in (index.min(initial=0), index.max(initial=0)):
+        if not 0 <= k < n_patterns:
+            raise PacketError(f"Array 'index' names pattern {k} of {n_patterns}.")
 
 
 def _index_dtype(n_patterns):
     return np.min_scalar_type(max(n_patterns - 1, 0)).newbyteorder("<")
-
-
-def _scaled(z, J, dtype):
-    """Scaled series in the given precision and the matrix that undoes the scaling."""
-    values, vectors = np.linalg.eigh(J)
-    kept = values > 1e-12 * max(values[-1], 1e-300)
-    root = np.sqrt(np.where(kept, values, 1.0))
-    whitened = (z @ vectors) / root * kept
-    top = np.abs(whitened).max(axis=0, initial=0.0)
-    exponent = np.floor(np.log2(_HALF_TOP / np.where(top > 0, top, 1.0)))
-    scale = np.exp2(exponent)
-    unscale = (vectors * (root / scale * kept)).T
-    return (whitened * scale).astype(dtype), np.ascontiguousarray(unscale)
 
 
 @dataclass(frozen=True)
@@ -187,9 +167,9 @@ class SmoothedReply:
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the states in the given precision."""
-        rows, cols = np.tril_indices(self.states.shape[1])
-        packed = np.ascontiguousarray(self.covariances[:, rows, cols])
-        return Packet(self.OP, round, {"states": self.states.astype(dtype, copy=False), "packed": packed})
+        arrays = _series("states", self.states, dtype)
+        arrays["packed"] = packed_triangles(self.covariances)
+        return Packet(self.OP, round, arrays)
 
     @classmethod
     def from_packet(cls, packet):
@@ -198,24 +178,17 @@ class SmoothedReply:
         Raises
         ------
         PacketError
-            If the arrays do not fit together or are not finite.
+            If the arrays do not fit together, are not finite or hold a matrix that is no covariance.
         """
-        states = _checked(packet, "states", 2).astype(float, copy=False)
-        packed = _checked(packet, "packed", 2)
-        if len(packed) not in {1, len(states)}:
-            raise PacketError(f"Packet has {len(packed)} covariances for {len(states)} time steps.")
-        return cls(states, _unpacked(packed, states.shape[1]))
-
-
-def _unpacked(packed, p):
-    """Symmetric matrices from their lower triangles."""
-    rows, cols = np.tril_indices(p)
-    if packed.shape[1] != len(rows):
-        raise PacketError(f"Packed matrices have {packed.shape[1]} elements, expected {len(rows)}.")
-    matrices = np.empty((len(packed), p, p))
-    matrices[:, rows, cols] = packed
-    matrices[:, cols, rows] = packed
-    return matrices
+        fields = Fields(packet, cls.OP)
+        states = fields.series("states")
+        covariances = fields.symmetric("packed", states.shape[1])
+        if len(covariances) not in {1, len(states)}:
+            raise PacketError(
+                f"Array 'packed' has {len(covariances)} covariances for {len(states)} time steps."
+            )
+        fields.check_all_read()
+        return cls(states, covariances)
 
 
 @dataclass(frozen=True)
@@ -248,9 +221,9 @@ class StateReply:
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with series in the given precision."""
-        arrays = {"cross_term": self.cross_term.astype(dtype, copy=False)}
+        arrays = _series("cross_term", self.cross_term, dtype)
         if self.predicted is not None:
-            arrays["predicted"] = self.predicted.astype(dtype, copy=False)
+            arrays |= _series("predicted", self.predicted, dtype)
         arrays["transition"], arrays["process_cov"] = self.transition, self.process_cov
         for name in ("input_matrix", "input_level"):
             if getattr(self, name) is not None:
@@ -264,22 +237,17 @@ class StateReply:
         Raises
         ------
         PacketError
-            If the arrays do not fit together or are not finite.
+            If the arrays do not fit together, are not finite or hold a matrix that is no covariance.
         """
-        cross_term = _checked(packet, "cross_term", 2).astype(float, copy=False)
+        fields = Fields(packet, cls.OP)
+        cross_term = fields.series("cross_term")
         p = cross_term.shape[1]
-        predicted = None
-        if "predicted" in packet.arrays:
-            predicted = _checked(packet, "predicted", 2, shape=cross_term.shape).astype(float)
-        transition = _checked(packet, "transition", 2, shape=(p, p))
-        process_cov = _checked(packet, "process_cov", 2, shape=(p, p))
-        input_matrix = input_level = None
-        if "input_matrix" in packet.arrays:
-            input_matrix = _checked(packet, "input_matrix", 2)
-            if len(input_matrix) != p:
-                raise PacketError(f"Array 'input_matrix' has {len(input_matrix)} rows, expected {p}.")
-        if "input_level" in packet.arrays:
-            input_level = _checked(packet, "input_level", 1, shape=(p,))
+        predicted = fields.series("predicted", cross_term.shape, optional=True)
+        transition = fields.numbers("transition", (p, p))
+        process_cov = fields.covariance("process_cov", p)
+        input_matrix = fields.numbers("input_matrix", (p, None), optional=True)
+        input_level = fields.numbers("input_level", (p,), optional=True)
+        fields.check_all_read()
         return cls(cross_term, transition, process_cov, predicted, input_matrix, input_level)
 
 
@@ -302,9 +270,9 @@ class EffectReply:
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the effects in the given precision."""
-        rows, cols = np.tril_indices(self.states.shape[1])
-        packed = np.ascontiguousarray(self.covariances[:, rows, cols])
-        return Packet(self.OP, round, {"states": self.states.astype(dtype, copy=False), "packed": packed})
+        arrays = _series("states", self.states, dtype)
+        arrays["packed"] = packed_triangles(self.covariances)
+        return Packet(self.OP, round, arrays)
 
     @classmethod
     def from_packet(cls, packet):
@@ -313,10 +281,20 @@ class EffectReply:
         Raises
         ------
         PacketError
-            If the arrays do not fit together or are not finite.
+            If the arrays do not fit together, are not finite or hold a matrix that is no covariance.
         """
-        states = _checked(packet, "states", 2).astype(float, copy=False)
-        packed = _checked(packet, "packed", 2)
-        if len(packed) != len(states):
-            raise PacketError(f"Packet has {len(packed)} covariances for {len(states)} steps.")
-        return cls(states, _unpacked(packed, states.shape[1]))
+        fields = Fields(packet, cls.OP)
+        states = fields.series("states")
+        covariances = fields.symmetric("packed", states.shape[1])
+        if len(covariances) != len(states):
+            raise PacketError(f"Array 'packed' has {len(covariances)} covariances for {len(states)} steps.")
+        fields.check_all_read()
+        return cls(states, covariances)
+
+
+def _series(name, values, dtype):
+    """Fields of a series: as it is, or rounded and with the scale of each column."""
+    if dtype == "float64":
+        return {name: values}
+    rounded, scale = scaled_columns(values, dtype)
+    return {name: rounded, f"{name}_scale": scale}

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ..federation.packet import Packet, PacketError
-from ..message import SmoothedReply, StateMessage, StateReply
+from ..message import ACKNOWLEDGEMENT, REQUEST, WIRE_DTYPES, SmoothedReply, StateMessage, StateReply
 from ..statespace.observation import information_from_filter
 from .augmenter import LinearAugmenter
 from .kalman import KalmanClient, message_of
@@ -29,7 +29,11 @@ class UnitWorker:
 
     Notes
     -----
-    State between packets: ``client``, the fitted model, and ``augmenter``. It stays at the site.
+    State between packets, all of it kept at the site: ``client``, the fitted model, ``n_states`` and
+    ``round`` of its last message and ``previous``, the model before that round; ``augmenter`` and
+    ``transition`` once a reply came. A packet that comes again in its round is answered from `previous`,
+    so that nothing counts twice, and a packet of an earlier round is refused. A new fit starts with an
+    empty state.
     """
 
     def __init__(self, name, outputs, inputs, starts, columns, client, augmenter=None):
@@ -51,45 +55,81 @@ class UnitWorker:
         -------
         answer : Packet
         state : dict
+
+        Raises
+        ------
+        PacketError
+            If the packet is of an unknown kind, out of turn or not about this unit's record.
         """
-        if packet.op == "fit":
-            return self._fit(packet, state)
-        if packet.op == SmoothedReply.OP:
-            return self._refine(packet, state)
-        if packet.op == StateReply.OP:
-            return self._learn_from(packet, state)
-        raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
+        operations = {REQUEST: self._fit, SmoothedReply.OP: self._refine, StateReply.OP: self._learn_from}
+        if packet.op not in operations:
+            raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
+        if packet.op != REQUEST and "client" not in state:
+            raise PacketError(f"Unit {self.name!r} got {packet.op!r} before it was asked for a message.")
+        if packet.round < state.get("round", 0):
+            raise PacketError(
+                f"Unit {self.name!r} got {packet.op!r} of round {packet.round}, but is in round "
+                f"{state['round']} already."
+            )
+        return operations[packet.op](packet, state)
 
     def _fit(self, packet, state):
         """Identify the unit's model and send what the measurements say about the states."""
+        if state.get("round") == packet.round and state["previous"] is None:
+            return self._message(packet, state["client"], None, state)
         client = fitted_client(self._client, self._Y, self._U, self._starts, self.name, self._columns)
-        message = unit_message(client, self._Y, self._starts, **_wishes(packet))
-        answer = message.to_packet(packet.round, packet.scalars.get("dtype", "float64"))
-        return answer, {**state, "client": client}
+        return self._message(packet, client, None, {})
 
     def _refine(self, packet, state):
         """Re-estimate the unit's sensors from smoothed states and send the message again."""
         reply = SmoothedReply.from_packet(packet)
-        client = state["client"]
+        self._check_shape(reply.states, state)
+        repeated = packet.round == state["round"]
+        previous = state["previous"] if repeated else state["client"]
+        if previous is None:
+            raise PacketError(
+                f"Unit {self.name!r} got {packet.op!r} in the round of its first message, {packet.round}; "
+                "it belongs to a later one."
+            )
+        client = previous
         if isinstance(client, KalmanClient):
             client = client.refined(self._Y, reply.states, reply.covariances)
-        message = unit_message(client, self._Y, self._starts, **_wishes(packet))
-        answer = message.to_packet(packet.round, packet.scalars.get("dtype", "float64"))
-        return answer, {**state, "client": client}
+        return self._message(packet, client, previous, state if repeated else {})
+
+    def _message(self, packet, client, previous, kept):
+        """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
+        dtype = packet.scalars.get("dtype", "float64")
+        if dtype not in WIRE_DTYPES:
+            raise PacketError(
+                f"Unit {self.name!r} was asked for {dtype!r} numbers; it sends {', '.join(WIRE_DTYPES)}."
+            )
+        wishes = {name: bool(packet.scalars.get(name, False)) for name in ("const", "local_model")}
+        message = unit_message(client, self._Y, self._starts, **wishes)
+        if not isinstance(message, StateMessage):
+            raise TypeError(
+                f"The client of unit {self.name!r} gave a {type(message).__name__} as its message instead of "
+                "a StateMessage."
+            )
+        state = {"client": client, "previous": previous, "round": packet.round}
+        return message.to_packet(packet.round, dtype), {**kept, **state, "n_states": message.z.shape[1]}
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""
         reply = StateReply.from_packet(packet)
+        self._check_shape(reply.cross_term, state)
         augmenter = clone(LinearAugmenter() if self._augmenter is None else self._augmenter)
         local = local_features(state["client"], self._Y, self._U, self._starts)
         augmenter.fit(local, reply.cross_term, reply.transition, self._starts)
         state = {**state, "augmenter": augmenter, "transition": reply.transition}
-        return Packet("done", packet.round), state
+        return Packet(ACKNOWLEDGEMENT, packet.round), state
 
-
-def _wishes(packet):
-    """What the server wants besides the sufficient statistic."""
-    return {name: bool(packet.scalars.get(name, False)) for name in ("const", "local_model")}
+    def _check_shape(self, series, state):
+        expected = (len(self._Y), state["n_states"])
+        if series.shape != expected:
+            raise PacketError(
+                f"Unit {self.name!r} got a series of shape {series.shape} back, but sent a message of shape "
+                f"{expected}."
+            )
 
 
 def fitted_client(template, Y, U, starts, name, columns):

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from .packet import Packet
+from .packet import Failure, Packet, PacketError
 
 
 @dataclass(frozen=True)
@@ -98,13 +98,19 @@ class LedgeredTransport:
         return self._transport.clients()
 
     def exchange(self, out, *, timeout=None):
-        """Record, send, collect, record."""
+        """Record, send, collect, record.
+
+        An answer that could not have crossed a border is a failure of its client.
+        """
         for name, packet in out.items():
             self.ledger.record(name, "down", packet)
-        answers = self._transport.exchange(out, timeout=timeout)
+        answers = dict(self._transport.exchange(out, timeout=timeout))
         for name, answer in answers.items():
             if isinstance(answer, Packet):
-                self.ledger.record(name, "up", answer)
+                try:
+                    self.ledger.record(name, "up", answer)
+                except PacketError as error:
+                    answers[name] = Failure("client-error", str(error))
         return answers
 
     def close(self):

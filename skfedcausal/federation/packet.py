@@ -1,10 +1,13 @@
 """What travels: a flat set of named arrays and scalars with one canonical encoding.
 
-No pickle and no objects: a header in JSON and the arrays as raw little-endian bytes. The size of a packet
-is the length of that encoding, so byte counts are exact whatever carries it.
+No pickle and no objects: a header in JSON and the arrays as raw little-endian bytes. Every packet has
+exactly one encoding and every encoding is of one packet, so that the size of a packet is the length of its
+bytes whatever carries it, and nothing can hide in how it is written. What `decode` refuses, `encode` refuses.
 """
 
 import json
+import math
+import reprlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,7 +18,12 @@ import numpy as np
 _MAGIC = b"SKFC"
 _VERSION = 1
 _PREFIX = struct.Struct("<4sHI")
-_DTYPES = frozenset({"<f8", "<f4", "<f2", "|u1", "<u2", "<u4", "<i8"})
+_DTYPES = ("<f8", "<f4", "<f2", "|u1", "<u2", "<u4", "<i8")
+_FIELDS = {"op": str, "round": int, "arrays": dict, "scalars": dict}
+_MAX_HEADER = 2**20  # bytes
+_MAX_DIMENSIONS = 4
+_MAX_ELEMENTS = 2**60  # of a shape, empty dimensions aside: NumPy cannot hold more
+_MAX_INTEGER = 2**63
 
 
 class PacketError(ValueError):
@@ -31,10 +39,11 @@ class Packet:
     op : str
         What is asked or answered.
     round : int
-        Number of the round the packet belongs to.
+        Number of the round the packet belongs to, not negative.
     arrays : mapping of str to ndarray
-        Real or unsigned-integer arrays.
+        Real or unsigned-integer arrays of at most four dimensions.
     scalars : mapping of str to int, float, str or bool
+        Finite numbers, integers of at most 64 bits.
     """
 
     op: str
@@ -43,50 +52,58 @@ class Packet:
     scalars: Mapping[str, int | float | str | bool] = field(default_factory=dict)
 
     def _header(self):
-        arrays = {}
-        for name, value in self.arrays.items():
-            dtype = _wire_dtype(value).str
-            if dtype not in _DTYPES:
-                raise PacketError(f"Array {name!r} has dtype {value.dtype}; packets carry {_DTYPES}.")
-            arrays[name] = [dtype, list(value.shape)]
-        header = {
-            "op": self.op,
-            "round": self.round,
-            "arrays": arrays,
-            "scalars": dict(self.scalars),
-        }
-        return json.dumps(header, separators=(",", ":"), allow_nan=False).encode()
+        for value in (self.arrays, self.scalars):
+            if not isinstance(value, Mapping):
+                raise PacketError(f"Arrays and scalars of a packet are dicts, not a {type(value).__name__}.")
+        specs = {name: _array_spec(name, value) for name, value in self.arrays.items()}
+        header = {"op": self.op, "round": self.round, "arrays": specs, "scalars": dict(self.scalars)}
+        _check_header(header)
+        text = _dumped(header)
+        _check_header_size(len(text))
+        return text
 
     @property
     def nbytes(self):
         """Length of the encoding in bytes."""
-        payload = sum(value.nbytes for value in self.arrays.values())
-        return _PREFIX.size + len(self._header()) + payload
+        header = self._header()
+        return _PREFIX.size + len(header) + sum(value.nbytes for value in self.arrays.values())
 
     def encode(self):
-        """The packet as bytes."""
+        """The packet as bytes.
+
+        Raises
+        ------
+        PacketError
+            If it holds anything that does not travel.
+        """
         header = self._header()
         parts = [_PREFIX.pack(_MAGIC, _VERSION, len(header)), header]
         for value in self.arrays.values():
-            parts.append(np.ascontiguousarray(value, dtype=_wire_dtype(value)).tobytes())
+            parts.append(np.asarray(value, dtype=_wire_dtype(value), order="C").tobytes())
         return b"".join(parts)
 
     @classmethod
     def decode(cls, data):
         """The packet that `data` encodes.
 
+        Its arrays are copies, aligned in memory and read-only.
+
         Raises
         ------
         PacketError
             If the bytes are not one whole packet of a known version.
         """
+        data = memoryview(data).cast("B")
         header, offset = _read_header(data)
         arrays = {}
         for name, (dtype, shape) in header["arrays"].items():
-            size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+            count = math.prod(shape)
+            size = count * np.dtype(dtype).itemsize
             if offset + size > len(data):
                 raise PacketError(f"Packet ends inside array {name!r}.")
-            flat = np.frombuffer(data, dtype=dtype, count=size // np.dtype(dtype).itemsize, offset=offset)
+            flat = np.empty(count, dtype)
+            flat.view("u1").data[:] = data[offset : offset + size]
+            flat.setflags(write=False)
             arrays[name] = flat.reshape(shape)
             offset += size
         if offset != len(data):
@@ -98,6 +115,21 @@ def _wire_dtype(value):
     return value.dtype.newbyteorder("<")
 
 
+def _array_spec(name, value):
+    """Dtype and shape of an array as the header holds them."""
+    if not isinstance(value, np.ndarray | np.generic) or isinstance(value, np.ma.MaskedArray):
+        raise PacketError(f"Packets carry plain arrays; {name!r} is a {type(value).__name__}.")
+    dtype = _wire_dtype(value).str
+    if dtype not in _DTYPES:
+        raise PacketError(f"Array {name!r} has dtype {value.dtype}; packets carry {', '.join(_DTYPES)}.")
+    return [dtype, list(value.shape)]
+
+
+def _dumped(header):
+    header = {key: header[key] for key in _FIELDS}
+    return json.dumps(header, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
 def _read_header(data):
     if len(data) < _PREFIX.size:
         raise PacketError(f"Packet of {len(data)} bytes is shorter than its prefix.")
@@ -106,38 +138,59 @@ def _read_header(data):
         raise PacketError("These bytes are not a packet (wrong magic number).")
     if version != _VERSION:
         raise PacketError(f"Packet version {version} is not known; this library reads {_VERSION}.")
+    _check_header_size(length)
     end = _PREFIX.size + length
     if end > len(data):
         raise PacketError("Packet ends inside its header.")
+    text = bytes(data[_PREFIX.size : end])
     try:
-        header = json.loads(bytes(data[_PREFIX.size : end]).decode("utf-8"))
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+        header = json.loads(text.decode("ascii"))
+    except (ValueError, RecursionError) as error:
         raise PacketError(f"Packet header is not valid JSON: {error}.") from None
     _check_header(header)
+    if _dumped(header) != text:
+        raise PacketError("Packet header is not in its canonical form.")
     return header, end
 
 
+def _check_header_size(size):
+    if size > _MAX_HEADER:
+        raise PacketError(f"Packet header of {size} bytes is larger than {_MAX_HEADER}.")
+
+
 def _check_header(header):
-    keys = {"op": str, "round": int, "arrays": dict, "scalars": dict}
-    if not isinstance(header, dict) or set(header) != set(keys):
-        raise PacketError(f"Packet header must hold exactly {sorted(keys)}.")
-    for key, kind in keys.items():
+    if not isinstance(header, dict) or set(header) != set(_FIELDS):
+        raise PacketError(f"Packet header must hold exactly {list(_FIELDS)}.")
+    for key, kind in _FIELDS.items():
         if not isinstance(header[key], kind) or isinstance(header[key], bool):
-            raise PacketError(f"Packet header field {key!r} must be of type {kind.__name__}.")
+            raise PacketError(f"Packet field {key!r} must be of type {kind.__name__}.")
+    if not 0 <= header["round"] < _MAX_INTEGER:
+        raise PacketError("Packet field 'round' must be a 64-bit number that is not negative.")
+    for name in (*header["arrays"], *header["scalars"]):
+        if not isinstance(name, str):
+            raise PacketError(f"Names of arrays and scalars must be strings, not {name!r}.")
     for name, spec in header["arrays"].items():
         if not _is_array_spec(spec):
-            raise PacketError(f"Array {name!r} has no valid dtype and shape in the header: {spec!r}.")
+            raise PacketError(f"Array {name!r} has no valid dtype and shape: {reprlib.repr(spec)}.")
     for name, value in header["scalars"].items():
-        if not isinstance(value, int | float | str | bool):
-            raise PacketError(f"Scalar {name!r} must be a number, string or bool.")
+        if not _is_scalar(value):
+            raise PacketError(f"Scalar {name!r} must be a finite number, a string or a bool.")
+
+
+def _is_scalar(value):
+    if isinstance(value, int):
+        return -_MAX_INTEGER <= value < _MAX_INTEGER
+    return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _is_array_spec(spec):
     if not (isinstance(spec, list) and len(spec) == 2 and isinstance(spec[1], list)):
         return False
     dtype, shape = spec
-    whole = all(isinstance(k, int) and not isinstance(k, bool) and 0 <= k < 2**40 for k in shape)
-    return isinstance(dtype, str) and dtype in _DTYPES and len(shape) <= 4 and whole
+    whole = all(isinstance(k, int) and not isinstance(k, bool) and k >= 0 for k in shape)
+    if not (isinstance(dtype, str) and dtype in _DTYPES and len(shape) <= _MAX_DIMENSIONS and whole):
+        return False
+    return math.prod(max(k, 1) for k in shape) < _MAX_ELEMENTS
 
 
 @dataclass(frozen=True)

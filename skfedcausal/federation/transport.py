@@ -1,9 +1,8 @@
 """The seam between the estimators and whatever carries packets to the clients."""
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 from joblib import Parallel, delayed
 
 from .packet import Failure, Packet
@@ -12,12 +11,35 @@ from .packet import Failure, Packet
 class Worker(Protocol):
     """A client's side. It owns its private data and knows no engine.
 
-    State goes in and comes out as a flat dict of arrays: engines that start a process per message keep it
-    between messages, and nothing else survives in the worker.
+    State goes in and comes out as a flat dict whose values pickle. It never leaves the site: whatever runs
+    the worker there keeps it between packets (in memory, or in a store of the run for engines that start a
+    process per message), and nothing else survives in the worker. The same packet with the state from
+    before it gives the same answer, and so does a packet that comes twice in a row.
     """
 
-    def handle(self, packet: Packet, state: dict[str, np.ndarray]) -> tuple[Packet, dict[str, np.ndarray]]:
+    def handle(self, packet: Packet, state: dict[str, Any]) -> tuple[Packet, dict[str, Any]]:
         """Answer one packet."""
+
+
+class Site:
+    """A worker together with what it keeps between packets, where one process holds both.
+
+    A site is a worker itself: whoever lets it handle a packet leaves the new state here, where the one who
+    made the site finds it.
+
+    Parameters
+    ----------
+    worker : Worker
+    """
+
+    def __init__(self, worker):
+        self.worker = worker
+        self.state = {}
+
+    def handle(self, packet, state):
+        """Let the worker answer one packet and remember the state it is in then."""
+        answer, self.state = self.worker.handle(packet, state)
+        return answer, self.state
 
 
 @runtime_checkable
@@ -32,7 +54,8 @@ class Transport(Protocol):
     ) -> dict[str, Packet | Failure]:
         """Send one packet to each named client and collect the answers.
 
-        A client that does not answer is a :class:`Failure` in the result, never an exception.
+        A client that does not answer within `timeout` seconds (None: the transport's own limit) is a
+        :class:`Failure` in the result, never an exception.
         """
 
     def close(self) -> None:
@@ -58,32 +81,36 @@ class InProcessTransport:
     """
 
     def __init__(self, workers, n_jobs=None, backend="threading"):
-        self._workers = dict(workers)
-        self._states = {name: {} for name in self._workers}
+        self._sites = {
+            name: worker if isinstance(worker, Site) else Site(worker) for name, worker in workers.items()
+        }
         self._n_jobs = n_jobs
         self._backend = backend
 
     def clients(self):
         """Names of the clients, in the order they were given."""
-        return tuple(self._workers)
+        return tuple(self._sites)
 
     def state(self, name):
         """What a client keeps between packets."""
-        return self._states[name]
+        return self._sites[name].state
 
     def exchange(self, out, *, timeout=None):
         """Let every named worker answer its packet."""
         del timeout  # nothing can be late inside one process
-        calls = [(self._workers[name].handle, packet, self._states[name]) for name, packet in out.items()]
+        sites = [self._sites[name] for name in out]
+        calls = [
+            (site.worker.handle, packet, site.state) for site, packet in zip(sites, out.values(), strict=True)
+        ]
         if self._n_jobs in (None, 1):
-            answers = [handle(packet, state) for handle, packet, state in calls]
+            results = [handle(packet, state) for handle, packet, state in calls]
         else:
             run = Parallel(n_jobs=self._n_jobs, backend=self._backend)
-            answers = run(delayed(handle)(packet, state) for handle, packet, state in calls)
-        for name, (_, state) in zip(out, answers, strict=True):
-            self._states[name] = state
-        return {name: answer for name, (answer, _) in zip(out, answers, strict=True)}
+            results = run(delayed(handle)(packet, state) for handle, packet, state in calls)
+        for site, (_, state) in zip(sites, results, strict=True):
+            site.state = state
+        return {name: answer for name, (answer, _) in zip(out, results, strict=True)}
 
     def close(self):
         """Drop the workers."""
-        self._workers, self._states = {}, {}
+        self._sites = {}

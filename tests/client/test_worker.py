@@ -114,6 +114,62 @@ def test_the_same_packet_and_state_give_the_same_answer(packet):
     assert pickle.dumps(state) == kept
 
 
+@pytest.mark.parametrize("packets", [(FIT,), (FIT, smoothed(2)), (FIT, smoothed(2), reply(2))], ids=len)
+def test_a_packet_that_comes_twice_in_a_row_counts_once(packets):
+    worker, state = make_worker(), {}
+    for packet in packets:
+        answer, state = worker.handle(packet, state)
+    again, after = worker.handle(packets[-1], state)
+    assert again.encode() == answer.encode()
+    assert pickle.dumps(after["client"]) == pickle.dumps(state["client"])
+    assert set(after) == set(state)
+    for packet in (smoothed(3), reply(3)):  # and the run goes on as if it had come once
+        expected, state = worker.handle(packet, state)
+        came, after = worker.handle(packet, after)
+        assert came.encode() == expected.encode()
+
+
+@pytest.mark.parametrize("packets", [(FIT, reply(1)), (FIT, smoothed(2), reply(2))], ids=len)
+def test_a_question_repeated_after_its_reply_takes_nothing_away(packets):
+    worker, state, answers = make_worker(), {}, []
+    for packet in packets:
+        answer, state = worker.handle(packet, state)
+        answers.append(answer)
+    again, after = worker.handle(packets[-2], state)
+    assert again.encode() == answers[-2].encode()
+    assert set(after) == set(state)
+    assert after["augmenter"] is state["augmenter"]
+
+
+@pytest.mark.parametrize("old", [FIT, smoothed(2), reply(1)], ids=lambda p: p.op)
+def test_a_packet_of_an_earlier_round_is_refused(old):
+    worker, state = make_worker(), {}
+    for packet in (FIT, smoothed(2), smoothed(3)):
+        _, state = worker.handle(packet, state)
+    with pytest.raises(
+        PacketError, match=f"Unit 'mill' got '{old.op}' of round {old.round}, but is in round 3"
+    ):
+        worker.handle(old, state)
+
+
+def test_a_new_fit_forgets_the_one_before():
+    worker = make_worker()
+    _, state = worker.handle(reply(), fitted_state(worker))
+    _, state = worker.handle(smoothed(2), state)
+    _, fresh = worker.handle(Packet("fit", 5), state)
+    assert set(fresh) == set(fitted_state(worker))
+    assert_array_equal(fresh["client"].observation_, fitted_state(worker)["client"].observation_)
+
+
+def test_state_survives_a_store_between_packets():
+    worker, state, stored = make_worker(), {}, pickle.dumps({})
+    for packet in (FIT, smoothed(2), reply(2)):
+        answer, state = worker.handle(packet, state)
+        came, after = pickle.loads(pickle.dumps(make_worker())).handle(packet, pickle.loads(stored))
+        stored = pickle.dumps(after)
+        assert came.encode() == answer.encode()
+
+
 def test_the_template_is_not_fitted():
     template, augmenter = KalmanClient(n_states=2), LinearAugmenter()
     worker = make_worker(template, augmenter)
@@ -151,16 +207,46 @@ def test_a_client_without_the_contract_is_refused_by_name(client):
 
 
 @pytest.mark.parametrize("packet", [smoothed(), reply()], ids=lambda p: p.op)
-@pytest.mark.xfail(strict=True, reason="the state is read without a look", raises=KeyError)
 def test_a_reply_before_the_first_message_is_refused(packet):
     with pytest.raises(PacketError, match="mill"):
         make_worker().handle(packet, {})
 
 
 @pytest.mark.parametrize("shape", [(N - 1, P), (N + 1, P), (N, P + 1)], ids=str)
-@pytest.mark.xfail(strict=True, reason="a reply is not compared with the unit's own record and states")
 def test_a_reply_of_another_shape_than_the_record_is_refused(shape):
     worker = make_worker()
     state = fitted_state(worker)
     with pytest.raises(PacketError, match="mill"):
         worker.handle(reply(1, *shape), state)
+
+
+@pytest.mark.parametrize("shape", [(N - 1, P), (N, P + 1)], ids=str)
+def test_smoothed_states_of_another_shape_than_the_record_are_refused(shape):
+    worker = make_worker()
+    packet = SmoothedReply(np.zeros(shape), np.eye(shape[1])[None]).to_packet(2)
+    with pytest.raises(PacketError, match=rf"Unit 'mill' got a series of shape \({shape[0]}, {shape[1]}\)"):
+        worker.handle(packet, fitted_state(worker))
+
+
+def test_smoothed_states_in_the_round_of_the_first_message_are_refused():
+    worker = make_worker()
+    with pytest.raises(PacketError, match="'mill' got 'refine' in the round of its first message, 1"):
+        worker.handle(smoothed(1), fitted_state(worker))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "complex128", "float128", "", 3, True])
+def test_a_precision_that_is_not_sent_is_refused(dtype):
+    with pytest.raises(PacketError, match=f"Unit 'mill' was asked for {dtype!r} numbers; it sends float64"):
+        make_worker().handle(Packet("fit", 1, scalars={"dtype": dtype}), {})
+
+
+class Talkative:
+    """A black box that sends what is no message."""
+
+    def message(self, Y, **wishes):
+        return Y
+
+
+def test_a_client_that_sends_no_message_is_refused_by_name():
+    with pytest.raises(TypeError, match="client of unit 'mill' gave a ndarray as its message"):
+        make_worker(Talkative()).handle(FIT, {})

@@ -1,0 +1,102 @@
+"""Series and small symmetric matrices in the form in which they travel, rounded without loss of scale.
+
+All scales are powers of two, so that scaling itself rounds nothing.
+"""
+
+import numpy as np
+
+_TOP = 2.0**13  # scaled series reach 2**13 to 2**14; the largest half-precision number is 65504
+_SMALLEST = np.finfo(float).tiny
+_UNSEEN = 1e-12  # share of the largest information below which a direction counts as unseen
+_ROUNDING = 1e-6  # share of the variances by which rounding may make a matrix indefinite or asymmetric
+
+
+def power_of_two(values):
+    """Largest powers of two not above positive values; 1 in place of zeros."""
+    values = np.asarray(values, dtype=float)
+    return np.ldexp(1.0, np.frexp(np.where(values > 0, values, 1.0))[1] - 1)
+
+
+def scaled_columns(series, dtype):
+    """Series in the given precision, and the scale of each column that gives back its size.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_samples, n_columns)
+    dtype : str
+
+    Returns
+    -------
+    rounded : ndarray of shape (n_samples, n_columns)
+    scale : ndarray of shape (n_columns,)
+        ``rounded * scale`` is the series.
+    """
+    top = np.abs(series).max(axis=0, initial=0.0)
+    scale = np.maximum(power_of_two(top) / _TOP, _SMALLEST)
+    return np.ascontiguousarray((series / scale).astype(dtype)), scale
+
+
+def whitened_columns(z, J, dtype):
+    """Information vectors in the given precision as ``J^-1/2 z``, and the matrix that undoes it.
+
+    In this form the measurement noise is one in every direction, whatever the units of the states, so that
+    rounding costs every direction the same share of its noise. Directions that `J` does not see are dropped.
+
+    Parameters
+    ----------
+    z : ndarray of shape (n_samples, n_states)
+    J : ndarray of shape (n_states, n_states)
+        Information matrix, averaged over time where it changes.
+    dtype : str
+
+    Returns
+    -------
+    rounded : ndarray of shape (n_samples, n_states)
+    unscale : ndarray of shape (n_states, n_states)
+        ``rounded @ unscale`` is the series.
+    """
+    units = state_units(J[None])
+    values, vectors = np.linalg.eigh(J / units[:, None] / units)
+    seen = values > _UNSEEN * max(values[-1], 0.0)
+    root = np.sqrt(np.where(seen, values, 1.0))
+    rounded, scale = scaled_columns((z / units) @ vectors / root * seen, dtype)
+    return rounded, (vectors * (root * scale * seen)).T * units
+
+
+def state_units(matrices):
+    """Power of two near the largest standard deviation of each variable over a stack of matrices."""
+    return power_of_two(np.sqrt(np.abs(np.einsum("kii->ki", matrices)).max(axis=0, initial=0.0)))
+
+
+def packed_triangles(matrices):
+    """Lower triangles of symmetric matrices, shape (n_matrices, p (p + 1) / 2)."""
+    rows, cols = np.tril_indices(matrices.shape[1])
+    return np.ascontiguousarray(matrices[:, rows, cols])
+
+
+def packed_products(units):
+    """Products of the units of both variables of each packed element."""
+    rows, cols = np.tril_indices(len(units))
+    return units[rows] * units[cols]
+
+
+def unpacked_triangles(packed, p):
+    """Symmetric p x p matrices from their lower triangles."""
+    rows, cols = np.tril_indices(p)
+    matrices = np.empty((len(packed), p, p))
+    matrices[:, rows, cols] = packed
+    matrices[:, cols, rows] = packed
+    return matrices
+
+
+def are_covariances(matrices):
+    """Whether all matrices of a stack are symmetric and positive semidefinite, but for rounding."""
+    units = state_units(matrices)
+    scaled = matrices / units[:, None] / units
+    if np.abs(scaled - scaled.swapaxes(1, 2)).max(initial=0.0) > _ROUNDING:
+        return False
+    try:
+        np.linalg.cholesky(scaled + len(units) * _ROUNDING * np.eye(len(units)))
+    except np.linalg.LinAlgError:
+        return False
+    return True

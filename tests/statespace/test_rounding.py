@@ -1,0 +1,68 @@
+"""Rounding for the wire: scales are exact, and only what rounding explains passes for a covariance."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from skfedcausal.statespace.rounding import (
+    are_covariances,
+    packed_triangles,
+    power_of_two,
+    scaled_columns,
+    unpacked_triangles,
+    whitened_columns,
+)
+
+VALUES = np.array([5e-324, 1e-310, 2.0**-1022, 0.3, 0.5, 1.0, 1.5, 2.0, 1e300, np.finfo(float).max])
+
+
+def test_powers_of_two_lie_at_most_a_factor_of_two_below():
+    powers = power_of_two(VALUES)
+    assert_array_equal(np.frexp(powers)[0], 0.5)
+    assert (powers <= VALUES).all()
+    assert (powers > VALUES / 2).all()
+    assert_array_equal(power_of_two(np.zeros(2)), 1.0)
+
+
+def test_scaling_rounds_nothing_in_double_precision():
+    series = np.random.default_rng(0).normal(size=(50, 3)) * [1e-30, 1.0, 1e30]
+    rounded, scale = scaled_columns(series, "float64")
+    assert_array_equal(rounded * scale, series)
+    top = np.abs(rounded).max(axis=0)
+    assert (top >= 2.0**13).all()
+    assert (top < 2.0**14).all()
+
+
+def test_whitening_is_undone_and_drops_what_is_not_seen():
+    rng = np.random.default_rng(0)
+    C = np.column_stack([rng.normal(size=(5, 2)), np.zeros(5)])
+    z = rng.normal(size=(50, 5)) @ C
+    rounded, unscale = whitened_columns(z, C.T @ C, "float64")
+    np.testing.assert_allclose(rounded @ unscale, z, rtol=0, atol=1e-13 * np.abs(z).max())
+    assert (rounded == 0).all(axis=0).sum() == 1
+
+
+def test_triangles_are_unpacked_as_they_were_packed():
+    roots = np.random.default_rng(0).normal(size=(4, 3, 3))
+    matrices = roots + roots.swapaxes(1, 2)
+    assert_array_equal(unpacked_triangles(packed_triangles(matrices), 3), matrices)
+
+
+@pytest.mark.parametrize("units", [np.ones(3), np.array([1e-100, 1.0, 1e100])], ids=["alike", "far apart"])
+def test_covariances_are_told_by_their_signs_and_symmetry_in_any_units(units):
+    rng = np.random.default_rng(0)
+    roots = rng.normal(size=(6, 3, 2))
+    good = roots @ roots.swapaxes(1, 2)  # of rank two
+    scale = np.outer(units, units)
+    assert are_covariances(good * scale)
+    assert are_covariances((good * (1 + 1e-8 * np.eye(3)) - 1e-8 * np.eye(3)) * scale)
+    assert are_covariances(np.zeros((2, 3, 3)))
+    assert are_covariances(np.zeros((0, 3, 3)))
+    assert not are_covariances((good - 1e-3 * np.eye(3)) * scale)
+    asymmetric = good.copy()
+    asymmetric[2, 0, 1] *= 1.01
+    assert not are_covariances(asymmetric * scale)
+    for k in range(3):
+        wrong = good.copy()
+        wrong[4, k, k] = -1e-3
+        assert not are_covariances(wrong * scale)
