@@ -1,12 +1,9 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
-import numpy as np
-from sklearn.utils.validation import check_is_fitted
-
-from ._base import FederatedEstimator
+from ._plant_model import FederatedPlantModel
 
 
-class FederatedGrangerEstimator(FederatedEstimator):
+class FederatedGrangerEstimator(FederatedPlantModel):
     """Learns which unit of a plant drives which, from low-dimensional messages.
 
     The plant is ``h[t] = A h[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: units own their sensors,
@@ -139,84 +136,3 @@ class FederatedGrangerEstimator(FederatedEstimator):
                 "FederatedCounterfactualEstimator."
             )
         return self._fit_plant(self._read_new(X, inputs, lengths))
-
-    def _store_fit(self, server):
-        self.client_names_ = server.names_
-        self.transition_ = server.transition_
-        self.process_cov_ = server.process_cov_
-        self.state_slices_ = server.state_slices_
-        self.links_ = server.links_
-
-    def predict(self, X, *, inputs=None, lengths=None, model="augmented"):
-        """Measurements of all units predicted one step ahead.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : None
-        lengths : sequence of int, default=None
-        model : {"augmented", "client", "server"}, default="augmented"
-            "client": each unit's own filter. "augmented": the unit's own filter and its guess of the
-            other units' influence. "server": the server's filter over all units' messages.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_columns)
-            Columns in the order of the table that came in, a frame under ``set_output``.
-        """
-        if model not in {"augmented", "client", "server"}:
-            raise ValueError(f"model={model!r}; choose 'augmented', 'client' or 'server'.")
-        data = self._read(X, inputs, lengths)
-        blocks = self._predict_blocks(data, model)
-        layout = data.layout
-        return self._table(blocks, layout.output_positions, layout.columns, data.index)
-
-    def transform(self, X, *, inputs=None, lengths=None):
-        """Filtered states of the whole plant, given the messages up to each step.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n)
-        """
-        data = self._read(X, inputs, lengths)
-        return self.server_.filter(self._messages(data)).filtered
-
-    def get_feature_names_out(self, input_features=None):
-        """Names of the states, ``unit__state0, unit__state1, ...``."""
-        check_is_fitted(self)
-        return np.array(
-            [
-                f"{name}__state{k}"
-                for name, rows in self.state_slices_.items()
-                for k in range(rows.stop - rows.start)
-            ],
-            dtype=object,
-        )
-
-    def score_samples(self, X, *, inputs=None, lengths=None):
-        """Log-density of all measurements at each time step given the past, shape (n_samples,)."""
-        data = self._read(X, inputs, lengths)
-        return self.server_.filter(self._messages(data, const=True)).log_likelihood()
-
-    def score(self, X, y=None, *, inputs=None, lengths=None):
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
-
-    def oracle(self, X, *, inputs=None, lengths=None):
-        """The same estimator fitted by a central machine that holds all raw measurements.
-
-        Only for data that may be pooled: a check of what the federation costs.
-
-        Returns
-        -------
-        FederatedGrangerEstimator
-            Fitted with the same settings and unit models.
-        """
-        check_is_fitted(self)
-        return self._oracle(self._read(X, inputs, lengths))
-
-    def oracle_gap(self, X, *, inputs=None, lengths=None):
-        """Relative distance of `transition_` to the oracle's, in Frobenius norm."""
-        oracle = self.oracle(X, inputs=inputs, lengths=lengths)
-        scale = np.linalg.norm(oracle.transition_)
-        return float(np.linalg.norm(self.transition_ - oracle.transition_) / scale)

@@ -7,7 +7,7 @@ Below double precision a series travels scaled to the range of the precision, an
 travels with it: rounding costs the same whatever the units of the states.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from .statespace.rounding import (
 
 WIRE_DTYPES = ("float64", "float32", "float16")
 REQUEST = "fit"  # operation of a packet that asks for the first message
+LAW_REQUEST = "ask law"  # operation of a packet that asks how a unit's inputs follow its measurements
 ACKNOWLEDGEMENT = "done"  # operation of the packet that says a reply was taken
 
 
@@ -73,6 +74,12 @@ class StateMessage:
     def information(self):
         """The message as an information series."""
         return Information(self.z, self.patterns, self.index, self.const)
+
+    def with_inputs(self, inputs, input_matrix=None):
+        """The message with the unit's inputs; its input matrix only travels with the rest of its model."""
+        if inputs is None:
+            return self
+        return replace(self, inputs=inputs, input_matrix=None if self.transition is None else input_matrix)
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the series in the given precision.
@@ -298,3 +305,46 @@ def _series(name, values, dtype):
         return {name: values}
     rounded, scale = scaled_columns(values, dtype)
     return {name: rounded, f"{name}_scale": scale}
+
+
+@dataclass(frozen=True)
+class FeedbackLaw:
+    """How a unit's controllers compute its inputs, in terms of the unit's states.
+
+    ``u[t] = K0 h[t] + K1 h[t-1] + F u[t-1] + rest``, what a law ``u[t] = L0 y[t] + L1 y[t-1] + F u[t-1]`` in
+    measurements makes of a change of the states. The gains L0 and L1 stay at the unit.
+
+    Attributes
+    ----------
+    present, previous : ndarray of shape (n_inputs, n_states)
+        K0 and K1.
+    persistence : ndarray of shape (n_inputs, n_inputs)
+        F.
+    """
+
+    present: np.ndarray
+    previous: np.ndarray
+    persistence: np.ndarray
+
+    OP = "law"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form; matrices travel in double precision."""
+        names = ("present", "previous", "persistence")
+        return Packet(self.OP, round, {name: getattr(self, name) for name in names})
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Law in a packet.
+
+        Raises
+        ------
+        PacketError
+            If the arrays do not fit together or are not finite.
+        """
+        fields = Fields(packet, cls.OP)
+        present = fields.numbers("present", (None, None))
+        previous = fields.numbers("previous", present.shape)
+        persistence = fields.numbers("persistence", (len(present),) * 2)
+        fields.check_all_read()
+        return cls(present, previous, persistence)

@@ -9,15 +9,23 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import check_array, validate_data
 
 from ..message import StateMessage
 from ..statespace.em import observation_step
-from ..utils import check_lengths, constant_columns, episode_starts
-from .identification import METHODS, NOISE_FLOOR, Moments, dynamics, identify, split_variance
+from ..utils import check_lengths, episode_starts
+from .given import COMPLETE, GIVEN, given_matrices, restricted
+from .identification import METHODS, NOISE_FLOOR, dynamics, identify, split_variance
+from .moments import Moments
+from .records import (
+    active_columns,
+    as_inputs,
+    check_identifiable,
+    check_inputs_fit,
+    column_means,
+    warn_inputs_ignored,
+)
 from .unit_model import UnitModel
-
-_GIVEN = ("A", "B", "C", "Q", "R")
 
 
 class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -45,7 +53,8 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Number of states to identify. "auto" chooses it by sequential tests of the canonical correlations
         between present and past.
     center : bool, default=True
-        Take each column's mean in `fit` as the level of the measurements; otherwise the level is zero.
+        Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
+        model holds; otherwise it is zero.
 
     Attributes
     ----------
@@ -56,6 +65,8 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     measurement_cov_ : ndarray of shape (n_features,) or (n_features, n_features)
         Infinite variance stands for a constant column.
     mean_ : ndarray of shape (n_features,)
+    input_mean_ : ndarray of shape (n_inputs,) or None
+        Inputs act through their difference to it; None stands for zero, or for a model without inputs.
     n_states_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of str
@@ -97,7 +108,7 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     """
 
     _parameter_constraints = {
-        **{name: ["array-like", None] for name in _GIVEN},
+        **{name: ["array-like", None] for name in GIVEN},
         "identify": [StrOptions(set(METHODS))],
         "n_states": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "center": ["boolean"],
@@ -153,18 +164,30 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         self._validate_params()
         Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
-        return self.fit_arrays(Y, _as_inputs(inputs, len(Y)), episode_starts(check_lengths(lengths, len(Y))))
+        U = as_inputs(inputs, len(Y))
+        self.fit_arrays(Y, U, episode_starts(check_lengths(lengths, len(Y))))
+        if U is not None and self.input_ is None:
+            warn_inputs_ignored()
+        return self
 
     def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None):
         """`fit` on arrays that were checked before; `name` and `columns` are for messages."""
-        active = _active_columns(Y, name, columns)
-        given = _given_matrices(self, Y.shape[1], active)
+        given = given_matrices(self, Y.shape[1])
+        check_inputs_fit(U, given.get("B"), name)
+        active = active_columns(Y, name, columns)
+        given = restricted(given, active)
         kept = Y if active.all() else Y[:, active]
-        level = _column_means(kept) if self.center else np.zeros(kept.shape[1])
-        if {"A", "C", "Q", "R"} <= set(given):
+        level = column_means(kept) if self.center else np.zeros(kept.shape[1])
+        input_level = None if U is None else U.mean(axis=0) if self.center else np.zeros(U.shape[1])
+        if set(given) >= COMPLETE:
             model = UnitModel(mean=level, **given)
         else:
-            model = _identified(self, given, kept, level, starts, name)
+            check_identifiable(kept, self.n_states, starts, name)
+            unknown = "A" not in given  # with A and Q given, inputs are of no use here
+            moments = Moments(kept, level, starts, U if unknown else None, input_level)
+            model = _identified(self, given, moments, name)
+        if model.B is not None:
+            model = replace(model, input_mean=input_level)
         self._set_model(model, active, Y)
         return self
 
@@ -174,6 +197,7 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.n_features_in_ = d
         self.n_states_ = self._n_features_out = model.n_states
         self.transition_, self.input_, self.process_cov_ = model.A, model.B, model.Q
+        self.input_mean_ = model.input_mean
         self.observation_ = np.zeros((d, model.n_states))
         self.observation_[active] = model.C
         self.measurement_cov_ = _expanded(model.R, active)
@@ -192,13 +216,12 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         if hasattr(self, "_model"):
             return self._model
-        given = {name: getattr(self, name) for name in _GIVEN if getattr(self, name) is not None}
-        if not {"A", "C", "Q", "R"} <= set(given):
+        if any(getattr(self, name) is None for name in COMPLETE):
             raise NotFittedError(
                 "This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R."
             )
-        d = len(np.asarray(self.C))
-        return UnitModel(mean=np.zeros(d), **_given_matrices(self, d, np.ones(d, dtype=bool)))
+        given = given_matrices(self)
+        return UnitModel(mean=np.zeros(len(given["C"])), **given)
 
     def refined(self, Y, states, covariances):
         """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
@@ -219,22 +242,33 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         floor = NOISE_FLOOR * np.nanvar(kept, axis=0)
         cov = covariances[0] if len(covariances) == 1 else covariances
         C, R, mean = observation_step(kept, states, cov, floor)
+        active = getattr(self, "_active", np.ones(Y.shape[1], dtype=bool))
         refined = copy(self)
-        refined._set_model(replace(model, C=C, R=R, mean=mean), self._active, Y)
+        refined._set_model(replace(model, C=C, R=R, mean=mean), active, Y)
         return refined
 
     def active_columns(self, Y):
-        """Columns of `Y` that the fitted model uses."""
-        return Y if self._active.all() else Y[:, self._active]
+        """Columns of `Y` that the model uses."""
+        return Y if not hasattr(self, "_active") or self._active.all() else Y[:, self._active]
 
     def _read(self, X, inputs, lengths):
+        """The model and checked arrays: measurements of its columns, inputs, first rows of episodes."""
         model = self.model
+        checks = {"dtype": float, "ensure_all_finite": "allow-nan"}
         if hasattr(self, "_model"):
-            Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=False)
-            Y = self.active_columns(Y)
+            Y = self.active_columns(validate_data(self, X, reset=False, **checks))
         else:
-            Y = np.asarray(X, dtype=float)
-        return model, Y, _as_inputs(inputs, len(Y)), episode_starts(check_lengths(lengths, len(Y)))
+            Y = check_array(X, estimator=self, input_name="X", **checks)
+            if Y.shape[1] != len(model.C):
+                raise ValueError(
+                    f"X has {Y.shape[1]} features, but {type(self).__name__} is expecting {len(model.C)} "
+                    "features as input, one per row of C."
+                )
+        U = as_inputs(inputs, len(Y))
+        check_inputs_fit(U, model.B)
+        if U is not None and model.B is None:
+            warn_inputs_ignored()
+        return model, Y, U, episode_starts(check_lengths(lengths, len(Y)))
 
     def transform(self, X, *, inputs=None, lengths=None):
         """Filtered states ``E[h_t | y_1, ..., y_t]``.
@@ -279,7 +313,8 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
 
     def residuals(self, X, *, inputs=None, lengths=None):
         """Measurements less their one-step-ahead predictions."""
-        return np.asarray(X, dtype=float) - self.predict(X, inputs=inputs, lengths=lengths)
+        predicted = self.predict(X, inputs=inputs, lengths=lengths)
+        return np.asarray(X, dtype=float) - predicted
 
     def score_samples(self, X, *, inputs=None, lengths=None):
         """Log-density of each row given the past rows of its episode, shape (n_samples,)."""
@@ -306,18 +341,18 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Returns
         -------
         StateMessage
-            With ``z`` of shape (n_samples, n_states) and the information matrix ``J``.
+            With ``z`` of shape (n_samples, n_states), the information matrix ``J`` and the inputs.
         """
-        model, Y, _, starts = self._read(X, inputs, lengths)
-        return message_of(model, Y, starts, const=const, local_model=local_model)
+        model, Y, U, starts = self._read(X, inputs, lengths)
+        return message_of(model, Y, starts, inputs=U, const=const, local_model=local_model)
 
 
-def message_of(model, Y, starts, *, const=False, local_model=False):
-    """Message of a unit model about measurements of its active columns."""
+def message_of(model, Y, starts, *, inputs=None, const=False, local_model=False):
+    """Message of a unit model about measurements of its active columns, and its inputs."""
     info = model.information(Y, with_const=const)
     local_model = local_model or not info.determines_states  # the server needs a start
     bounds = [*starts, len(Y)]
-    return StateMessage(
+    message = StateMessage(
         info.z,
         info.patterns,
         info.index,
@@ -326,122 +361,26 @@ def message_of(model, Y, starts, *, const=False, local_model=False):
         model.A if local_model else None,
         model.Q if local_model else None,
     )
+    return message.with_inputs(inputs, model.B)
 
 
-def _as_inputs(inputs, n_samples):
-    if inputs is None:
-        return None
-    U = np.asarray(inputs, dtype=float)
-    if U.ndim == 1:
-        U = U[:, None]
-    if U.ndim != 2 or len(U) != n_samples:
-        raise ValueError(
-            f"`inputs` has shape {np.shape(inputs)}; give one row for each of the {n_samples} rows of X."
-        )
-    if not np.isfinite(U).all():
-        raise ValueError("`inputs` has missing or infinite values; fill them in or drop those rows.")
-    return U
-
-
-def _column_means(Y):
-    means = Y.mean(axis=0)
-    return means if np.isfinite(means).all() else np.nanmean(Y, axis=0)
-
-
-def _active_columns(Y, name, columns):
-    """Mask of the columns that vary; a warning names those that do not."""
-    constant = constant_columns(Y)
-    if not constant.any():
-        return ~constant
-    which = np.flatnonzero(constant)
-    labels = [str(i) if columns is None else str(columns[i]) for i in which]
-    if constant.all():
-        raise ValueError(
-            f"Every column of {name} is constant or missing ({', '.join(labels)}): there is nothing to "
-            "model. Leave the unit out or give other columns."
-        )
-    warnings.warn(
-        f"Columns {', '.join(labels)} of {name} are constant or missing throughout and are ignored.",
-        UserWarning,
-        stacklevel=3,
-    )
-    return ~constant
-
-
-def _given_matrices(client, n_features, active):
-    """The matrices the user gave as arrays of checked shape, restricted to the active columns."""
-    given = {
-        name: np.asarray(getattr(client, name), dtype=float)
-        for name in _GIVEN
-        if getattr(client, name) is not None
-    }
-    if not given:
-        return given
-    if "C" not in given:
-        raise ValueError(
-            f"Matrices {sorted(given)} were given without C. Give C too (the states are defined by it), or "
-            "none of them."
-        )
-    p = given["C"].shape[-1]
-    shapes = {"A": (p, p), "C": (n_features, p), "Q": (p, p)}
-    for name, shape in shapes.items():
-        if name in given and given[name].shape != shape:
-            raise ValueError(
-                f"{name} has shape {given[name].shape}, expected {shape} for {n_features} columns and {p} "
-                "states."
-            )
-    if "R" in given:
-        R = given["R"]
-        if R.shape not in {(n_features,), (n_features, n_features)}:
-            raise ValueError(
-                f"R has shape {R.shape}, expected ({n_features},) or ({n_features}, {n_features})."
-            )
-        given["R"] = R[active] if R.ndim == 1 else R[np.ix_(active, active)]
-        _check_positive(given["R"], "R")
-    if "B" in given and (given["B"].ndim != 2 or len(given["B"]) != p):
-        raise ValueError(f"B has shape {given['B'].shape}, expected ({p}, n_inputs).")
-    if ("A" in given) != ("Q" in given):
-        raise ValueError("Give A and Q together, or neither.")
-    given["C"] = given["C"][active]
-    return given
-
-
-def _check_positive(R, name):
-    smallest = R.min() if R.ndim == 1 else np.linalg.eigvalsh(R)[0]
-    if not smallest > 0:
-        raise ValueError(
-            f"{name} must be positive definite; its smallest eigenvalue is {smallest:.3g}. A sensor without "
-            "noise still has a resolution: give its square over 12."
-        )
-
-
-def _identified(client, given, Y, level, starts, name):
+def _identified(client, given, moments, name):
     """Model with the matrices that were not given identified from the data."""
-    _check_length(Y, client.n_states, name)
-    moments = Moments(Y, level, starts)
     if "C" not in given:
         return identify(moments, client.identify, client.n_states)
     C = given["C"] / moments.scale[:, None]
-    R = split_variance(moments.G[0], C)[1] * moments.scale**2
-    R = given.get("R", R)
-    if "A" in given:
-        return UnitModel(given["A"], given["C"], given["Q"], R, level, given.get("B"))
-    diagonal = R if R.ndim == 1 else np.diag(R)
-    A, Q = dynamics(moments, C, diagonal / moments.scale**2)
-    return UnitModel(A, given["C"], Q, R, level, given.get("B"))
-
-
-def _check_length(Y, n_states, name):
-    """Too few rows to tell anything is an error; few for the number of parameters is a warning."""
-    n_samples, d = Y.shape
-    p = min(d, 2) if n_states == "auto" else n_states
-    if n_states != "auto" and n_states > d:
-        raise ValueError(f"n_states={n_states} for {name}, which has {d} columns that vary. Use at most {d}.")
-    if n_samples < p + 3:
+    p = C.shape[1]
+    if np.linalg.matrix_rank(C) < p:
         raise ValueError(
-            f"{name} has {n_samples} rows; identifying {p} states needs at least {p + 3}. Give more rows or "
-            "fewer states."
+            f"The {len(C)} columns of {name} that vary do not tell the {p} states of the given C apart, so "
+            "nothing about them can be identified. Give A, Q and R too, or a C of full column rank."
         )
+    R = given["R"] if "R" in given else split_variance(moments.G[0], C)[1] * moments.scale**2
+    if "A" in given:
+        return UnitModel(given["A"], given["C"], given["Q"], R, moments.mean, given.get("B"))
+    diagonal = R if R.ndim == 1 else np.diag(R)
+    A, Q, B = dynamics(moments, C, diagonal / moments.scale**2, B=given.get("B"))
+    return UnitModel(A, given["C"], Q, R, moments.mean, B)
 
 
 def _expanded(R, active):

@@ -28,6 +28,8 @@ class UnitModel:
         Covariance of the measurement noise, or its diagonal.
     mean : ndarray of shape (n_sensors,)
     B : ndarray of shape (n_states, n_inputs) or None
+    input_mean : ndarray of shape (n_inputs,) or None
+        Level of the inputs that belongs to `mean`; None stands for zero.
     """
 
     A: np.ndarray
@@ -36,6 +38,7 @@ class UnitModel:
     R: np.ndarray
     mean: np.ndarray
     B: np.ndarray | None = None
+    input_mean: np.ndarray | None = None
 
     @property
     def n_states(self):
@@ -65,9 +68,14 @@ class UnitModel:
         return information(Y - self.mean, self.C, self.R, with_const=with_const)
 
     def exogenous(self, U, starts):
-        """Known term ``B u[t-1]`` of each row, zero in the first row of an episode; None without inputs."""
+        """Known term ``B (u[t-1] - input_mean)`` of each row, zero in the first row of an episode.
+
+        None without inputs.
+        """
         if self.B is None or U is None:
             return None
+        if self.input_mean is not None:
+            U = U - self.input_mean
         term = np.zeros((len(U), self.n_states))
         np.dot(U[:-1], self.B.T, out=term[1:])
         term[list(starts)] = 0.0

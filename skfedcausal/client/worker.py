@@ -4,9 +4,18 @@ import numpy as np
 from sklearn.base import clone
 
 from ..federation.packet import Packet, PacketError
-from ..message import ACKNOWLEDGEMENT, REQUEST, WIRE_DTYPES, SmoothedReply, StateMessage, StateReply
-from ..statespace.observation import information_from_filter
+from ..message import (
+    ACKNOWLEDGEMENT,
+    LAW_REQUEST,
+    REQUEST,
+    WIRE_DTYPES,
+    SmoothedReply,
+    StateMessage,
+    StateReply,
+)
 from .augmenter import LinearAugmenter
+from .black_box import BlackBoxClient
+from .feedback_law import identify_law
 from .kalman import KalmanClient, message_of
 
 
@@ -23,15 +32,17 @@ class UnitWorker:
     columns : tuple of str
         Names of the sensors, for messages to the user.
     client : KalmanClient or object
-        Template of the unit's model, cloned and fitted here. Any other object with ``message(Y)`` or
-        ``filter_moments(Y)`` is the unit's own and used as it is.
+        Template of the unit's model, cloned and fitted here. Any other object is the unit's own and used as
+        it is: one with the methods ``message``, ``filter``, ``predict`` and ``measurements`` of a
+        KalmanClient, or a black box with ``filter_moments(Y)``, see :class:`BlackBoxClient`.
     augmenter : LinearAugmenter or similar, default=None
 
     Notes
     -----
     State between packets, all of it kept at the site: ``client``, the fitted model, ``n_states`` and
     ``round`` of its last message and ``previous``, the model before that round; ``augmenter`` and
-    ``transition`` once a reply came. A packet that comes again in its round is answered from `previous`,
+    what the server says about the unit's own blocks (``transition``, ``input_matrix`` and ``input_mean``,
+    ``phi``) once a reply came. A packet that comes again in its round is answered from `previous`,
     so that nothing counts twice, and a packet of an earlier round is refused. A new fit starts with an
     empty state.
     """
@@ -61,7 +72,12 @@ class UnitWorker:
         PacketError
             If the packet is of an unknown kind, out of turn or not about this unit's record.
         """
-        operations = {REQUEST: self._fit, SmoothedReply.OP: self._refine, StateReply.OP: self._learn_from}
+        operations = {
+            REQUEST: self._fit,
+            SmoothedReply.OP: self._refine,
+            LAW_REQUEST: self._tell_law,
+            StateReply.OP: self._learn_from,
+        }
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
         if packet.op != REQUEST and "client" not in state:
@@ -104,7 +120,7 @@ class UnitWorker:
                 f"Unit {self.name!r} was asked for {dtype!r} numbers; it sends {', '.join(WIRE_DTYPES)}."
             )
         wishes = {name: bool(packet.scalars.get(name, False)) for name in ("const", "local_model")}
-        message = unit_message(client, self._Y, self._starts, **wishes)
+        message = unit_message(client, self._Y, self._starts, inputs=self._U, **wishes)
         if not isinstance(message, StateMessage):
             raise TypeError(
                 f"The client of unit {self.name!r} gave a {type(message).__name__} as its message instead of "
@@ -113,6 +129,15 @@ class UnitWorker:
         state = {"client": client, "previous": previous, "round": packet.round}
         return message.to_packet(packet.round, dtype), {**kept, **state, "n_states": message.z.shape[1]}
 
+    def _tell_law(self, packet, state):
+        """Identify how the unit's inputs follow its measurements."""
+        if self._U is None:
+            raise PacketError(f"Unit {self.name!r} was asked for the law of its inputs, but has none.")
+        loads = loadings(state["client"], state["n_states"])
+        varying = np.abs(loads).max(axis=1) > 0
+        law = identify_law(self._Y[:, varying], self._U, loads[varying], self._starts)
+        return law.to_packet(packet.round), state
+
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""
         reply = StateReply.from_packet(packet)
@@ -120,8 +145,12 @@ class UnitWorker:
         augmenter = clone(LinearAugmenter() if self._augmenter is None else self._augmenter)
         local = local_features(state["client"], self._Y, self._U, self._starts)
         augmenter.fit(local, reply.cross_term, reply.transition, self._starts)
-        state = {**state, "augmenter": augmenter, "transition": reply.transition}
-        return Packet(ACKNOWLEDGEMENT, packet.round), state
+        learned = {"augmenter": augmenter, "transition": reply.transition}
+        if reply.input_matrix is not None:
+            learned |= {"input_matrix": reply.input_matrix, "input_mean": self._U.mean(axis=0)}
+        if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
+            learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
+        return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **learned}
 
     def _check_shape(self, series, state):
         expected = (len(self._Y), state["n_states"])
@@ -138,31 +167,53 @@ def fitted_client(template, Y, U, starts, name, columns):
         client = clone(template)
         client._validate_params()
         return client.fit_arrays(Y, U, starts, f"unit {name!r}", columns)
-    if not (hasattr(template, "message") or hasattr(template, "filter_moments")):
+    if hasattr(template, "filter_moments") and not hasattr(template, "message"):
+        return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts)
+    kind = f"The client of unit {name!r} is a {type(template).__name__}"
+    if not hasattr(template, "message"):
         raise TypeError(
-            f"The client of unit {name!r} is a {type(template).__name__} with neither `message(Y)` nor "
-            "`filter_moments(Y)`. Give a KalmanClient or an object with one of them."
+            f"{kind} with neither `message(Y)` nor `filter_moments(Y)`. Give a KalmanClient or an object "
+            "with one of them."
+        )
+    lacking = [method for method in ("filter", "predict", "measurements") if not hasattr(template, method)]
+    if lacking:
+        raise TypeError(
+            f"{kind} with `message`, but without {', '.join(lacking)}. Give it these methods of a "
+            "KalmanClient too, or `filter_moments(Y)` instead of all of them."
         )
     return template
 
 
-def unit_message(client, Y, starts, *, const=False, local_model=False):
+def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=False):
     """Message of a fitted client about measurements, whatever kind of client it is."""
+    wishes = {"const": const, "local_model": local_model}
     if isinstance(client, KalmanClient):
-        return message_of(
-            client.model, client.active_columns(Y), starts, const=const, local_model=local_model
-        )
+        return message_of(client.model, client.active_columns(Y), starts, inputs=inputs, **wishes)
+    message = client.message(Y, **wishes, **_along(Y, inputs, starts))
+    if isinstance(message, StateMessage) and message.inputs is None:
+        message = message.with_inputs(inputs)
+    return message
+
+
+def _along(Y, inputs, starts):
+    """Keywords of the methods of a KalmanClient beside the record."""
     lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
-    if hasattr(client, "message"):
-        return client.message(Y, lengths=lengths, const=const, local_model=local_model)
-    info = information_from_filter(*client.filter_moments(Y))
-    return StateMessage(info.z, info.patterns, info.index, lengths)
+    return {"lengths": lengths} if inputs is None else {"lengths": lengths, "inputs": inputs}
+
+
+def loadings(client, n_states):
+    """How a unit's measurements follow its states, shape (n_sensors, n_states), whatever its client is."""
+    level = client.measurements(np.zeros((1, n_states)))
+    return (client.measurements(np.eye(n_states)) - level).T
 
 
 def local_features(client, Y, U, starts):
     """Centred measurements with the missing ones replaced by their filtered expectation."""
     if not isinstance(client, KalmanClient):
-        return np.nan_to_num(Y - np.nanmean(Y, axis=0))
+        states = client.filter(Y, **_along(Y, U, starts))
+        level = client.measurements(np.zeros((1, states.shape[1])))
+        centred = np.where(np.isnan(Y), client.measurements(states), Y) - level
+        return np.nan_to_num(centred)  # a sensor that was never seen has no level
     Y = client.active_columns(Y)
     model = client.model
     centred = Y - model.mean
@@ -179,7 +230,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
     Parameters
     ----------
     site : dict
-        The unit's state: ``client`` and, for the augmented model, ``augmenter`` and ``transition``.
+        The unit's state: ``client`` and, for the augmented model, ``augmenter``, ``transition`` and, for a
+        unit with inputs, ``input_matrix`` and ``input_mean``.
     Y : ndarray of shape (n_samples, n_sensors)
     U : ndarray of shape (n_samples, n_inputs) or None
     starts : tuple of int
@@ -193,17 +245,19 @@ def local_prediction(site, Y, U, starts, *, augmented):
     client = site["client"]
     if not augmented:
         return (
-            client.predict(Y)
+            client.predict(Y, **_along(Y, U, starts))
             if not isinstance(client, KalmanClient)
             else client.measurements(client.model.predict(client.active_columns(Y), U, starts))
         )
     filtered = (
-        client.filter(Y)
+        client.filter(Y, **_along(Y, U, starts))
         if not isinstance(client, KalmanClient)
         else client.model.filter(client.active_columns(Y), U, starts)
     )
     states = np.empty_like(filtered)
     np.dot(filtered[:-1], site["transition"].T, out=states[1:])
+    if "input_matrix" in site:
+        states[1:] += (U[:-1] - site["input_mean"]) @ site["input_matrix"].T
     states[list(starts)] = 0.0
     states += site["augmenter"].predict(local_features(client, Y, U, starts), starts)
     return client.measurements(states)

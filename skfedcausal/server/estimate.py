@@ -38,6 +38,8 @@ class Coefficients:
         Matrix S with ``h = S h_standardised``.
     input_scale : ndarray of shape (k,)
         Standard deviations of the inputs.
+    regressors : ndarray of shape (c, c)
+        Covariance of the regressors ``[h; u]``.
     """
 
     matrix: np.ndarray
@@ -46,6 +48,7 @@ class Coefficients:
     covariance: np.ndarray
     state_scale: np.ndarray
     input_scale: np.ndarray
+    regressors: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,7 @@ def estimate_plant(
             scoring.covariance[split, split],
             plant.state_scale,
             plant.input_scale,
+            plant.regressor_covariance,
         ),
         search.n_rounds,
         ascent.n_iter,

@@ -11,14 +11,15 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..message import EffectReply, SmoothedReply, StateReply
 from ..statespace.geweke import geweke_measures
-from ..statespace.responses import input_response, response_covariances
+from ..statespace.responses import FeedbackGains, input_response, response_covariances
 from .estimate import estimate_plant, screen_plant
+from .excitation import check_separable, excitation_table
 from .feedback import feedback_table
 from .joint import JointRecord
 from .links import correlation_table, links_table
 from .prediction import InputDrive, PlantFilter, smooth_plant
 
-_FEEDBACK_LEVEL = 0.01
+_FEEDBACK_LEVEL = 1e-3
 
 
 class LikelihoodServer(BaseEstimator):
@@ -80,10 +81,15 @@ class LikelihoodServer(BaseEstimator):
     coefficients_ : Coefficients or None
         ``[A | B]`` in standardised states with the covariance of its free elements; None for a plant without
         inputs.
+    excitation_ : DataFrame or None
+        One row per input: its standard deviation, order of persistent excitation and the share of its
+        variance that is its own; None for a plant without inputs.
     feedback_ : DataFrame or None
         Tests of feedback from measurements to inputs; None for a plant without inputs.
     has_feedback_ : bool
-        Whether one of these tests rejects at level 0.01.
+        Whether one of these tests rejects at level 0.001.
+    laws_ : dict of str to FeedbackLaw
+        Laws of the controllers of units whose inputs depend on measurements.
     likelihood_ : {"whittle", "time-domain"}
         The likelihood that was maximised.
     links_ : DataFrame
@@ -165,9 +171,10 @@ class LikelihoodServer(BaseEstimator):
         """
         self._validate_params()
         record = JointRecord.from_messages(messages)
+        check_separable(record)
         time_domain = self.likelihood == "time-domain"
         self._store(record, self._estimate(record, messages, time_domain), time_domain)
-        self._test_feedback(record)
+        self._diagnose_inputs(record)
         if self.has_feedback_ and self.likelihood == "auto" and self.likelihood_ == "whittle":
             self._store(record, self._estimate(record, messages, time_domain=True), time_domain=True)
         self._warn_of_convergence()
@@ -209,10 +216,11 @@ class LikelihoodServer(BaseEstimator):
         self._blocks, self._input_blocks = estimate.blocks, estimate.input_blocks
         self.correlations_ = correlation_table(record.names, estimate)
 
-    def _test_feedback(self, record):
-        """Find out whether inputs depend on measurements."""
-        self.feedback_, self.has_feedback_ = None, False
+    def _diagnose_inputs(self, record):
+        """Find out whether inputs are excited and whether they depend on measurements."""
+        self.feedback_, self.excitation_, self.has_feedback_, self.laws_ = None, None, False, {}
         if record.partition.n_inputs:
+            self.excitation_ = excitation_table(record, self.coefficients_.regressors)
             run = self._filter(record)
             self.feedback_ = feedback_table(record, run.filtered - run.predicted)
             self.has_feedback_ = bool((self.feedback_["p_adjusted"] < _FEEDBACK_LEVEL).any())
@@ -294,7 +302,24 @@ class LikelihoodServer(BaseEstimator):
         record = JointRecord.from_messages(messages, names=self.names_)
         self._check_inputs(record)
         drive = self._drive(self.unshrunk_input_)
-        states, covariances = smooth_plant(self.unshrunk_transition_, self.process_cov_, record, drive)
+        return self._replies_of(smooth_plant(self.unshrunk_transition_, self.process_cov_, record, drive))
+
+    def abducted(self, messages):
+        """The same at the operating point of `fit` and with the plant that answers questions.
+
+        Returns
+        -------
+        dict of str to SmoothedReply
+        """
+        record = JointRecord.from_messages(messages, names=self.names_)
+        self._check_inputs(record)
+        drive = self._drive(self.input_)
+        return self._replies_of(
+            smooth_plant(self.transition_, self.process_cov_, record, drive, intercept=False)
+        )
+
+    def _replies_of(self, smoothed):
+        states, covariances = smoothed
         return {
             name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
             for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
@@ -328,30 +353,66 @@ class LikelihoodServer(BaseEstimator):
             )
         return replies
 
-    def effects(self, change):
+    def take_laws(self, laws):
+        """Remember how controllers compute inputs from measurements.
+
+        Parameters
+        ----------
+        laws : dict of str to FeedbackLaw
+            Of the units whose inputs depend on measurements.
+        """
+        self.laws_ = dict(laws)
+
+    @property
+    def controlled_units_(self):
+        """Units whose inputs depend on measurements."""
+        if not self.has_feedback_:
+            return ()
+        rejected = self.feedback_[self.feedback_["p_adjusted"] < _FEEDBACK_LEVEL]
+        return tuple(name for name in self.names_ if name in set(rejected["controlled"]))
+
+    def effects(self, change, *, held=None):
         """What a change of inputs does to every unit's states.
 
         Parameters
         ----------
         change : ndarray of shape (n_steps, k)
             Change of all inputs at each step.
+        held : ndarray of bool, shape (k,), default=None
+            Inputs that no controller moves; the known controllers of the others respond. None holds all.
 
         Returns
         -------
         dict of str to EffectReply
             Row j is the effect one step after row j of `change`. The effect uses `transition_` and `input_`;
-            its covariance is that of the estimate before shrinkage, given the selected links.
+            its covariance is that of the estimate before shrinkage, given the selected links and laws.
         """
         c = self.coefficients_
-        states = input_response(self.transition_, self.input_, change)
-        covariances = response_covariances(
-            c.matrix, c.rows, c.cols, c.covariance, change / c.input_scale, self.partition_.slices
-        )
+        gains = None if held is None else self._gains(held)
+        effect = input_response(self.transition_, self.input_, change, gains).effect
+        A, B = np.hsplit(c.matrix, [self.partition_.n_states])
+        if gains is not None:
+            gains = gains.scaled(c.state_scale, c.input_scale)
+        unshrunk = input_response(A, B, change / c.input_scale, gains)
+        blocks = self.partition_.slices
+        covariances = response_covariances(unshrunk, c.rows, c.cols, c.covariance, blocks)
         replies = {}
         for (name, rows), V in zip(self.state_slices_.items(), covariances, strict=True):
             S = c.state_scale[rows, rows]
-            replies[name] = EffectReply(np.ascontiguousarray(states[:, rows]), S @ V @ S.T)
+            replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), S @ V @ S.T)
         return replies
+
+    def _gains(self, held):
+        """Laws of all controllers as matrices of the plant, without the inputs that are held."""
+        n, k = self.input_.shape
+        present, previous, persistence = np.zeros((k, n)), np.zeros((k, n)), np.zeros((k, k))
+        for name, law in self.laws_.items():
+            states, inputs = self.state_slices_[name], self.input_slices_[name]
+            present[inputs, states], previous[inputs, states] = law.present, law.previous
+            persistence[inputs, inputs] = law.persistence
+        for matrix in (present, previous, persistence):
+            matrix[held] = 0.0
+        return FeedbackGains(present, previous, persistence)
 
 
 def _local_model(name, message, needed):

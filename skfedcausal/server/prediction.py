@@ -117,7 +117,7 @@ class InputDrive:
         return input_term(self.B, self.inputs(record), record.starts)
 
 
-def smooth_plant(A, Q, record, drive=None):
+def smooth_plant(A, Q, record, drive=None, *, intercept=True):
     """States of the plant given a whole record.
 
     Parameters
@@ -125,17 +125,19 @@ def smooth_plant(A, Q, record, drive=None):
     A, Q : ndarray of shape (n, n)
     record : JointRecord
     drive : InputDrive, default=None
+    intercept : bool, default=True
+        Estimate a level of the states in each episode and leave it out.
 
     Returns
     -------
     states : ndarray of shape (n_samples, n)
-        Less the constant level of each episode.
+        Less the level of each episode, if one was estimated.
     covariances : list of ndarray of shape (n_samples or 1, p, p)
         Of each unit's states: per time step, or averaged over time for a unit whose sensors are always
         there (only the sum enters its estimates then).
     """
     J = record.block_diagonal([part.patterns[0] for part in record.parts]) if record.is_constant else None
-    settings = {"J": J, "starts": record.starts, "keep": record.partition.slices}
+    settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
     if drive is not None:
         A = np.hstack([A, drive.B])
         settings |= {"inputs": drive.inputs(record), "spread": drive.spread}

@@ -70,6 +70,14 @@ class StandardisedPlant:
         """Whether every unit's measurements determine its states at some time steps."""
         return all(self._record.determined)
 
+    @property
+    def regressor_covariance(self):
+        """Covariance of states and inputs, shape (c, c)."""
+        covariance = self._left @ self._scores.covariance() @ self._left.T
+        n = self.partition.n_states
+        covariance[:n, :n] -= self._noise
+        return covariance
+
     def unscaled(self, A):
         """Coefficients in the units' own states and inputs."""
         n = self.partition.n_states

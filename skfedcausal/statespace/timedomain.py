@@ -32,7 +32,9 @@ class KnownInputs:
     spread: np.ndarray | None = None
 
 
-def smooth_series(A, Q, z, matrices, *, J=None, starts=(0,), keep=None, inputs=None, spread=None):
+def smooth_series(
+    A, Q, z, matrices, *, J=None, starts=(0,), keep=None, inputs=None, spread=None, intercept=True
+):
     """Smoother over information series, every episode from the stationary distribution around a level.
 
     Parameters
@@ -52,6 +54,8 @@ def smooth_series(A, Q, z, matrices, *, J=None, starts=(0,), keep=None, inputs=N
         Known inputs, less their level.
     spread : ndarray of shape (n, n), default=None
         Covariance added to the first state of an episode: what inputs before the record made of it.
+    intercept : bool
+        Profile a constant level of the states out of each episode.
 
     Returns
     -------
@@ -65,7 +69,7 @@ def smooth_series(A, Q, z, matrices, *, J=None, starts=(0,), keep=None, inputs=N
     P0 = stationary_covariance(A, Q)
     start = P0 if spread is None else P0 + spread
     states = None if keep is None else SmoothedStates(len(z), n, keep)
-    settings = {"starts": starts, "intercept": True, "keep": states}
+    settings = {"starts": starts, "intercept": intercept, "keep": states}
     if inputs is not None:
         settings |= {"exogenous": input_term(B, inputs, starts), "inputs": inputs}
     if J is None:
