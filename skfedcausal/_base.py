@@ -21,7 +21,8 @@ from .message import WIRE_DTYPES
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
 
-_KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi")  # of a site after a fit
+# what is kept of a site after a fit
+_KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
 
 
 class FederatedEstimator(TransformerMixin, BaseEstimator):

@@ -455,6 +455,9 @@ class FederatedCounterfactualEstimator(FederatedPlantModel):
             C = loadings(self._site(name)["client"], answer.states.shape[1])
             effect[:, where] = answer.states @ C.T
             variance[:, where] = np.einsum("di,tij,dj->td", C, answer.covariances, C).clip(0)
+            error = self._site(name).get("loading_error")
+            if error is not None:
+                variance[:, where] += error.variance(answer.states)
         return effect, variance
 
     def _replayed(self, change, held, loops, starts):

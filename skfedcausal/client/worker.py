@@ -17,6 +17,7 @@ from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
 from .feedback_law import identify_law
 from .kalman import KalmanClient, message_of
+from .loading_error import loading_error
 
 
 class UnitWorker:
@@ -127,6 +128,8 @@ class UnitWorker:
                 "a StateMessage."
             )
         state = {"client": client, "previous": previous, "round": packet.round}
+        if isinstance(client, KalmanClient):
+            state["loading_error"] = loading_error(client, message)
         return message.to_packet(packet.round, dtype), {**kept, **state, "n_states": message.z.shape[1]}
 
     def _tell_law(self, packet, state):

@@ -31,7 +31,7 @@ def link_estimates(scoring):
         scoring,
         structure.partition,
         structure.linked,
-        scoring.columns.transition,
+        scoring.whitened_columns,
         scoring.point.evaluation.grad_A,
         transition_pair_information(scoring.info, structure.partition),
         structure.transition_positions,
@@ -46,7 +46,7 @@ def input_estimates(scoring):
         scoring,
         structure.partition.input_pairs,
         structure.driven,
-        scoring.columns.transition,
+        scoring.whitened_columns,
         scoring.point.evaluation.grad_A,
         input_pair_information(scoring.info, structure.partition),
         structure.transition_positions,
@@ -64,7 +64,7 @@ def correlation_estimates(scoring):
         scoring,
         structure.partition.without_inputs,
         structure.correlated,
-        scoring.columns.covariance,
+        scoring.whitened(scoring.columns.covariance.reshape(len(scoring.vector), -1)),
         2 * scoring.point.evaluation.grad_Q,
         covariance_pair_information(scoring.info, structure.partition),
         structure.covariance_positions,
@@ -72,20 +72,26 @@ def correlation_estimates(scoring):
     )
 
 
-def _estimates(scoring, family, inside, columns, gradient, own, positions, stepped):
-    """Estimates of a family of blocks; `family` says where its pairs' elements lie in the flat matrix."""
+def _estimates(scoring, family, inside, half, gradient, own, positions, stepped):
+    """Estimates of a family of blocks.
+
+    `family` says where its pairs' elements lie in the flat matrix, `half` holds the whitened columns of the
+    information against all elements of that matrix.
+    """
     elements = family.pair_elements
-    flat = columns.reshape(len(columns), -1)
-    half = np.zeros((len(flat), flat.shape[1] + 1))
-    half[:, :-1] = scoring.whitened(flat)
-    residual = np.append(gradient.ravel() - half[:, :-1].T @ scoring.whitened(scoring.gradient), 0.0)
-    score = residual[elements]
-    gathered = np.moveaxis(half[:, elements], 0, -1)  # (pairs, e, free)
-    own -= gathered @ np.swapaxes(gathered, 1, 2)
     estimate, covariance = np.zeros(elements.shape), np.zeros((*elements.shape, elements.shape[1]))
     outside = ~inside
-    covariance[outside] = np.linalg.inv(own[outside]) / scoring.n_samples
-    estimate[outside] = scoring.n_samples * np.einsum("xij,xj->xi", covariance[outside], score[outside])
+    if outside.any():
+        at = elements[outside]
+        padded = at == family.n_elements
+        at = np.where(padded, 0, at)
+        gathered = np.ascontiguousarray(np.moveaxis(half[:, at], 0, -1))  # (pairs, e, free)
+        gathered[padded] = 0.0
+        score = gradient.ravel()[at] - gathered @ scoring.whitened(scoring.gradient)
+        score[padded] = 0.0
+        rest = own[outside] - gathered @ np.swapaxes(gathered, 1, 2)
+        covariance[outside] = np.linalg.inv(rest) / scoring.n_samples
+        estimate[outside] = scoring.n_samples * np.einsum("xij,xj->xi", covariance[outside], score)
     if inside.any():
         position = positions[elements[inside]]  # (pairs, e), -1 where padded
         padded = position < 0

@@ -17,7 +17,7 @@ from .blocktests import correlation_estimates, input_estimates, link_estimates
 from .evidence import BlockEstimates
 from .prior import Prior, WithPrior
 from .scoring import Point, Scoring, ascend
-from .search import StructureSearch, first_estimates, is_degenerate, is_singular, search_structure
+from .search import StructureSearch, first_links, is_degenerate, is_singular, search_structure
 from .shrinkage import shrunk_coefficients
 from .standardised import StandardisedPlant
 from .structure import Structure
@@ -135,8 +135,8 @@ def estimate_plant(
     PlantEstimate
     """
     plant = StandardisedPlant(record, local, fix_local)
-    objective, structure = plant.first_likelihood(), plant.structure()
-    degenerate = is_degenerate(objective, structure, Point.at(objective, *plant.uncoupled), alpha)
+    objective = plant.first_likelihood()
+    degenerate = is_degenerate(objective, plant.partition, Point.at(objective, *plant.uncoupled), alpha)
     settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
     objective, search = _learn_structure(plant, degenerate, **settings)
     if not degenerate and is_singular(search.scoring.point.Q):  # the search ran into the boundary
@@ -191,7 +191,7 @@ def screen_plant(record):
     plant = StandardisedPlant(record)
     start = plant.uncoupled
     objective = plant.first_likelihood()
-    return first_estimates(objective, plant.structure(), Point.at(objective, *start))[0]
+    return first_links(objective, plant.structure(), Point.at(objective, *start))
 
 
 def _learn_structure(plant, degenerate, *, sparsity, alpha, time_domain):

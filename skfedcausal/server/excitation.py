@@ -5,8 +5,8 @@ import pandas as pd
 
 from ..statespace.lagcov import lag_covariances, remove_episode_means
 
-_MAX_ORDER = 50
-_EXCITED = 1e-6  # smallest relative eigenvalue of the covariance of an input's past that counts as excited
+_MAX_ORDER = 20
+_EXCITED = 1e-6  # share of an input's variance that its own past may leave unexplained at least
 _SAME = 1e-10  # share of an input's variance below which the other inputs determine it
 
 
@@ -60,7 +60,7 @@ def excitation_table(record, regressors):
     -------
     DataFrame
         One row per input: ``std`` within the episodes, ``order`` of persistent excitation (the number of
-        lags of the input that are linearly independent, at most 50), ``share`` of its variance that is
+        lags of the input that are linearly independent, at most 20), ``share`` of its variance that is
         neither explained by the other inputs nor by the states of the same time step.
     """
     u = remove_episode_means(record.u, record.starts) / record.input_scale
@@ -73,11 +73,13 @@ def excitation_table(record, regressors):
 
 
 def _persistent_order(u, longest, starts):
-    """Largest number of lags whose covariance matrix is safely positive definite."""
-    G = lag_covariances(u, range(longest), starts)[:, 0, 0]
-    lag = np.abs(np.arange(longest)[:, None] - np.arange(longest))
-    covariance = G[lag] / G[0]
-    order = 1
-    while order < longest and np.linalg.eigvalsh(covariance[: order + 1, : order + 1])[0] > _EXCITED:
-        order += 1
-    return order
+    """Number of lags until the input's own past determines it, by the Levinson-Durbin recursion."""
+    G = lag_covariances(u, range(longest + 1), starts)[:, 0, 0]
+    coefficients, error = np.zeros(0), G[0]
+    for order in range(1, longest):
+        reflection = (G[order] - coefficients @ G[order - 1 : 0 : -1]) / error
+        coefficients = np.append(coefficients - reflection * coefficients[::-1], reflection)
+        error *= 1 - reflection**2
+        if error <= _EXCITED * G[0]:
+            return order
+    return longest

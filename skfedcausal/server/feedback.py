@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ..statespace.episodes import episodes
 from ..statespace.lagcov import lag_covariances, remove_episode_means
 
 _N_LAGS = 5
@@ -40,17 +41,19 @@ def feedback_table(record, updates):
            Automatic Control 20(4).
     """
     rest = _without_own_past(remove_episode_means(record.u, record.starts), record.starts)
-    partition, k = record.partition, rest.shape[1]
-    joint = np.hstack([rest, updates])
-    sums = lag_covariances(joint, range(_N_LAGS), record.starts)
+    partition = record.partition
+    cross = _cross_sums(rest, updates, record.starts)
+    own = [_inverse(rest[:, inputs].T @ rest[:, inputs]) for inputs in partition.input_slices]
+    seen = [_inverse(updates[:, states].T @ updates[:, states]) for states in partition.slices]
     rows = []
     for n, inputs in enumerate(partition.input_slices):
         for m, states in enumerate(partition.slices):
             if inputs.start == inputs.stop:
                 continue
-            measured = slice(k + states.start, k + states.stop)
-            statistic, dof = _wald(sums, inputs, measured, record.n_samples)
-            p_value = stats.chi2.sf(statistic, dof)
+            (left, left_rank), (right, right_rank) = own[n], seen[m]
+            blocks = cross[:, inputs, states]
+            statistic = record.n_samples * sum(np.trace(left @ C @ right @ C.T) for C in blocks)
+            p_value = stats.chi2.sf(statistic, len(blocks) * left_rank * right_rank)
             rows.append((record.names[m], record.names[n], statistic, p_value))
     table = pd.DataFrame(rows, columns=["measured", "controlled", "statistic", "p_value"])
     return table.assign(p_adjusted=np.minimum(table["p_value"] * len(table), 1.0))
@@ -64,22 +67,25 @@ def _without_own_past(u, starts):
     past, cross = np.block(blocks), np.hstack(list(G[1:]))
     coefficients = np.linalg.lstsq(past, cross.T, rcond=1e-10)[0]
     rest = u.copy()
-    for start, stop in zip(starts, [*starts[1:], len(u)], strict=True):
+    for start, stop in episodes(starts, len(u)):
         for lag in range(1, min(n_lags, stop - start - 1) + 1):
             rest[start + lag : stop] -= u[start : stop - lag] @ coefficients[(lag - 1) * k : lag * k]
     return rest
 
 
-def _wald(sums, inputs, measured, n_samples):
-    """Statistic and degrees of freedom of no correlation at any lag."""
-    left, left_rank = _inverse(sums[0][inputs, inputs])
-    right, right_rank = _inverse(sums[0][measured, measured])
-    statistic = n_samples * sum(np.trace(left @ C @ right @ C.T) for C in sums[:, inputs, measured])
-    return statistic, len(sums) * left_rank * right_rank
+def _cross_sums(late, early, starts):
+    """``sum_t late[t] early[t-lag]'`` for lags 0 to 4, shape (n_lags, k, n)."""
+    sums = np.zeros((_N_LAGS, late.shape[1], early.shape[1]))
+    for start, stop in episodes(starts, len(late)):
+        for lag in range(min(_N_LAGS, stop - start)):
+            sums[lag] += late[start + lag : stop].T @ early[start : stop - lag]
+    return sums
 
 
 def _inverse(S):
-    """Pseudo-inverse of a covariance and its rank."""
+    """Pseudo-inverse of a positive semidefinite matrix and its rank; an empty one has none."""
+    if not S.size:
+        return S, 0
     values, vectors = np.linalg.eigh(S)
     kept = values > _RANK * max(values[-1], np.finfo(float).tiny)
     inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)

@@ -82,6 +82,12 @@ class Scoring:
         lower = np.tril(self._factor[0])
         return self.n_samples * (lower @ lower.T)
 
+    @cached_property
+    def whitened_columns(self):
+        """Whitened columns of the information, against all elements of ``[A | B]`` (flat)."""
+        columns = self.columns.transition
+        return self.whitened(columns.reshape(len(columns), -1))
+
     def whitened(self, x):
         """``L^-1 x`` with the information ``I = L L'``."""
         return solve_triangular(self._factor[0], x, lower=True, check_finite=False)

@@ -87,13 +87,13 @@ def _rise(objective, before, after):
     return objective.n_samples * (after.evaluation.value - before.evaluation.value)
 
 
-def is_degenerate(objective, structure, point, alpha):
+def is_degenerate(objective, partition, point, alpha):
     """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root.
 
     The likelihood of such a plant needs a prior.
     """
-    _, correlations = first_estimates(objective, structure, point)
-    correlated = _symmetric_bh(correlations.p_value, structure.partition, alpha).any()
+    _, correlations = uncoupled_estimates(objective, partition, point)
+    correlated = _symmetric_bh(correlations.p_value, partition, alpha).any()
     radius = spectral_radius(point.A[:, : len(point.Q)])
     return bool(correlated or is_singular(point.Q) or radius > _UNIT_ROOT)
 
@@ -103,30 +103,39 @@ def is_singular(Q):
     return bool(np.linalg.eigvalsh(Q)[0] < _SINGULAR)
 
 
-def first_estimates(objective, structure, point):
-    """One-step estimates of all links and correlations at the plant whose states are uncoupled.
-
-    With inputs the states of all units are driven by the same ones, so that nothing decouples.
-    """
-    if structure.partition.n_inputs:
-        scoring = Scoring(objective, structure, point)
-        return link_estimates(scoring), correlation_estimates(scoring)
-    return uncoupled_estimates(objective, structure.partition, point)
+def first_links(objective, structure, point):
+    """One-step estimates of all links at the plant whose states are uncoupled."""
+    if structure.partition.n_inputs:  # the same inputs drive the states of all units: nothing decouples
+        return link_estimates(Scoring(objective, structure, point))
+    return uncoupled_estimates(objective, structure.partition, point)[0]
 
 
 def _first_structure(objective, structure, point, alpha):
-    """Links and correlations that the score tests at the uncoupled plant suggest."""
+    """Links, inputs and correlations that the tests at the plant with uncoupled states suggest."""
     partition = structure.partition
-    links, correlations = first_estimates(objective, structure, point)
+    links, correlations = uncoupled_estimates(objective, partition, point)
     correlated = _symmetric_bh(correlations.p_value, partition, alpha)
     if correlated.any():  # they disturb the tests of the links, so they come first
         structure = structure.with_correlated(correlated)
         point = ascend(objective, Scoring(objective, structure, point), gain_tol=_NEAR_OPTIMUM).point
-        links = link_estimates(Scoring(objective, structure, point))
+    if correlated.any() or partition.n_inputs:
+        scoring = Scoring(objective, structure, point)
+        links = link_estimates(scoring)
+    A = point.A
+    if partition.n_inputs:
+        structure = structure.with_driven(benjamini_hochberg(input_estimates(scoring).p_value, alpha))
+        A = np.where(structure.transition_mask | _states_of(A), A, 0.0)
     linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
     if linked.any():
-        point = Point.at(objective, _with_blocks(point.A, links, linked, partition), point.Q)
+        A = _with_blocks(A, links, linked, partition)
+    if A is not point.A:
+        point = Point.at(objective, A, point.Q)
     return structure.with_links(linked), point
+
+
+def _states_of(A):
+    """Mask of the columns of ``[A | B]`` that belong to A."""
+    return np.arange(A.shape[1]) < len(A)
 
 
 def _proposal(scoring, alpha):

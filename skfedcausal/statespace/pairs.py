@@ -67,21 +67,22 @@ def covariance_pair_information(info, partition):
 def uncoupled_pair_information(info, partition):
     """Joint information of the blocks A_mn, A_nm and Q_mn of each pair when no unit is coupled.
 
-    Every other cross term vanishes then.
+    Every other cross term vanishes then, unless inputs drive the states of several units.
 
     Returns
     -------
     ndarray of shape (n_pairs, 3 e, 3 e)
         For the ordered pair (m, n): A_mn, A_nm and Q_mn one below the other, e = p * p.
     """
-    p = partition.padded.shape[1]
+    p, n = partition.padded.shape[1], partition.n_states
     e = p * p
-    UV = _unit_products(info.U, info.V, partition)  # U of the effect, V of the cause
-    VU = _unit_products(info.V, info.U, partition)
-    WW = _unit_products(info.W, info.W, partition)
-    UU = _unit_products(info.U, info.U, partition)
-    UW = _unit_products(info.U, info.W, partition)
-    WU = _unit_products(info.W, info.U, partition)
+    U, V, W = info.U, info.V[..., :n, :n], info.W[..., :n, :]
+    UV = _unit_products(U, V, partition)  # U of the effect, V of the cause
+    VU = _unit_products(V, U, partition)
+    WW = _unit_products(W, W, partition)
+    UU = _unit_products(U, U, partition)
+    UW = _unit_products(U, W, partition)
+    WU = _unit_products(W, U, partition)
     joint = np.empty((len(UV), 3, e, 3, e))
     # indices of _unit_products: (pair, a, b, c, d) = x_effect[a, b] y_cause[c, d]
     joint[:, 0, :, 0, :] = _flat(UV, (2, 3, 1, 4))  # V_n[j, l] U_m[k, i]
