@@ -1,4 +1,4 @@
-"""How well a unit knows its own loadings C, and what that adds to the variance of an effect on its sensors."""
+"""How well a unit knows its own loadings C, and what that adds to the variance of effects on its sensors."""
 
 from dataclasses import dataclass
 

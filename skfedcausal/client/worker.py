@@ -115,18 +115,10 @@ class UnitWorker:
 
     def _message(self, packet, client, previous, kept):
         """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
-        dtype = packet.scalars.get("dtype", "float64")
-        if dtype not in WIRE_DTYPES:
-            raise PacketError(
-                f"Unit {self.name!r} was asked for {dtype!r} numbers; it sends {', '.join(WIRE_DTYPES)}."
-            )
-        wishes = {name: bool(packet.scalars.get(name, False)) for name in ("const", "local_model")}
+        dtype, wishes = self._wishes(packet)
         message = unit_message(client, self._Y, self._starts, inputs=self._U, **wishes)
-        if not isinstance(message, StateMessage):
-            raise TypeError(
-                f"The client of unit {self.name!r} gave a {type(message).__name__} as its message instead of "
-                "a StateMessage."
-            )
+        if not isinstance(client, KalmanClient):
+            self._check_message(message)
         state = {"client": client, "previous": previous, "round": packet.round}
         if isinstance(client, KalmanClient):
             state["loading_error"] = loading_error(client, message)
@@ -154,6 +146,40 @@ class UnitWorker:
         if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
             learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
         return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **learned}
+
+    def _wishes(self, packet):
+        """Precision of the series and what the server wants besides the sufficient statistic."""
+        dtype = packet.scalars.get("dtype", "float64")
+        if dtype not in WIRE_DTYPES:
+            raise PacketError(
+                f"Unit {self.name!r} was asked for {dtype!r} numbers; it sends {', '.join(WIRE_DTYPES)}."
+            )
+        wishes = {name: packet.scalars.get(name, False) for name in ("const", "local_model")}
+        for name, value in wishes.items():
+            if not isinstance(value, bool):
+                raise PacketError(
+                    f"Unit {self.name!r} was asked for {name}={value!r}; it must be true or false."
+                )
+        return dtype, wishes
+
+    def _check_message(self, message):
+        """What a client of the user's own gave must be a message and survive its way."""
+        if not isinstance(message, StateMessage):
+            raise TypeError(
+                f"The client of unit {self.name!r} gave a {type(message).__name__} as its message instead of "
+                "a StateMessage."
+            )
+        try:
+            came = StateMessage.from_packet(message.to_packet())
+        except (TypeError, ValueError, IndexError, AttributeError) as error:
+            raise ValueError(
+                f"The client of unit {self.name!r} gave a message that cannot be used. {error}"
+            ) from error
+        if len(came.z) != len(self._Y):
+            raise ValueError(
+                f"The client of unit {self.name!r} gave a message about {len(came.z)} rows for a record of "
+                f"{len(self._Y)}."
+            )
 
     def _check_shape(self, series, state):
         expected = (len(self._Y), state["n_states"])
