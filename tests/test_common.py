@@ -67,10 +67,8 @@ ADDITIONAL = [
 
 @pytest.mark.parametrize("check", ADDITIONAL)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
-# the checks name columns without units, and fit and transform arrays and frames in all combinations, which
-# any estimator of scikit-learn warns about
+# the checks name columns without units, and mix arrays and frames
 @pytest.mark.filterwarnings("ignore:No column name of X has '__':UserWarning")
-@pytest.mark.filterwarnings("ignore:X has feature names, but KalmanClient was fitted without:UserWarning")
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names:UserWarning")
 @pytest.mark.filterwarnings("ignore:X has feature names:UserWarning")
 def test_scikit_learn_check_that_check_estimator_leaves_out(estimator, check):

@@ -48,7 +48,7 @@ class BlackBoxClient:
         self.box = box
         self.name = name
 
-    def fit(self, Y, U=None, starts=(0,)):
+    def fit(self, Y, U=None, starts=(0,), columns=None):
         """Learn the map from the box's states to the sensors; the box itself stays as it is.
 
         Parameters
@@ -56,12 +56,14 @@ class BlackBoxClient:
         Y : ndarray of shape (n_samples, n_features)
         U : ndarray of shape (n_samples, n_inputs), default=None
         starts : sequence of int
+        columns : sequence of str, default=None
+            Names of the sensors, for messages.
 
         Returns
         -------
         self : BlackBoxClient
         """
-        active = active_columns(Y, self.name, None)
+        active = active_columns(Y, self.name, columns)
         prior, prior_cov, posterior, posterior_cov = self._moments(Y, U, starts)
         kept = Y[:, active]
         self._active = active

@@ -9,7 +9,7 @@ are scaled to unit variance first and the model is scaled back at the end.
 import warnings
 
 import numpy as np
-from scipy import stats
+from scipy.special import chdtrc
 from sklearn.exceptions import ConvergenceWarning
 from statsmodels.tsa.api import VAR
 
@@ -130,7 +130,7 @@ def choose_order(moments):
     most = min(d, _MAX_STATES, max(moments.n_samples // _ROWS_PER_STATE, 1))
     for order in range(1, most):
         statistic = -weight * np.log1p(-squared[order:]).sum() / moments.inflation[order:].mean()
-        if stats.chi2.sf(statistic, (d - order) * (n_past - order)) > _ORDER_LEVEL:
+        if chdtrc((d - order) * (n_past - order), statistic) > _ORDER_LEVEL:
             return order
     return most
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_array, validate_data
+from sklearn.utils.validation import validate_data
 
-from ..message import StateMessage
 from ..statespace.em import observation_step
 from ..utils import check_lengths, episode_starts
+from .filtering import FilterMixin
 from .given import COMPLETE, GIVEN, given_matrices, restricted
 from .identification import METHODS, NOISE_FLOOR, dynamics, identify, split_variance
 from .moments import Moments
@@ -28,7 +28,7 @@ from .records import (
 from .unit_model import UnitModel
 
 
-class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KalmanClient(FilterMixin, BaseEstimator):
     """Kalman filter of one unit, with given matrices or identified from the unit's own data.
 
     The model is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y[t] = mean + C h[t] + v[t]`` with white Gaussian
@@ -81,10 +81,13 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     section 9). It mistakes unequal sensor noise for signal; "lag-var" takes the directions of largest
     lagged covariance [2]_, "cva-var" the canonical variates of the present given the past [3]_ and
     "subspace" the observability space in the Hankel matrix of a long autoregression, all of which white
-    sensor noise does not disturb. In all of them the states follow a first-order vector autoregression
-    fitted by statsmodels and corrected for the measurement noise left in the states. A transition matrix
-    identified alone is biased by the influence of other units; a server that sees all units re-estimates
-    it.
+    sensor noise does not disturb. In all of them the states follow a first-order vector autoregression,
+    driven by the inputs where `fit` is given any, and corrected for the measurement noise left in the
+    states; "pca-var" and "subspace" leave the autoregressions of complete records to statsmodels, the others
+    need lag covariances only. Missing cells are exact in the filter; in identification they are taken to be
+    missing at random, and a pair of sensors that is never there at the same time tells nothing. A transition
+    matrix identified alone is biased by the influence of other units; a server that sees all units
+    re-estimates it.
 
     With C given and the rest not, the noise and the dynamics are identified; with C and R, the dynamics.
 
@@ -160,7 +163,15 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises
         ------
         ValueError
-            If the shapes do not fit, the data are too short or every column is constant.
+            If shapes do not fit, a given matrix cannot be meant, the record is too short or every column is
+            constant.
+
+        Warns
+        -----
+        UserWarning
+            If a column is constant, or inputs are given but no matrix takes them up.
+        ConvergenceWarning
+            If sensor noise and states can hardly be told apart.
         """
         self._validate_params()
         Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
@@ -246,122 +257,6 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         refined = copy(self)
         refined._set_model(replace(model, C=C, R=R, mean=mean), active, Y)
         return refined
-
-    def active_columns(self, Y):
-        """Columns of `Y` that the model uses."""
-        return Y if not hasattr(self, "_active") or self._active.all() else Y[:, self._active]
-
-    def _read(self, X, inputs, lengths):
-        """The model and checked arrays: measurements of its columns, inputs, first rows of episodes."""
-        model = self.model
-        checks = {"dtype": float, "ensure_all_finite": "allow-nan"}
-        if hasattr(self, "_model"):
-            Y = self.active_columns(validate_data(self, X, reset=False, **checks))
-        else:
-            Y = check_array(X, estimator=self, input_name="X", **checks)
-            if Y.shape[1] != len(model.C):
-                raise ValueError(
-                    f"X has {Y.shape[1]} features, but {type(self).__name__} is expecting {len(model.C)} "
-                    "features as input, one per row of C."
-                )
-        U = as_inputs(inputs, len(Y))
-        check_inputs_fit(U, model.B)
-        if U is not None and model.B is None:
-            warn_inputs_ignored()
-        return model, Y, U, episode_starts(check_lengths(lengths, len(Y)))
-
-    def transform(self, X, *, inputs=None, lengths=None):
-        """Filtered states ``E[h_t | y_1, ..., y_t]``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        inputs : array-like of shape (n_samples, n_inputs), default=None
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        H : ndarray of shape (n_samples, n_states)
-        """
-        model, Y, U, starts = self._read(X, inputs, lengths)
-        return model.filter(Y, U, starts)
-
-    def filter(self, X, *, inputs=None, lengths=None):
-        """Filtered states; another name for :meth:`transform` that ignores ``set_output``."""
-        model, Y, U, starts = self._read(X, inputs, lengths)
-        return model.filter(Y, U, starts)
-
-    def predict(self, X, *, inputs=None, lengths=None):
-        """Measurements predicted one step ahead, ``mean + C E[h_t | y_1, ..., y_(t-1)]``.
-
-        Returns
-        -------
-        Y : ndarray of shape (n_samples, n_features)
-            Constant columns are predicted at their constant.
-        """
-        model, Y, U, starts = self._read(X, inputs, lengths)
-        return self.measurements(model.predict(Y, U, starts))
-
-    def measurements(self, states):
-        """Expected measurements of given states, constant columns at their constant."""
-        expected = self.model.measurements(states)
-        if not hasattr(self, "_model") or self._active.all():
-            return expected
-        full = np.tile(self.mean_, (len(states), 1))
-        full[:, self._active] = expected
-        return full
-
-    def residuals(self, X, *, inputs=None, lengths=None):
-        """Measurements less their one-step-ahead predictions."""
-        predicted = self.predict(X, inputs=inputs, lengths=lengths)
-        return np.asarray(X, dtype=float) - predicted
-
-    def score_samples(self, X, *, inputs=None, lengths=None):
-        """Log-density of each row given the past rows of its episode, shape (n_samples,)."""
-        model, Y, U, starts = self._read(X, inputs, lengths)
-        return model.log_likelihood(Y, U, starts)
-
-    def score(self, X, y=None, *, inputs=None, lengths=None):
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
-
-    def message(self, X, *, inputs=None, lengths=None, const=False, local_model=False):
-        """Sufficient statistic of the measurements for the unit's states.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        inputs : array-like of shape (n_samples, n_inputs), default=None
-        lengths : sequence of int, default=None
-        const : bool, default=False
-            Add the term of the log-density that likelihood *values* need.
-        local_model : bool, default=False
-            Add the unit's own transition matrix and process covariance.
-
-        Returns
-        -------
-        StateMessage
-            With ``z`` of shape (n_samples, n_states), the information matrix ``J`` and the inputs.
-        """
-        model, Y, U, starts = self._read(X, inputs, lengths)
-        return message_of(model, Y, starts, inputs=U, const=const, local_model=local_model)
-
-
-def message_of(model, Y, starts, *, inputs=None, const=False, local_model=False):
-    """Message of a unit model about measurements of its active columns, and its inputs."""
-    info = model.information(Y, with_const=const)
-    local_model = local_model or not info.determines_states  # the server needs a start
-    bounds = [*starts, len(Y)]
-    message = StateMessage(
-        info.z,
-        info.patterns,
-        info.index,
-        tuple(int(k) for k in np.diff(bounds)),
-        info.const,
-        model.A if local_model else None,
-        model.Q if local_model else None,
-    )
-    return message.with_inputs(inputs, model.B)
 
 
 def _identified(client, given, moments, name):

@@ -58,9 +58,9 @@ class UnitModel:
         except NotStationaryError:
             return predicted_covariance(self.A, self.C.T @ self.weights, self.Q)
 
-    def schedule(self) -> CovarianceSchedule:
-        """Filter covariances while every sensor is there."""
-        J = self.C.T @ self.weights
+    def schedule(self, J=None) -> CovarianceSchedule:
+        """Filter covariances while the same sensors are there: all, or those with information `J`."""
+        J = self.C.T @ self.weights if J is None else J
         return covariance_schedule(self.A, self.Q, J, self.initial_covariance())
 
     def information(self, Y, with_const=False):
@@ -116,7 +116,7 @@ class UnitModel:
                 self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts
             )
             return info.const + run.log_likelihood
-        schedule = self.schedule()
+        schedule = self.schedule(info.patterns[0])
         H = filtered_states(schedule, (info.z, None), exogenous=exogenous, starts=starts)
         predicted = predicted_states(self.A, H, exogenous=exogenous, starts=starts)
         return log_likelihood_terms(schedule, info.z, info.const, predicted, starts)

@@ -16,7 +16,8 @@ from ..message import (
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
 from .feedback_law import identify_law
-from .kalman import KalmanClient, message_of
+from .filtering import message_of
+from .kalman import KalmanClient
 from .loading_error import loading_error
 
 
@@ -197,7 +198,7 @@ def fitted_client(template, Y, U, starts, name, columns):
         client._validate_params()
         return client.fit_arrays(Y, U, starts, f"unit {name!r}", columns)
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
-        return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts)
+        return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts, columns)
     kind = f"The client of unit {name!r} is a {type(template).__name__}"
     if not hasattr(template, "message"):
         raise TypeError(

@@ -97,7 +97,7 @@ def test_the_step_of_a_linear_box_is_recovered(missing):
 
 
 def test_the_sensors_of_a_box_are_the_regressions_on_its_states():
-    n_samples = 10_000
+    n_samples = 4000
     Y, U = UNIT.simulate(n_samples, np.random.default_rng(1))
     client = BlackBoxClient(Box(UNIT)).fit(Y, U)
     # every sensor is a regression on two states with unit information or more per time step

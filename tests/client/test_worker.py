@@ -256,6 +256,8 @@ class BlackBox:
     def message(self, Y, **wishes):
         return self.answer
 
+    filter = predict = measurements = message
+
 
 J = np.eye(P)[None]
 NO_MESSAGES = {
