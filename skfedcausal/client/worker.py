@@ -220,9 +220,8 @@ def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=Fal
     if isinstance(client, KalmanClient):
         return message_of(client.model, client.active_columns(Y), starts, inputs=inputs, **wishes)
     message = client.message(Y, **wishes, **_along(Y, inputs, starts))
-    if isinstance(message, StateMessage) and message.inputs is None:
-        message = message.with_inputs(inputs)
-    return message
+    about_these_rows = isinstance(message, StateMessage) and len(message.z) == len(Y)
+    return message.with_inputs(inputs) if about_these_rows and message.inputs is None else message
 
 
 def _along(Y, inputs, starts):
