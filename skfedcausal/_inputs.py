@@ -199,14 +199,10 @@ def warn_of_feedback(server):
     """Warn that inputs depend on measurements, and say what was done about it."""
     controlled = getattr(server, "controlled_units_", ())
     if controlled:
-        valid = server.likelihood_ == "time-domain"
-        done = (
-            "the exact likelihood given the inputs was used, which stays valid"
-            if valid
-            else "the Whittle likelihood that was asked for is biased by that"
-        )
         warnings.warn(
-            f"Inputs of {listed(controlled)} depend on measurements (see `feedback_`): {done}.",
+            f"Inputs of {listed(controlled)} depend on measurements (see `feedback_`). The likelihood given "
+            "the inputs stays valid and standard errors come from its observed curvature; choose by `loops` "
+            "whether the controllers respond in counterfactuals.",
             UserWarning,
             stacklevel=3,
         )

@@ -75,8 +75,8 @@ class FederatedCounterfactualEstimator(FederatedPlantModel):
         One row per input: range seen, standard deviation, order of persistent excitation, share of its
         variance that other inputs and the states do not explain.
     feedback_ : DataFrame or None
-        Tests whether inputs depend on measurements; where one rejects, the exact likelihood given the inputs
-        was used (``server_.likelihood_``), which feedback does not bias.
+        Tests whether inputs depend on measurements. The likelihood given the inputs stays valid then; where a
+        test rejects, standard errors come from its observed curvature and the law is identified at home.
     clients_, augmenters_, server_, communication_, ledger_, layout_
         See :class:`FederatedGrangerEstimator`.
 

@@ -108,6 +108,7 @@ def estimate_plant(
     alpha=0.05,
     shrinkage=True,
     time_domain=False,
+    feedback=False,
     max_iter,
     tol,
 ):
@@ -125,7 +126,9 @@ def estimate_plant(
     shrinkage : bool
         Shrink the off-diagonal blocks.
     time_domain : bool
-        Use the exact likelihood also for complete records: it stays valid when inputs depend on measurements.
+        Use the exact likelihood also for complete records.
+    feedback : bool
+        Inputs depend on measurements: take covariances from the observed information.
     max_iter : int
     tol : float
         Length of the gradient per time step, in the metric of the curvature, that counts as zero.
@@ -143,7 +146,7 @@ def estimate_plant(
         degenerate = True
         objective, search = _learn_structure(plant, degenerate, **settings)
     ascent = ascend(objective, search.scoring, gain_tol=plant.n_samples * tol**2, max_iter=max_iter)
-    scoring = Scoring(objective, search.scoring.structure, ascent.point)
+    scoring = Scoring(objective, search.scoring.structure, ascent.point, observed=feedback)
     blocks = link_estimates(scoring)
     input_blocks = input_estimates(scoring)
     theta = shrunk = ascent.point.A

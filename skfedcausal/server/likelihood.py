@@ -44,10 +44,8 @@ class LikelihoodServer(BaseEstimator):
     shrink : bool, default=True
         Shrink the off-diagonal blocks of `transition_` by empirical Bayes. Tables, tests and standard
         errors always use the estimate that is not shrunk.
-    likelihood : {"auto", "whittle", "time-domain"}, default="auto"
-        "auto" takes the Whittle likelihood for complete records, unless inputs depend on measurements
-        (feedback, which would bias it) or measurements are missing. "whittle" ignores feedback,
-        "time-domain" takes the exact likelihood for complete records too.
+    likelihood : {"whittle", "time-domain"}, default="whittle"
+        For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
     margin : float, default=0.1
         Strength below which an influence counts as none in the verdicts.
     n_rounds : int, default=1
@@ -122,7 +120,7 @@ class LikelihoodServer(BaseEstimator):
         "sparsity": [StrOptions({"fdr"}), None],
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "shrink": ["boolean"],
-        "likelihood": [StrOptions({"auto", "whittle", "time-domain"})],
+        "likelihood": [StrOptions({"whittle", "time-domain"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -136,7 +134,7 @@ class LikelihoodServer(BaseEstimator):
         sparsity="fdr",
         alpha=0.05,
         shrink=True,
-        likelihood="auto",
+        likelihood="whittle",
         margin=0.1,
         n_rounds=1,
         max_iter=300,
@@ -172,16 +170,15 @@ class LikelihoodServer(BaseEstimator):
         self._validate_params()
         record = JointRecord.from_messages(messages)
         check_separable(record)
-        time_domain = self.likelihood == "time-domain"
-        self._store(record, self._estimate(record, messages, time_domain), time_domain)
+        self._store(record, self._estimate(record, messages))
         self._diagnose_inputs(record)
-        if self.has_feedback_ and self.likelihood == "auto" and self.likelihood_ == "whittle":
-            self._store(record, self._estimate(record, messages, time_domain=True), time_domain=True)
+        if self.has_feedback_:
+            self._store(record, self._estimate(record, messages, feedback=True))
         self._warn_of_convergence()
         self.links_ = self._links()
         return self
 
-    def _estimate(self, record, messages, time_domain):
+    def _estimate(self, record, messages, feedback=False):
         return estimate_plant(
             record,
             local=[_local_model(name, message, self.fix_local) for name, message in messages.items()],
@@ -189,12 +186,13 @@ class LikelihoodServer(BaseEstimator):
             sparsity=self.sparsity,
             alpha=self.alpha,
             shrinkage=self.shrink,
-            time_domain=time_domain,
+            time_domain=self.likelihood == "time-domain",
+            feedback=feedback,
             max_iter=self.max_iter,
             tol=self.tol,
         )
 
-    def _store(self, record, estimate, time_domain):
+    def _store(self, record, estimate):
         self.names_ = record.names
         self.partition_ = record.partition
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
@@ -207,7 +205,7 @@ class LikelihoodServer(BaseEstimator):
         self.input_level_ = record.input_level
         self.coefficients_ = estimate.coefficients if record.partition.n_inputs else None
         complete = record.is_constant and all(record.determined)
-        self.likelihood_ = "time-domain" if time_domain or not complete else "whittle"
+        self.likelihood_ = self.likelihood if complete else "time-domain"
         self.n_iter_ = estimate.n_iter
         self.converged_ = estimate.converged
         self.gradient_norm_ = estimate.gradient_norm

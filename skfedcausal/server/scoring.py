@@ -12,6 +12,8 @@ from ..statespace.positive import cap_radius, spectral_radius
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
 _RIDGE = 1e-12
+_INDEFINITE = 1e-3  # relative ridge that says a matrix is not positive definite at all
+_DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
@@ -43,13 +45,18 @@ class Scoring:
     structure : Structure
         Elements that are not free keep their value.
     point : Point
+    observed : bool, default=False
+        Take the curvature of the likelihood itself in place of its expectation, which supposes that inputs do
+        not depend on measurements.
     """
 
-    def __init__(self, objective, structure, point):
+    def __init__(self, objective, structure, point, *, observed=False):
         self.structure, self.point = structure, point
         self.n_samples = objective.n_samples
         self.info = objective.information(point.A, point.Q)
         self.columns = InformationColumns(self.info, structure.free)
+        if observed:
+            self.columns = ObservedColumns(objective, structure.free, point)
         matrix = self.columns.square()
         if getattr(objective, "prior", None) is not None:
             matrix += objective.prior.information(structure.free, point.Q)
@@ -116,17 +123,61 @@ class Scoring:
         return A, np.where(self.structure.covariance_mask, Q, self.point.Q)
 
 
+class ObservedColumns:
+    """Columns of the observed information, by central differences of the gradient.
+
+    Parameters
+    ----------
+    objective : object
+    free : FreeElements
+    point : Point
+
+    Attributes
+    ----------
+    transition : ndarray of shape (n_free, n, c)
+        Against all elements of ``[A | B]``.
+    covariance : ndarray of shape (n_free, n, n)
+        Against all symmetric elements of Q.
+    """
+
+    def __init__(self, objective, free, point):
+        self._free = free
+        x, shape = free.gather(point.A, point.Q), point.A.shape
+        self.transition, self.covariance = np.empty((len(x), *shape)), np.empty((len(x), *point.Q.shape))
+        for k, direction in enumerate(_DIFFERENCE * np.eye(len(x))):
+            A, Q = free.scatter(direction, shape)
+            ahead = objective.evaluate(point.A + A, point.Q + Q)
+            behind = objective.evaluate(point.A - A, point.Q - Q)
+            self.transition[k] = (behind.grad_A - ahead.grad_A) / (2 * _DIFFERENCE)
+            self.covariance[k] = (behind.grad_Q - ahead.grad_Q) / _DIFFERENCE
+        diagonal = np.arange(len(point.Q))
+        self.covariance[:, diagonal, diagonal] /= 2
+
+    def square(self):
+        """Information matrix of the free elements, shape (n_free, n_free)."""
+        free = self._free
+        matrix = np.hstack(
+            [self.transition[:, free.rows, free.cols], self.covariance[:, free.first, free.second]]
+        )
+        return (matrix + matrix.T) / 2
+
+
 def _cholesky(matrix):
-    """Lower Cholesky factor, with the smallest relative ridge that makes it exist."""
+    """Lower Cholesky factor, with the smallest relative ridge that makes it exist.
+
+    An indefinite matrix, which inputs under feedback can make of the expected information, is replaced by the
+    one with the absolute values of its eigenvalues: a metric to climb in.
+    """
     diagonal = np.diag(matrix).copy()
     ridge = _RIDGE
-    while True:
+    while ridge < _INDEFINITE:
         try:
             return cho_factor(matrix + np.diag(ridge * diagonal), lower=True, check_finite=False)
         except np.linalg.LinAlgError:
             ridge *= 100
-            if ridge > 1:
-                raise
+    values, vectors = np.linalg.eigh(matrix)
+    values = np.maximum(np.abs(values), _INDEFINITE * np.abs(values).max())
+    return cho_factor((vectors * values) @ vectors.T, lower=True, check_finite=False)
 
 
 def is_valid(A, Q):

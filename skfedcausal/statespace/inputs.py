@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from .episodes import episodes
 from .likelihood import hermitian
+from .positive import floor_eigenvalues
 from .riccati import adjoint_lyapunov
 
 
@@ -27,25 +27,14 @@ def input_term(B, u, starts=(0,)):
     return term
 
 
-def regressor_moments(series, n_lags, starts=(0,)):
-    """Lag covariances ``mean x[t+l] x[t]'`` of the rows that start a transition, lags 0 to `n_lags`.
+def _phase(frequencies, n_lags):
+    return np.exp(-1j * np.outer(frequencies, np.arange(1, n_lags)))
 
-    Parameters
-    ----------
-    series : ndarray of shape (n_samples, c)
-    n_lags : int
-    starts : sequence of int
 
-    Returns
-    -------
-    ndarray of shape (n_lags + 1, c, c)
-    """
-    sums = np.zeros((n_lags + 1, series.shape[1], series.shape[1]))
-    for start, stop in episodes(starts, len(series)):
-        rows = series[start : stop - 1]
-        for lag in range(min(n_lags + 1, len(rows))):
-            sums[lag] += rows[lag:].T @ rows[: len(rows) - lag]
-    return sums / max(len(series) - len(starts), 1)
+def _fourier(G, phase):
+    """Sum over positive and negative lags, frequencies before the last two axes."""
+    forward = np.moveaxis(np.tensordot(phase, G[1:], 1), 0, -3)
+    return G[0][..., None, :, :] + forward + hermitian(forward)
 
 
 class DrivenSpectrum:
@@ -56,6 +45,9 @@ class DrivenSpectrum:
     before the lags that are kept:
 
         ``X(0) = A X(0) A' + A G_hu(0) B' + B G_uh(0) A' + B G_uu(0) B'``,  ``X(l) = A X(l-1) + B G_uh(l-1)``.
+
+    Inputs that depend on the noise (feedback) correlate with the states beyond what they drive; X(0) is kept
+    at least at what the inputs of the same time step explain.
 
     Parameters
     ----------
@@ -68,14 +60,17 @@ class DrivenSpectrum:
 
     def __init__(self, moments, n, frequencies):
         self._moments, self._n = moments, n
-        self._phase = np.exp(-1j * np.outer(frequencies, np.arange(1, len(moments))))
+        self._phase = _phase(frequencies, len(moments))
 
     def covariance(self, A, B):
         """Covariance of the driven states, ``X(0)``."""
         n, first = self._n, self._moments[0]
-        cross = A @ first[..., :n, n:] @ np.swapaxes(B, -1, -2)
-        own = B @ first[..., n:, n:] @ np.swapaxes(B, -1, -2)
-        return adjoint_lyapunov(np.swapaxes(A, -1, -2), own + cross + np.swapaxes(cross, -1, -2))
+        same, inputs = first[..., :n, n:], first[..., n:, n:]
+        cross = A @ same @ np.swapaxes(B, -1, -2)
+        own = B @ inputs @ np.swapaxes(B, -1, -2)
+        X = adjoint_lyapunov(np.swapaxes(A, -1, -2), own + cross + np.swapaxes(cross, -1, -2))
+        explained = same @ np.linalg.solve(inputs, np.swapaxes(same, -1, -2))
+        return explained + floor_eigenvalues(X - explained, 0.0)
 
     def at(self, A, B):
         """Spectrum for one plant or a stack of plants, shape (..., n_frequencies, c, c)."""
@@ -84,5 +79,4 @@ class DrivenSpectrum:
         G[0, ..., :n, :n] = self.covariance(A, B)
         for lag in range(1, len(G)):
             G[lag, ..., :n, :n] = A @ G[lag - 1, ..., :n, :n] + B @ G[lag - 1, ..., n:, :n]
-        forward = np.moveaxis(np.tensordot(self._phase, G[1:], 1), 0, -3)
-        return G[0][..., None, :, :] + forward + hermitian(forward)
+        return _fourier(G, self._phase)

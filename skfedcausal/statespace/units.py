@@ -33,13 +33,16 @@ def moment_start(moments, N):
     p = N.shape[-1]
     G0, G1 = moments.early[0].copy(), moments.cross[0][..., :p, :]
     scale = np.trace(G0[..., :p, :p], axis1=-2, axis2=-1) / p
-    G0[..., :p, :p] = floor_eigenvalues(G0[..., :p, :p] - N, _START_FLOOR * scale)
-    if G0.shape[-1] > p:  # states and inputs together
-        G0 = floor_eigenvalues(G0, 1e-9 * scale)
+    explained = 0.0
+    if G0.shape[-1] > p:  # what inputs do not explain of the states must stay positive, also under feedback
+        with_inputs = G0[..., :p, p:]
+        explained = with_inputs @ np.linalg.solve(G0[..., p:, p:], np.swapaxes(with_inputs, -1, -2))
+    rest = floor_eigenvalues(G0[..., :p, :p] - N - explained, _START_FLOOR * scale)
+    G0[..., :p, :p] = rest + explained
     A = np.swapaxes(np.linalg.solve(G0, np.swapaxes(G1, -1, -2)), -1, -2)
     A[..., :p] = cap_radius(A[..., :p], _START_RADIUS)
-    explained = A @ G0 @ np.swapaxes(A, -1, -2)
-    Q = floor_eigenvalues(G0[..., :p, :p] - explained, 0.1 * _START_FLOOR * scale)
+    carried = A @ G0 @ np.swapaxes(A, -1, -2)
+    Q = floor_eigenvalues(G0[..., :p, :p] - carried, 0.1 * _START_FLOOR * scale)
     return A, Q
 
 
