@@ -9,11 +9,11 @@ import numpy as np
 from statsmodels.tsa.api import VAR
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
-from skfedcausal.server.blocktests import input_estimates, link_estimates, uncoupled_estimates
+from skfedcausal.server.blocktests import link_estimates, uncoupled_estimates
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.scoring import Point, Scoring, ascend
 from skfedcausal.server.search import search_structure
-from skfedcausal.server.shrinkage import shrunk_coefficients
+from skfedcausal.server.shrinkage import shrunk_transition
 from skfedcausal.server.standardised import StandardisedPlant
 from skfedcausal.statespace.geweke import geweke_measures
 from skfedcausal.utils import read_plant
@@ -123,7 +123,7 @@ class Fit:
 
     def shrink(self):
         """Empirical Bayes."""
-        return shrunk_coefficients(self.likelihood, self.scoring, self.blocks, input_estimates(self.scoring))
+        return shrunk_transition(self.likelihood, self.scoring, self.blocks)
 
     def geweke(self):
         """Geweke's measure of every pair."""

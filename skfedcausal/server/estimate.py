@@ -5,7 +5,7 @@
 3. Score tests of every pair at the uncoupled plant, forward/backward search for links and correlated
    noise, refit.
 4. The maximum approached until the gradient vanishes: of the Whittle likelihood for complete records, of
-   the exact time-domain likelihood where measurements are missing.
+   the exact time-domain likelihood where measurements are missing or a unit's sensors see next to nothing.
 5. Block estimates with covariances, empirical-Bayes shrinkage.
 """
 
@@ -18,7 +18,7 @@ from .evidence import BlockEstimates
 from .prior import Prior, WithPrior
 from .scoring import Point, Scoring, ascend
 from .search import StructureSearch, first_links, is_degenerate, is_singular, search_structure
-from .shrinkage import shrunk_coefficients
+from .shrinkage import shrunk_transition
 from .standardised import StandardisedPlant
 from .structure import Structure
 
@@ -148,10 +148,10 @@ def estimate_plant(
     ascent = ascend(objective, search.scoring, gain_tol=plant.n_samples * tol**2, max_iter=max_iter)
     scoring = Scoring(objective, search.scoring.structure, ascent.point, observed=feedback)
     blocks = link_estimates(scoring)
-    input_blocks = input_estimates(scoring)
+    input_blocks = input_estimates(scoring) if plant.partition.n_inputs else None
     theta = shrunk = ascent.point.A
     if shrinkage and sparsity:
-        shrunk = shrunk_coefficients(objective, scoring, blocks, input_blocks)
+        shrunk = shrunk_transition(objective, scoring, blocks, input_blocks)
     n, free = len(ascent.point.Q), scoring.structure.free
     split = slice(0, free.n_transition)
     A, B = np.hsplit(plant.unscaled(theta), [n])
@@ -201,13 +201,14 @@ def _learn_structure(plant, degenerate, *, sparsity, alpha, time_domain):
     """Structure of the plant and the likelihood it was learned from, with a prior if it is degenerate.
 
     Where measurements are missing, or the exact likelihood is asked for, the Whittle likelihood of the
-    scores that exist gives the start of the search with the exact one.
+    scores that exist gives the start of the search with the exact one; where they are not clear enough for
+    it, the search starts with that.
     """
     start, structure = plant.uncoupled, plant.structure()
     prior = Prior.for_units(start[1], plant.partition, plant.n_samples) if degenerate else None
     objective = WithPrior.of(plant.first_likelihood(), prior)
     search = _search(objective, structure, Point.at(objective, *start), sparsity, alpha)
-    if plant.has_scores and (time_domain or not plant.is_complete):
+    if plant.has_clear_scores and (time_domain or not plant.is_complete):
         objective = WithPrior.of(plant.time_domain(), prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)

@@ -1,8 +1,8 @@
 """Do the inputs depend on the measurements?
 
-A controller computes its input from noisy measurements. Moment estimates are biased then; a likelihood made of
-one-step prediction errors, given the inputs up to then, is not. But the expected information supposes inputs
-that do not depend on the noise, and counterfactuals have to say whether the controllers respond.
+A controller computes its input from noisy measurements. Moment estimates are biased then; a likelihood made
+of one-step prediction errors, given the inputs up to then, is not. But the expected information supposes
+inputs that do not depend on the noise, and counterfactuals have to say whether the controllers respond.
 """
 
 import numpy as np

@@ -12,7 +12,7 @@ from ..statespace.positive import cap_radius, spectral_radius
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
 _RIDGE = 1e-12
-_INDEFINITE = 1e-3  # relative ridge that says a matrix is not positive definite at all
+_INDEFINITE = 1e-6  # share of the largest eigenvalue by which one has to be negative to count as such
 _DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
@@ -60,6 +60,8 @@ class Scoring:
         matrix = self.columns.square()
         if getattr(objective, "prior", None) is not None:
             matrix += objective.prior.information(structure.free, point.Q)
+        if structure.partition.n_inputs:
+            matrix = _definite(matrix)
         self._factor = _cholesky(matrix)
         self.gradient = self.gradient_at(point)
         self.step = cho_solve(self._factor, self.gradient, check_finite=False)
@@ -163,21 +165,29 @@ class ObservedColumns:
 
 
 def _cholesky(matrix):
-    """Lower Cholesky factor, with the smallest relative ridge that makes it exist.
-
-    An indefinite matrix, which inputs under feedback can make of the expected information, is replaced by the
-    one with the absolute values of its eigenvalues: a metric to climb in.
-    """
+    """Lower Cholesky factor, with the smallest relative ridge that makes it exist."""
     diagonal = np.diag(matrix).copy()
     ridge = _RIDGE
-    while ridge < _INDEFINITE:
+    while True:
         try:
             return cho_factor(matrix + np.diag(ridge * diagonal), lower=True, check_finite=False)
         except np.linalg.LinAlgError:
             ridge *= 100
+            if ridge > 1:
+                raise
+
+
+def _definite(matrix):
+    """The matrix, or where it is not positive definite the one with absolute eigenvalues.
+
+    Inputs under feedback can make the expected information indefinite; it still has to be a metric to climb
+    in.
+    """
     values, vectors = np.linalg.eigh(matrix)
-    values = np.maximum(np.abs(values), _INDEFINITE * np.abs(values).max())
-    return cho_factor((vectors * values) @ vectors.T, lower=True, check_finite=False)
+    top = np.abs(values).max()
+    if values[0] > -_INDEFINITE * top:
+        return matrix
+    return (vectors * np.maximum(np.abs(values), _INDEFINITE * top)) @ vectors.T
 
 
 def is_valid(A, Q):
@@ -191,7 +201,10 @@ def is_valid(A, Q):
 
 
 def made_valid(A, Q, partition, radius=0.99):
-    """The plant with its off-diagonal blocks made smaller until it is safely valid."""
+    """The plant with its off-diagonal blocks made smaller until it is safely valid.
+
+    The diagonal blocks of `Q` have to be positive definite already.
+    """
     diagonal, B = partition.block_diagonal, A[:, len(Q) :]
     A = A[:, : len(Q)]
     for share in (1.0, 0.5, 0.25, 0.125, 0.0):

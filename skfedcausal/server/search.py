@@ -184,7 +184,8 @@ def _next_point(objective, scoring, proposed, tol):
 def _dropped(objective, scoring, proposed, max_steps=8):
     """Plant without the blocks that `proposed` does not have.
 
-    The other elements follow to first order; where that leaves the valid plants, in several steps.
+    The other elements follow to first order; where that leaves the valid plants, in several steps. If even
+    those end, the blocks go and the others stay as they are.
     """
     structure = scoring.structure
     for _ in range(max_steps):
@@ -200,7 +201,9 @@ def _dropped(objective, scoring, proposed, max_steps=8):
         if share == 1.0:
             return point
         scoring = Scoring(objective, structure, point)
-    return Point.at(objective, *made_valid(to_A, to_Q, structure.partition))
+    A = np.where(structure.transition_mask & ~proposed.transition_mask, 0.0, scoring.point.A)
+    Q = np.where(structure.covariance_mask & ~proposed.covariance_mask, 0.0, scoring.point.Q)
+    return Point.at(objective, *made_valid(A, Q, structure.partition))
 
 
 def _capped(additions, p_values, partition):

@@ -58,7 +58,7 @@ def shrink(blocks, *, max_iter=500, tol=1e-12):
     return Shrinkage(mean, inclusion, float(share), float(np.sqrt(tau2)))
 
 
-def shrunk_coefficients(objective, scoring, blocks, input_blocks):
+def shrunk_transition(objective, scoring, blocks, input_blocks=None):
     """Posterior mean of the coefficients ``[A | B]`` under two-group priors.
 
     Links between states have one prior, inputs acting on other units another. Blocks in the model are
@@ -72,8 +72,10 @@ def shrunk_coefficients(objective, scoring, blocks, input_blocks):
         Likelihood.
     scoring : Scoring
         At its maximum.
-    blocks, input_blocks : BlockEstimates
+    blocks : BlockEstimates
         Of all pairs there.
+    input_blocks : BlockEstimates, default=None
+        Of all inputs acting on other units; None for a plant without inputs.
 
     Returns
     -------
@@ -83,20 +85,18 @@ def shrunk_coefficients(objective, scoring, blocks, input_blocks):
     """
     structure, point = scoring.structure, scoring.point
     partition = structure.partition
-    families = [
-        (family, inside, estimates, shrink(estimates))
-        for family, inside, estimates in (
-            (partition, structure.linked, blocks),
-            (partition.input_pairs, structure.driven, input_blocks),
-        )
-        if inside.any()
-    ]
-    if not families:
-        return point.A
-    A = scoring.matrices(_joint_posterior(scoring, families))[0]
+    kinds = [(partition, structure.linked, blocks)]
+    if input_blocks is not None:
+        kinds.append((partition.input_pairs, structure.driven, input_blocks))
+    families = [(*kind, shrink(kind[2])) for kind in kinds if kind[1].any()]
+    A = scoring.matrices(_joint_posterior(scoring, families))[0] if families else point.A
     flat = np.append(A.ravel(), 0.0)
+    for family, inside, _ in kinds:
+        flat[family.pair_elements[~inside]] = 0.0
     for family, inside, _, prior in families:
         flat[family.pair_elements[~inside]] = prior.posterior_mean[~inside]
+    if not families:
+        return flat[:-1].reshape(A.shape)
     shrunk, share = flat[:-1].reshape(A.shape), 1.0
     allowed = max(structure.free.n_transition, 10) / objective.n_samples
     for _ in range(30):

@@ -16,6 +16,7 @@ _MIN_LAGS, _MAX_LAGS = 12, 400
 _ROWS_PER_LAG = 8  # time steps per lag at least
 _TRUNCATION = 2e-3  # what the filter may still remember at the last lag
 _VARIANCE_FLOOR = 0.01  # share of a score's variance its state has at least
+_EDGE_SHARE = 3.0  # standard deviations of a score test to one edge effect at least
 
 
 class StandardisedPlant:
@@ -26,8 +27,8 @@ class StandardisedPlant:
     Parameters
     ----------
     record : JointRecord
-    local : list of (tuple (A, Q, B) or None), default=None
-        The units' own models, as far as they sent them; B is None for a unit without inputs. Units whose
+    local : list of (tuple (A, Q) or (A, Q, B) or None), default=None
+        The units' own models, as far as they sent them; without B for a unit without inputs. Units whose
         measurements do not determine their states need one.
     fix_local : bool
         Keep the diagonal blocks of the transition matrix at the units' own.
@@ -77,6 +78,18 @@ class StandardisedPlant:
         n = self.partition.n_states
         covariance[:n, :n] -= self._noise
         return covariance
+
+    @property
+    def has_clear_scores(self):
+        """Whether the Whittle likelihood of the scores can stand for the exact one.
+
+        It neglects the edges of the record, which are of the size of the scores over T. A state in noise of
+        N times its variance moves its score's gradient by about ``1 / (N sqrt(T))`` of that size, so that
+        the edges count when N is of the order of sqrt(T): a unit whose sensors see next to nothing.
+        """
+        if not self.has_scores:
+            return False
+        return bool(np.linalg.eigvalsh(self._noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE)
 
     def unscaled(self, A):
         """Coefficients in the units' own states and inputs."""
@@ -155,11 +168,11 @@ class StandardisedPlant:
         return left
 
     def first_likelihood(self):
-        """Likelihood to start with: of the scores where there are any, of the series otherwise.
+        """Likelihood to start with: of the scores where they are clear, of the series otherwise.
 
         Needs :attr:`uncoupled`, which sets the number of lags.
         """
-        return self.whittle() if self.has_scores else self.time_domain()
+        return self.whittle() if self.has_clear_scores else self.time_domain()
 
     def whittle(self):
         """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary."""
@@ -211,7 +224,7 @@ def _rescaled(model, S, D):
     """A unit's own model in standardised states and inputs, as far as it is known."""
     if model is None:
         return None
-    A, Q, B = model
+    A, Q, B = (*model, None)[:3]
     inverse = np.linalg.inv(S)
     return inverse @ A @ S, inverse @ Q @ inverse.T, None if B is None else inverse @ B * D
 

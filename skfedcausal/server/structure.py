@@ -24,10 +24,10 @@ class Structure:
         Units whose diagonal block of the transition matrix, or of the process covariance, is re-estimated.
         Where the sensors of a unit do not determine its states, its own model only fixes their basis and
         neither could be.
-    driven : ndarray of bool, shape (n_input_pairs,)
-        Pairs of ``partition.input_pairs`` whose block of the input matrix is free.
-    own_inputs : ndarray of bool, shape (n_units,)
-        Units whose own input matrix B_mm is re-estimated.
+    driven : ndarray of bool, shape (n_input_pairs,), default=None
+        Pairs of ``partition.input_pairs`` whose block of the input matrix is free; None stands for all.
+    own_inputs : ndarray of bool, shape (n_units,), default=None
+        Units whose own input matrix B_mm is re-estimated; None stands for all.
     """
 
     partition: Partition
@@ -35,17 +35,20 @@ class Structure:
     correlated: np.ndarray
     free_dynamics: np.ndarray
     free_noise: np.ndarray
-    driven: np.ndarray
-    own_inputs: np.ndarray
+    driven: np.ndarray | None = None
+    own_inputs: np.ndarray | None = None
+
+    def __post_init__(self):
+        if self.driven is None:
+            object.__setattr__(self, "driven", np.ones(len(self.partition.input_pairs.pairs), dtype=bool))
+        if self.own_inputs is None:
+            object.__setattr__(self, "own_inputs", np.ones(self.partition.n_units, dtype=bool))
 
     @classmethod
     def uncoupled(cls, partition, free_dynamics, free_noise, own_inputs=None):
         """No links between states, every input acting on every unit, independent noise."""
         none = np.zeros(len(partition.pairs), dtype=bool)
-        driven = np.ones(len(partition.input_pairs.pairs), dtype=bool)
-        if own_inputs is None:
-            own_inputs = np.ones(partition.n_units, dtype=bool)
-        return cls(partition, none, none, free_dynamics, free_noise, driven, own_inputs)
+        return cls(partition, none, none, free_dynamics, free_noise, own_inputs=own_inputs)
 
     def with_driven(self, driven):
         """The same structure with other units driven by the inputs of others."""

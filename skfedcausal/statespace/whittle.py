@@ -10,10 +10,10 @@ because ``log |det Z|`` integrates to zero for a stable A. Its only poles are th
 those of A, so few lags and frequencies are enough and an evaluation does not depend on the length of the
 record [1]_. With known inputs ``r[t] = s[t] - A s[t-1] - B u[t-1]`` has the same spectrum; A and B are then
 one matrix of coefficients ``[A | B]`` of the regressors ``[s; u]``. The residuals enter through their own
-sample covariances, so the value is the sum of squares of the one-step prediction errors whatever u depends
-on: like the prediction error method it stays consistent under feedback, ``u[t]`` a function of measurements up
-to t. The *expected* information does suppose inputs without feedback. All functions take stacks of problems of
-equal size (leading axes).
+sample covariances, so the value is the sum of squares of the one-step prediction errors whatever u
+depends on: like the prediction error method it stays consistent under feedback, ``u[t]`` a function of
+measurements up to t. The *expected* information does suppose inputs without feedback. All functions take
+stacks of problems of equal size (leading axes).
 
 References
 ----------
