@@ -2,11 +2,13 @@
 
 import numpy as np
 import pandas as pd
+from numpy.lib.stride_tricks import sliding_window_view
 
-from ..statespace.lagcov import lag_covariances, remove_episode_means
+from ..statespace.episodes import episodes
+from ..statespace.lagcov import remove_episode_means
 
 _MAX_ORDER = 20
-_EXCITED = 1e-6  # share of an input's variance that its own past may leave unexplained at least
+_EXCITED = 1e-6  # share of an input's variance that steps before it must leave unexplained
 _SAME = 1e-10  # share of an input's variance below which the other inputs determine it
 
 
@@ -60,12 +62,12 @@ def excitation_table(record, regressors):
     -------
     DataFrame
         One row per input: ``std`` within the episodes, ``order`` of persistent excitation (the number of
-        lags of the input that are linearly independent, at most 20), ``share`` of its variance that is
+        consecutive steps that are linearly independent, at most 20), ``share`` of its variance that is
         neither explained by the other inputs nor by the states of the same time step.
     """
     u = remove_episode_means(record.u, record.starts) / record.input_scale
     longest = min(_MAX_ORDER, max(min(np.diff([*record.starts, len(u)])) // 2, 1))
-    orders = [_persistent_order(u[:, k : k + 1], longest, record.starts) for k in range(u.shape[1])]
+    orders = [_persistent_order(u[:, k], longest, record.starts) for k in range(u.shape[1])]
     precision = np.linalg.pinv(regressors, hermitian=True)
     k = u.shape[1]
     share = 1 / (np.diag(regressors) * np.diag(precision))[-k:]
@@ -73,13 +75,16 @@ def excitation_table(record, regressors):
 
 
 def _persistent_order(u, longest, starts):
-    """Number of lags until the input's own past determines it, by the Levinson-Durbin recursion."""
-    G = lag_covariances(u, range(longest + 1), starts)[:, 0, 0]
-    coefficients, error = np.zeros(0), G[0]
-    for order in range(1, longest):
-        reflection = (G[order] - coefficients @ G[order - 1 : 0 : -1]) / error
-        coefficients = np.append(coefficients - reflection * coefficients[::-1], reflection)
-        error *= 1 - reflection**2
-        if error <= _EXCITED * G[0]:
+    """Number of steps of an input that do not determine each other, by elimination."""
+    windows = [
+        sliding_window_view(u[start:stop], longest)
+        for start, stop in episodes(starts, len(u))
+        if stop - start >= longest
+    ]
+    gram = sum(np.ascontiguousarray(w).T @ w for w in windows)
+    rest = gram / gram[0, 0]
+    for order in range(longest):
+        if rest[order, order] <= _EXCITED:
             return order
+        rest = rest - np.outer(rest[:, order], rest[order]) / rest[order, order]
     return longest

@@ -123,19 +123,16 @@ def _first_structure(objective, structure, point, alpha):
         links = link_estimates(scoring)
     A = point.A
     if partition.n_inputs:
-        structure = structure.with_driven(benjamini_hochberg(input_estimates(scoring).p_value, alpha))
-        A = np.where(structure.transition_mask | _states_of(A), A, 0.0)
+        driven = benjamini_hochberg(input_estimates(scoring).p_value, alpha)
+        structure = structure.with_driven(driven)
+        A = A.copy()
+        A[:, partition.n_states :][partition.input_mask(~driven)] = 0.0
     linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
     if linked.any():
         A = _with_blocks(A, links, linked, partition)
     if A is not point.A:
         point = Point.at(objective, A, point.Q)
     return structure.with_links(linked), point
-
-
-def _states_of(A):
-    """Mask of the columns of ``[A | B]`` that belong to A."""
-    return np.arange(A.shape[1]) < len(A)
 
 
 def _proposal(scoring, alpha):
