@@ -5,9 +5,9 @@ import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 
 from ..statespace.episodes import episodes
-from ..statespace.lagcov import remove_episode_means
 
 _MAX_ORDER = 20
+_WINDOWS = 5000  # stretches of an input that are looked at, evenly spread
 _EXCITED = 1e-6  # share of an input's variance that steps before it must leave unexplained
 _SAME = 1e-10  # share of an input's variance below which the other inputs determine it
 
@@ -40,8 +40,8 @@ def check_separable(record):
     """
     if record.u is None:
         return
-    centred = remove_episode_means(record.u, record.starts) / record.input_scale
-    values, vectors = np.linalg.eigh(centred.T @ centred / len(centred))
+    u = record.standard_inputs
+    values, vectors = np.linalg.eigh(u.T @ u / len(u))
     null = vectors[:, values < _SAME]
     if null.size:
         involved = np.flatnonzero(np.abs(null).max(axis=1) > 1e-4)
@@ -65,7 +65,7 @@ def excitation_table(record, regressors):
         consecutive steps that are linearly independent, at most 20), ``share`` of its variance that is
         neither explained by the other inputs nor by the states of the same time step.
     """
-    u = remove_episode_means(record.u, record.starts) / record.input_scale
+    u = record.standard_inputs
     longest = min(_MAX_ORDER, max(min(np.diff([*record.starts, len(u)])) // 2, 1))
     orders = [_persistent_order(u[:, k], longest, record.starts) for k in range(u.shape[1])]
     precision = np.linalg.pinv(regressors, hermitian=True)
@@ -76,12 +76,13 @@ def excitation_table(record, regressors):
 
 def _persistent_order(u, longest, starts):
     """Number of steps of an input that do not determine each other, by elimination."""
+    thin = max(len(u) // _WINDOWS, 1)
     windows = [
-        sliding_window_view(u[start:stop], longest)
+        sliding_window_view(u[start:stop], longest)[::thin]
         for start, stop in episodes(starts, len(u))
         if stop - start >= longest
     ]
-    gram = sum(np.ascontiguousarray(w).T @ w for w in windows)
+    gram = sum(w.T @ w for w in map(np.ascontiguousarray, windows))
     rest = gram / gram[0, 0]
     for order in range(longest):
         if rest[order, order] <= _EXCITED:

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from ..statespace.episodes import episodes
-from ..statespace.lagcov import lag_covariances, remove_episode_means
+from ..statespace.lagcov import lag_covariances
 
 _N_LAGS = 5
 _RANK = 1e-9
@@ -40,7 +40,7 @@ def feedback_table(record, updates):
     .. [1] Caines, Chan (1975), Feedback between stationary stochastic processes, IEEE Transactions on
            Automatic Control 20(4).
     """
-    rest = _without_own_past(remove_episode_means(record.u, record.starts), record.starts)
+    rest = _without_own_past(record.standard_inputs, record.starts)
     partition = record.partition
     cross = _cross_sums(rest, updates, record.starts)
     own = [_inverse(rest[:, inputs].T @ rest[:, inputs]) for inputs in partition.input_slices]

@@ -88,7 +88,13 @@ class JointRecord:
         """Standard deviation of each input within the episodes, shape (n_inputs,)."""
         if self.u is None:
             return np.ones(0)
-        return np.sqrt((remove_episode_means(self.u, self.starts) ** 2).mean(axis=0))
+        centred = remove_episode_means(self.u, self.starts)
+        return np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
+
+    @cached_property
+    def standard_inputs(self):
+        """Inputs less their mean in each episode, of unit variance, shape (n_samples, n_inputs)."""
+        return remove_episode_means(self.u, self.starts) / self.input_scale
 
     @property
     def n_samples(self):

@@ -150,6 +150,9 @@ class LikelihoodServer(BaseEstimator):
         self.max_iter = max_iter
         self.tol = tol
 
+    def __getstate__(self):
+        return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
+
     @property
     def needs_local_model(self):
         """Whether the units have to send their own transition matrix."""
@@ -174,6 +177,7 @@ class LikelihoodServer(BaseEstimator):
         self._diagnose_inputs(record)
         if self.has_feedback_:
             self._store(record, self._estimate(record, messages, feedback=True))
+            self._run = None
         self._warn_of_convergence()
         self.links_ = self._links()
         return self
@@ -217,9 +221,10 @@ class LikelihoodServer(BaseEstimator):
     def _diagnose_inputs(self, record):
         """Find out whether inputs are excited and whether they depend on measurements."""
         self.feedback_, self.excitation_, self.has_feedback_, self.laws_ = None, None, False, {}
+        self._run = None
         if record.partition.n_inputs:
             self.excitation_ = excitation_table(record, self.coefficients_.regressors)
-            run = self._filter(record)
+            run = self._run = self._filter(record)
             self.feedback_ = feedback_table(record, run.filtered - run.predicted)
             self.has_feedback_ = bool((self.feedback_["p_adjusted"] < _FEEDBACK_LEVEL).any())
 
@@ -332,7 +337,10 @@ class LikelihoodServer(BaseEstimator):
         """
         record = JointRecord.from_messages(messages, names=self.names_)
         off_diagonal = np.where(self.partition_.block_diagonal, 0.0, self.transition_)
-        cross_terms = self._filter(record).carried(off_diagonal)
+        run, self._run = self._run, None
+        if run is None or not run.is_about(record):
+            run = self._filter(record)
+        cross_terms = run.carried(off_diagonal)
         has_inputs = self.partition_.n_inputs > 0
         if has_inputs:
             own = self.partition_.own_input_mask(np.ones(len(self.names_), dtype=bool))

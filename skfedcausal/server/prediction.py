@@ -35,6 +35,12 @@ class PlantFilter:
         if drive is not None:
             self._P0 = self._P0 + drive.spread
 
+    def is_about(self, record):
+        """Whether it ran over the same messages."""
+        return len(record.parts) == len(self._record.parts) and all(
+            ours.z is theirs.z for ours, theirs in zip(self._record.parts, record.parts, strict=True)
+        )
+
     @cached_property
     def _states(self):
         """Filtered and predicted states, and the log-likelihood terms that came with them (or None)."""

@@ -12,7 +12,7 @@ from ..statespace.positive import cap_radius, spectral_radius
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
 _RIDGE = 1e-12
-_INDEFINITE = 1e-6  # share of the largest eigenvalue by which one has to be negative to count as such
+_INDEFINITE = 1e-6  # relative ridge that cures no rounding but a negative eigenvalue
 _DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
@@ -60,9 +60,7 @@ class Scoring:
         matrix = self.columns.square()
         if getattr(objective, "prior", None) is not None:
             matrix += objective.prior.information(structure.free, point.Q)
-        if structure.partition.n_inputs:
-            matrix = _definite(matrix)
-        self._factor = _cholesky(matrix)
+        self._factor = _metric(matrix) if structure.partition.n_inputs else _cholesky(matrix)
         self.gradient = self.gradient_at(point)
         self.step = cho_solve(self._factor, self.gradient, check_finite=False)
 
@@ -164,7 +162,7 @@ class ObservedColumns:
         return (matrix + matrix.T) / 2
 
 
-def _cholesky(matrix):
+def _cholesky(matrix, largest_ridge=1.0):
     """Lower Cholesky factor, with the smallest relative ridge that makes it exist."""
     diagonal = np.diag(matrix).copy()
     ridge = _RIDGE
@@ -173,21 +171,22 @@ def _cholesky(matrix):
             return cho_factor(matrix + np.diag(ridge * diagonal), lower=True, check_finite=False)
         except np.linalg.LinAlgError:
             ridge *= 100
-            if ridge > 1:
+            if ridge > largest_ridge:
                 raise
 
 
-def _definite(matrix):
-    """The matrix, or where it is not positive definite the one with absolute eigenvalues.
+def _metric(matrix):
+    """Lower Cholesky factor of the matrix, or where it is indefinite of the one with absolute eigenvalues.
 
     Inputs under feedback can make the expected information indefinite; it still has to be a metric to climb
     in.
     """
-    values, vectors = np.linalg.eigh(matrix)
-    top = np.abs(values).max()
-    if values[0] > -_INDEFINITE * top:
-        return matrix
-    return (vectors * np.maximum(np.abs(values), _INDEFINITE * top)) @ vectors.T
+    try:
+        return _cholesky(matrix, largest_ridge=_INDEFINITE)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(matrix)
+        values = np.maximum(np.abs(values), _INDEFINITE * np.abs(values).max())
+        return _cholesky((vectors * values) @ vectors.T)
 
 
 def is_valid(A, Q):

@@ -54,7 +54,7 @@ class StandardisedPlant:
         self._S = record.block_diagonal(self._scale)
         self._Sinv = record.block_diagonal([np.linalg.inv(S) for S in self._scale])
         self._noise = self._Sinv @ record.block_diagonal(self._scores.noise) @ self._Sinv.T
-        self._n_lags = _MIN_LAGS
+        self._n_lags, self._whittle = _MIN_LAGS, None
 
     @property
     def state_scale(self):
@@ -176,7 +176,9 @@ class StandardisedPlant:
 
     def whittle(self):
         """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary."""
-        return WhittleLikelihood(self._moments(), self._noise)
+        if self._whittle is None or self._whittle[0] != self._n_lags:
+            self._whittle = self._n_lags, WhittleLikelihood(self._moments(), self._noise)
+        return self._whittle[1]
 
     def time_domain(self):
         """Exact likelihood of the information series given the inputs."""
