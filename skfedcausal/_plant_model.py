@@ -34,8 +34,23 @@ class FederatedPlantModel(FederatedEstimator):
         Returns
         -------
         ndarray of shape (n_samples, n_outputs)
-            Columns in the order of the table that came in, without input columns; a frame under
-            ``set_output``.
+            In the units of the sensors. Columns in the order of the table that came in, without those of
+            inputs; a frame under ``set_output``.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If `model` is unknown, or X has other units or columns than in `fit`.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> FederatedGrangerEstimator().fit(X).predict(X, model="server").shape
+        (2000, 16)
         """
         if model not in _MODELS:
             raise ValueError(f"model={model!r}; choose 'augmented', 'client' or 'server'.")
@@ -47,9 +62,17 @@ class FederatedPlantModel(FederatedEstimator):
     def transform(self, X, *, inputs=None, lengths=None):
         """Filtered states of the whole plant, given the messages up to each step.
 
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
         Returns
         -------
         ndarray of shape (n_samples, n)
+            In the states of the units' models, in the order of `state_slices_`.
         """
         data = self._read(X, inputs, lengths)
         return self.server_.filter(self._messages(data)).filtered
@@ -67,7 +90,20 @@ class FederatedPlantModel(FederatedEstimator):
         )
 
     def score_samples(self, X, *, inputs=None, lengths=None):
-        """Log-density of all measurements at each time step given the past, shape (n_samples,)."""
+        """Log-density of all measurements at each time step given the past.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats; it depends on the units of the sensors. Exact for missing measurements.
+        """
         data = self._read(X, inputs, lengths)
         return self.server_.filter(self._messages(data, const=True)).log_likelihood()
 
@@ -82,16 +118,40 @@ class FederatedPlantModel(FederatedEstimator):
 
         Returns
         -------
-        estimator
-            Of the same class, fitted with the same settings and unit models.
+        FederatedGrangerEstimator
+            Fitted with the same settings and unit models.
         """
         check_is_fitted(self)
         return self._oracle(self._read(X, inputs, lengths))
 
     def oracle_gap(self, X, *, inputs=None, lengths=None):
-        """Relative distance of the plant matrices to the oracle's, in Frobenius norm."""
+        """Relative distance of `transition_` to the oracle's, in Frobenius norm.
+
+        Rounding error for well-conditioned plants. On a nearly degenerate plant (``server_.has_prior_``)
+        it is larger, and rounded messages can lead to other links.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            The record of `fit`.
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> FederatedGrangerEstimator().fit(X).oracle_gap(X) < 1e-8
+        True
+        """
         oracle = self.oracle(X, inputs=inputs, lengths=lengths)
-        own, central = (e._plant_matrix() for e in (self, oracle))
+        own, central = (estimator._plant_matrix() for estimator in (self, oracle))
         return float(np.linalg.norm(own - central) / np.linalg.norm(central))
 
     def _plant_matrix(self):

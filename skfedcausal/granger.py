@@ -128,6 +128,21 @@ class FederatedGrangerEstimator(FederatedPlantModel):
         Returns
         -------
         self : FederatedGrangerEstimator
+
+        Raises
+        ------
+        TypeError, ValueError
+            If X is none of the containers or its content cannot be used (names, lengths, infinities,
+            objects, too few rows), or `inputs` are given.
+        ClientError
+            If a unit gave no usable message.
+
+        Warns
+        -----
+        UserWarning
+            For columns that never change, and for a frame that names no units.
+        ConvergenceWarning
+            If the likelihood did not converge.
         """
         self._validate_params()
         if inputs is not None:

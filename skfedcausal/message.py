@@ -51,6 +51,21 @@ class StateMessage:
         The unit's own inputs as they are; those of row t act on the states of row t + 1.
     input_matrix : ndarray of shape (n_states, n_inputs) or None
         How the inputs act on the states in the unit's own model, sent together with it.
+
+    Examples
+    --------
+    >>> from skfedcausal import KalmanClient
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.message import StateMessage
+    >>> X, _ = make_granger_plant(1, random_state=0)
+    >>> message = KalmanClient().fit(X["unit0"]).message(X["unit0"])
+    >>> message.z.shape, message.J.shape
+    ((2000, 2), (2, 2))
+    >>> packet = message.to_packet(dtype="float16")
+    >>> packet.nbytes < X["unit0"].nbytes / 10
+    True
+    >>> StateMessage.from_packet(packet).z.shape
+    (2000, 2)
     """
 
     z: np.ndarray
@@ -165,6 +180,14 @@ class SmoothedReply:
     states : ndarray of shape (n_samples, n_states)
     covariances : ndarray of shape (n_samples or 1, n_states, n_states)
         Covariance of each time step's states, or one for all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import SmoothedReply
+    >>> reply = SmoothedReply(np.zeros((4, 2)), np.eye(2)[None])
+    >>> SmoothedReply.from_packet(reply.to_packet()).covariances.shape
+    (1, 2, 2)
     """
 
     states: np.ndarray
@@ -215,6 +238,14 @@ class StateReply:
         How the unit's own inputs act on its states; None for a unit without inputs.
     input_level : ndarray of shape (n_states,) or None
         Mean influence of the other units' inputs, ``sum_n B_mn mean(u_n)``; None for a plant without inputs.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import StateReply
+    >>> reply = StateReply(np.zeros((4, 2)), 0.5 * np.eye(2), np.eye(2))
+    >>> sorted(reply.to_packet().arrays)
+    ['cross_term', 'process_cov', 'transition']
     """
 
     cross_term: np.ndarray

@@ -40,7 +40,18 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
     ----------
     .. [1] Mohanty, Mohamed, Ramanan, Gebraeel, Federated Granger Causality Learning for Interdependent
            Clients with State Space Representation.
-    .. [2] Mohanty et al., Learning decentralised counterfactuals.
+    .. [2] Mohamed, Mohanty, Gebraeel, Federated Causal Representation Learning in State-Space Systems for
+           Decentralized Counterfactual Reasoning, equations 4 and 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import LinearAugmenter
+    >>> Y = np.random.default_rng(0).standard_normal((500, 3))
+    >>> cross_term = np.zeros((500, 1))
+    >>> cross_term[1:] = 0.5 * Y[:-1, :1]
+    >>> bool(np.allclose(LinearAugmenter().fit(Y, cross_term).coef_, [[0.5, 0.0, 0.0]], atol=1e-4))
+    True
     """
 
     _parameter_constraints = {"alpha": [Interval(Real, 0, None, closed="left")]}
@@ -126,6 +137,16 @@ class RegressorAugmenter(RegressorMixin, BaseEstimator):
     ----------
     estimator_ : regressor
         The fitted regressor.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> from skfedcausal import FederatedGrangerEstimator, RegressorAugmenter
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(2, n_samples=500, random_state=0)
+    >>> augmenter = RegressorAugmenter(HistGradientBoostingRegressor(max_iter=5), n_lags=2)
+    >>> FederatedGrangerEstimator(augmenter=augmenter).fit(X).predict(X).shape
+    (500, 16)
     """
 
     _parameter_constraints = {

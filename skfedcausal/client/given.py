@@ -39,8 +39,8 @@ def given_matrices(client, n_features=None):
     if given["C"].ndim != 2 or given["C"].shape[1] == 0:
         raise ValueError(f"C has shape {given['C'].shape}, expected (n_features, n_states).")
     _check_shapes(given, len(given["C"]) if n_features is None else n_features)
-    if ("A" in given) != ("Q" in given):
-        raise ValueError("Give A and Q together, or neither.")
+    if "A" in given and "Q" not in given:
+        raise ValueError("A was given without Q. Give Q too, or leave A to be identified.")
     for name in given.keys() & {"A", "B", "C", "Q"}:
         if not np.isfinite(given[name]).all():
             raise ValueError(f"{name} has values that are not finite.")

@@ -9,6 +9,7 @@ are scaled to unit variance first and the model is scaled back at the end.
 import warnings
 
 import numpy as np
+from scipy.linalg import eigh
 from scipy.special import chdtrc
 from sklearn.exceptions import ConvergenceWarning
 from statsmodels.tsa.api import VAR
@@ -23,7 +24,7 @@ _RIDGE = 1e-3  # added to scaled covariances before their root is taken
 _REGULAR = 1e-10  # eigenvalues of the regressors' covariance below this share of the largest count as zero
 _MAX_RADIUS = 0.995
 _MAX_STATES = 8
-_ORDER_LEVEL = 0.005  # level of the tests that choose the number of states
+_ORDER_LEVEL = 0.001  # level of the tests that choose the number of states
 _ROWS_PER_STATE = 125  # time steps that a state chosen automatically needs at least
 
 
@@ -159,16 +160,19 @@ def identify(moments, method, n_states):
     """
     order = choose_order(moments) if n_states == "auto" else n_states
     C = METHODS[method](moments)[:, :order]
-    S, R = split_variance(moments.G[0], C)
+    S, R = split_variance(moments, C)
     C = C @ np.linalg.cholesky(S)  # states of unit covariance
     A, Q, B = dynamics(moments, C, R, by_statsmodels=method in _BY_STATSMODELS)
     return UnitModel(A, C * moments.scale[:, None], Q, R * moments.scale**2, moments.mean, B)
 
 
-def split_variance(G0, C):
-    """State covariance and sensor-noise variances with ``G0 = C S C' + diag(R)``.
+def split_variance(moments, C):
+    """State covariance and sensor-noise variances with ``G_0 = C S C' + diag(R)``.
 
-    Maximum likelihood of the factor model with known loadings. With as many states as sensors the two
+    Maximum likelihood of the factor model with known loadings, fitted to what the past leaves unpredicted
+    (the prediction errors of the states have the same loadings). Where sensors fit the model badly, that
+    can make the noise in some state larger than all that is unpredicted of it (a Heywood case); the noise
+    of all sensors is then scaled down until it is not. With as many states as sensors noise and states
     cannot be told apart and the noise is put at its floor.
 
     Returns
@@ -182,10 +186,11 @@ def split_variance(G0, C):
         If the search for R ends by count.
     """
     d, p = C.shape
-    R = floor = NOISE_FLOOR * np.diag(G0)
+    R = floor = NOISE_FLOOR * np.diag(moments.G[0])
     if d > p:
-        fit = sensor_noise(floor_eigenvalues(G0, _REGULAR * np.trace(G0)), C, floor)
-        R = fit.R
+        unexplained = floor_eigenvalues(moments.unexplained, floor.min())
+        fit = sensor_noise(unexplained, C, floor)
+        R = np.maximum(fit.R / max(_noise_share(unexplained, C, fit.R), 1.0), floor)
         if not fit.converged:
             warnings.warn(
                 f"The noise variances of {d} sensors with {p} states were still moving after {fit.n_steps} "
@@ -193,7 +198,15 @@ def split_variance(G0, C):
                 ConvergenceWarning,
                 stacklevel=2,
             )
-    return _state_covariances(G0, C, R)[1], R
+    return _state_covariances(moments.G[0], C, R)[1], R
+
+
+def _noise_share(G, C, R):
+    """Largest share, over all combinations of states, that noise has in their variance."""
+    scaled = C / R[:, None]
+    N = np.linalg.inv(C.T @ scaled)
+    weights = scaled @ N
+    return eigh(N, weights.T @ G @ weights, eigvals_only=True)[-1]
 
 
 def _state_covariances(G, C, R):

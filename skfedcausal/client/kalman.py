@@ -38,7 +38,8 @@ class KalmanClient(FilterMixin, BaseEstimator):
     Parameters
     ----------
     A : array-like of shape (n_states, n_states), default=None
-        Transition matrix. Given matrices are used as they are.
+        Transition matrix. Given matrices are used as they are; the others are identified (A and Q only
+        once C is given, and A with Q).
     B : array-like of shape (n_states, n_inputs), default=None
         Input matrix.
     C : array-like of shape (n_features, n_states), default=None
@@ -270,12 +271,12 @@ def _identified(client, given, moments, name):
             f"The {len(C)} columns of {name} that vary do not tell the {p} states of the given C apart, so "
             "nothing about them can be identified. Give A, Q and R too, or a C of full column rank."
         )
-    R = given["R"] if "R" in given else split_variance(moments.G[0], C)[1] * moments.scale**2
+    R = given["R"] if "R" in given else split_variance(moments, C)[1] * moments.scale**2
     if "A" in given:
         return UnitModel(given["A"], given["C"], given["Q"], R, moments.mean, given.get("B"))
     diagonal = R if R.ndim == 1 else np.diag(R)
     A, Q, B = dynamics(moments, C, diagonal / moments.scale**2, B=given.get("B"))
-    return UnitModel(A, given["C"], Q, R, moments.mean, B)
+    return UnitModel(A, given["C"], given.get("Q", Q), R, moments.mean, B)
 
 
 def _expanded(R, active):

@@ -105,6 +105,18 @@ class Moments:
         return self._V.shape[1] * self.n_lags
 
     @cached_property
+    def explained(self):
+        """Covariance of what the past predicts of the present."""
+        cross, past = self.past
+        return cross @ np.linalg.solve(past + _RIDGE * np.eye(len(past)), cross.T)
+
+    @property
+    def unexplained(self):
+        """Covariance of what the past leaves unpredicted, with the divisor that makes it unbiased."""
+        spent = min(self.n_lags * self.n_sensors / self.n_samples, 0.5)
+        return (self.G[0] - self.explained) / (1 - spent)
+
+    @cached_property
     def canonical(self):
         """Squared canonical correlations of the present with the past, and the loadings of the variates.
 
@@ -115,10 +127,8 @@ class Moments:
         weights : ndarray of shape (n_sensors, n_sensors)
             Canonical variates of the present are ``series @ weights``.
         """
-        cross, past = self.past
-        explained = cross @ np.linalg.solve(past + _RIDGE * np.eye(len(past)), cross.T)
         L = np.linalg.cholesky(self.V[0] + _RIDGE * np.eye(self.n_sensors))
-        half = np.linalg.solve(L, explained)
+        half = np.linalg.solve(L, self.explained)
         squared, axes = np.linalg.eigh(np.linalg.solve(L, half.T))
         return squared[::-1].clip(0, 1 - 1e-12), np.linalg.solve(L.T, axes[:, ::-1])
 

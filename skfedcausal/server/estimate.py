@@ -22,6 +22,10 @@ from .shrinkage import shrunk_transition
 from .standardised import StandardisedPlant
 from .structure import Structure
 
+_GOALS = {"near": 10.0, "tol": 0.1}
+# close to the maximum before the structure changes, or rounding errors would decide
+_DEGENERATE_GOALS = {"near": 1e-4, "tol": 1e-4}
+
 
 @dataclass(frozen=True)
 class Coefficients:
@@ -140,12 +144,14 @@ def estimate_plant(
     plant = StandardisedPlant(record, local, fix_local)
     objective = plant.first_likelihood()
     degenerate = is_degenerate(objective, plant.partition, Point.at(objective, *plant.uncoupled), alpha)
+    goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
     settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
     objective, search = _learn_structure(plant, degenerate, **settings)
-    if not degenerate and is_singular(search.scoring.point.Q):  # the search ran into the boundary
+    ascent = ascend(objective, search.scoring, **goal)
+    if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
         degenerate = True
         objective, search = _learn_structure(plant, degenerate, **settings)
-    ascent = ascend(objective, search.scoring, gain_tol=plant.n_samples * tol**2, max_iter=max_iter)
+        ascent = ascend(objective, search.scoring, **goal)
     scoring = Scoring(objective, search.scoring.structure, ascent.point, observed=feedback)
     blocks = link_estimates(scoring)
     input_blocks = input_estimates(scoring) if plant.partition.n_inputs else None
@@ -216,11 +222,12 @@ def _learn_structure(plant, degenerate, *, sparsity, alpha, time_domain):
     return objective, search
 
 
-def _search(objective, structure, point, sparsity, alpha, tol=0.1):
+def _search(objective, structure, point, sparsity, alpha):
     """Search for the structure, or every block free."""
+    goals = _DEGENERATE_GOALS if isinstance(objective, WithPrior) else _GOALS
     if sparsity is not None:
-        return search_structure(objective, structure, point, alpha=alpha, tol=tol)
+        return search_structure(objective, structure, point, alpha=alpha, **goals)
     every = np.ones(len(structure.partition.pairs), dtype=bool)
     scoring = Scoring(objective, structure.with_links(every), point)
-    ascent = ascend(objective, scoring, gain_tol=tol)
+    ascent = ascend(objective, scoring, gain_tol=goals["tol"])
     return StructureSearch(Scoring(objective, scoring.structure, ascent.point), 1, ascent.converged)

@@ -243,7 +243,7 @@ def test_with_C_given_the_noise_is_found_below_a_strong_signal():
     assert_noise_found(unit, KalmanClient(C=unit.C).fit(Y), len(Y))
 
 
-@pytest.mark.parametrize("given", ["C", "CR"])
+@pytest.mark.parametrize("given", ["C", "CR", "CQR"])
 def test_with_C_given_the_dynamics_are_found(long_record, given):
     unit, Y = long_record
     client = KalmanClient(**{name: unit.matrices[name] for name in given}).fit(Y)
@@ -347,8 +347,7 @@ REFUSED = {  # changed matrices, what the error must say
     "R not finite": ({"R": np.full(5, np.nan)}, "R must be positive definite"),
     "B for other states": ({"B": np.ones((3, 1))}, r"B has shape \(3, 1\), expected \(2, n_inputs\)"),
     "B of one dimension": ({"B": np.ones(2)}, r"B has shape \(2,\), expected \(2, n_inputs\)"),
-    "A without Q": ({"Q": None}, "Give A and Q together, or neither"),
-    "Q without A": ({"A": None}, "Give A and Q together, or neither"),
+    "A without Q": ({"Q": None}, "A was given without Q. Give Q too"),
     "no C": ({"C": None}, r"\['A', 'B', 'Q', 'R'\] were given without C. Give C too"),
     "Q not positive": ({"Q": -np.eye(2)}, "Q must be positive"),
     "Q not symmetric": ({"Q": np.array([[1.0, 0.9], [0.0, 1.0]])}, "Q must be symmetric"),

@@ -148,11 +148,11 @@ def home_messages(seed, n_samples):
 
 
 def test_a_likelihood_without_a_maximum_inside_gets_the_prior():
-    """Here the likelihood rises until one unit's process noise is singular."""
+    """Sensors said to be noisier than they are: the likelihood rises until process noise is singular."""
     X, truth = home_messages(10, 500)
     messages = {
-        name: KalmanClient(C=C).fit(X[name]).message(X[name])
-        for name, C in zip(truth.names, truth.observation, strict=True)
+        name: KalmanClient(C=C, R=3 * R).fit(X[name]).message(X[name])
+        for name, C, R in zip(truth.names, truth.observation, truth.measurement_cov, strict=True)
     }
     record = JointRecord.from_messages(messages)
     plant = StandardisedPlant(record)
