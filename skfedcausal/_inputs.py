@@ -201,8 +201,8 @@ def warn_of_feedback(server):
     if controlled:
         warnings.warn(
             f"Inputs of {listed(controlled)} depend on measurements (see `feedback_`). The likelihood given "
-            "the inputs stays valid and standard errors come from its observed curvature; choose by `loops` "
-            "whether the controllers respond in counterfactuals.",
+            "the inputs stays valid and standard errors of effects come from its observed curvature; choose "
+            "by `loops` whether the controllers respond in counterfactuals.",
             UserWarning,
             stacklevel=3,
         )

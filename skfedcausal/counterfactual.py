@@ -76,7 +76,8 @@ class FederatedCounterfactualEstimator(FederatedPlantModel):
         variance that other inputs and the states do not explain.
     feedback_ : DataFrame or None
         Tests whether inputs depend on measurements. The likelihood given the inputs stays valid then; where a
-        test rejects, standard errors come from its observed curvature and the law is identified at home.
+        test rejects, the standard errors of effects come from its observed curvature (those in `links_` do
+        not) and the law of the controllers is identified at home.
     clients_, augmenters_, server_, communication_, ledger_, layout_
         See :class:`FederatedGrangerEstimator`.
 

@@ -132,7 +132,7 @@ def estimate_plant(
     time_domain : bool
         Use the exact likelihood also for complete records.
     feedback : bool
-        Inputs depend on measurements: take covariances from the observed information.
+        Inputs depend on measurements: the covariance of the coefficients is that of the observed information.
     max_iter : int
     tol : float
         Length of the gradient per time step, in the metric of the curvature, that counts as zero.
@@ -152,12 +152,15 @@ def estimate_plant(
         degenerate = True
         objective, search = _learn_structure(plant, degenerate, **settings)
         ascent = ascend(objective, search.scoring, **goal)
-    scoring = Scoring(objective, search.scoring.structure, ascent.point, observed=feedback)
+    scoring = Scoring(objective, search.scoring.structure, ascent.point)
     blocks = link_estimates(scoring)
     input_blocks = input_estimates(scoring) if plant.partition.n_inputs else None
     theta = shrunk = ascent.point.A
     if shrinkage and sparsity:
         shrunk = shrunk_transition(objective, scoring, blocks, input_blocks)
+    curvature = scoring
+    if feedback:
+        curvature = Scoring(objective, scoring.structure, ascent.point, observed=True)
     n, free = len(ascent.point.Q), scoring.structure.free
     split = slice(0, free.n_transition)
     A, B = np.hsplit(plant.unscaled(theta), [n])
@@ -176,7 +179,7 @@ def estimate_plant(
             theta,
             free.rows,
             free.cols,
-            scoring.covariance[split, split],
+            curvature.covariance[split, split],
             plant.state_scale,
             plant.input_scale,
             plant.regressor_covariance,
