@@ -125,7 +125,7 @@ class FederatedPlantModel(FederatedEstimator):
         return self._oracle(self._read(X, inputs, lengths))
 
     def oracle_gap(self, X, *, inputs=None, lengths=None):
-        """Relative distance of `transition_` to the oracle's, in Frobenius norm.
+        """Relative distance of the plant matrices to the oracle's, in Frobenius norm.
 
         Rounding error for well-conditioned plants. On a nearly degenerate plant (``server_.has_prior_``)
         it is larger, and rounded messages can lead to other links.
@@ -135,7 +135,6 @@ class FederatedPlantModel(FederatedEstimator):
         X : list, dict, DataFrame or ndarray
             The record of `fit`.
         inputs : list or dict, default=None
-            As in `fit`.
         lengths : sequence of int, default=None
 
         Returns

@@ -4,7 +4,7 @@ from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
@@ -110,6 +110,7 @@ class FederatedCounterfactualEstimator(FederatedPlantModel):
 
     _parameter_constraints = {
         **FederatedPlantModel._parameter_constraints,
+        "server": [HasMethods(["fit", "replies", "effects"]), None],
         "input_columns": ["array-like", callable, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
     }

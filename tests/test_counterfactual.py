@@ -8,7 +8,7 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedCounterfactualEstimator, GradientServer, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.excitation import InputsNotSeparableError
 
@@ -486,3 +486,8 @@ def test_other_inputs_than_in_fit_are_refused(fitted):
 
 def test_clones_know_nothing(fitted):
     assert not hasattr(clone(fitted), "input_")
+
+
+def test_a_server_that_cannot_answer_is_refused():
+    with pytest.raises(ValueError, match="'server' parameter"):
+        FederatedCounterfactualEstimator(server=GradientServer()).fit(X, inputs=INPUTS)

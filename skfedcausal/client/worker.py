@@ -13,6 +13,7 @@ from ..message import (
     StateMessage,
     StateReply,
 )
+from . import training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
 from .feedback_law import identify_law
@@ -80,9 +81,10 @@ class UnitWorker:
             LAW_REQUEST: self._tell_law,
             StateReply.OP: self._learn_from,
         }
+        operations |= dict.fromkeys(training.OPERATIONS, self._train)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
-        if packet.op != REQUEST and "client" not in state:
+        if packet.op not in (REQUEST, training.REQUEST) and "client" not in state:
             raise PacketError(f"Unit {self.name!r} got {packet.op!r} before it was asked for a message.")
         if packet.round < state.get("round", 0):
             raise PacketError(
@@ -133,6 +135,20 @@ class UnitWorker:
         varying = np.abs(loads).max(axis=1) > 0
         law = identify_law(self._Y[:, varying], self._U, loads[varying], self._starts)
         return law.to_packet(packet.round), state
+
+    def _train(self, packet, state):
+        """Answer a packet of gradient training; the first one identifies the unit's model."""
+        if packet.op != training.REQUEST:
+            return training.answer(packet, state)
+        client = fitted_client(self._client, self._Y, self._U, self._starts, self.name, self._columns)
+        if not isinstance(client, KalmanClient):
+            raise TypeError(
+                f"The client of unit {self.name!r} is a {type(self._client).__name__}. GradientServer needs "
+                "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
+            )
+        local = local_features(client, self._Y, self._U, self._starts)
+        series = training.unit_series(client, self._Y, self._U, self._starts, local)
+        return training.first_answer(packet, client, series)
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""

@@ -70,7 +70,8 @@ def collect_messages(channel, names=None, *, dtype="float64", const=False, local
         If a client failed or sent something that is not a message.
     """
     request = Packet(REQUEST, round, scalars={"dtype": dtype, "const": const, "local_model": local_model})
-    return _messages(channel, dict.fromkeys(channel.clients() if names is None else names, request))
+    asked = channel.clients() if names is None else names
+    return messages_of(channel, dict.fromkeys(asked, request), StateMessage)
 
 
 def refine_messages(channel, replies, *, dtype="float64", local_model=False, round):
@@ -90,7 +91,8 @@ def refine_messages(channel, replies, *, dtype="float64", local_model=False, rou
     """
     wishes = {"dtype": dtype, "const": False, "local_model": local_model}
     packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
-    return _messages(channel, {name: Packet(p.op, p.round, p.arrays, wishes) for name, p in packets.items()})
+    packets = {name: Packet(p.op, p.round, p.arrays, wishes) for name, p in packets.items()}
+    return messages_of(channel, packets, StateMessage)
 
 
 def collect_laws(channel, names, *, round):
@@ -107,7 +109,7 @@ def collect_laws(channel, names, *, round):
     dict of str to FeedbackLaw
     """
     request = Packet(LAW_REQUEST, round)
-    return _read(_ask(channel, dict.fromkeys(names, request), FeedbackLaw.OP), FeedbackLaw)
+    return messages_of(channel, dict.fromkeys(names, request), FeedbackLaw)
 
 
 def deliver_replies(channel, replies, *, dtype="float64", round=1):
@@ -125,25 +127,38 @@ def deliver_replies(channel, replies, *, dtype="float64", round=1):
     ClientError
         If a client did not take its reply.
     """
-    _ask(channel, {name: reply.to_packet(round, dtype) for name, reply in replies.items()}, ACKNOWLEDGEMENT)
+    ask(channel, {name: reply.to_packet(round, dtype) for name, reply in replies.items()}, ACKNOWLEDGEMENT)
 
 
-def _messages(channel, packets):
-    return _read(_ask(channel, packets, StateMessage.OP), StateMessage)
+def messages_of(channel, packets, kind):
+    """Messages of one kind in the answers of all clients.
 
+    Parameters
+    ----------
+    channel : Transport
+    packets : dict of str to Packet
+    kind : type
+        With an operation ``OP`` and a method ``from_packet``.
 
-def _read(answers, kind):
-    """Contents of the answers."""
-    contents = {}
-    for name, answer in answers.items():
+    Returns
+    -------
+    dict of str to message
+
+    Raises
+    ------
+    ClientError
+        If a client failed or answered with something else.
+    """
+    messages = {}
+    for name, answer in ask(channel, packets, kind.OP).items():
         try:
-            contents[name] = kind.from_packet(answer)
+            messages[name] = kind.from_packet(answer)
         except PacketError as error:
             raise ClientError(f"Client {name!r} sent a message that cannot be used. {error}") from error
-    return contents
+    return messages
 
 
-def _ask(channel, packets, op):
+def ask(channel, packets, op):
     """Every client's answer to its packet, in the order of `packets`; all must be of the kind `op`."""
     known = channel.clients()
     unknown = [name for name in packets if name not in known]
