@@ -214,7 +214,7 @@ def _learn_structure(plant, degenerate, *, sparsity, alpha, time_domain):
     it, the search starts with that.
     """
     start, structure = plant.uncoupled, plant.structure()
-    prior = Prior.for_units(start[1], plant.partition, plant.n_samples) if degenerate else None
+    prior = Prior.for_units(*start, plant.partition, plant.n_samples) if degenerate else None
     objective = WithPrior.of(plant.first_likelihood(), prior)
     search = _search(objective, structure, Point.at(objective, *start), sparsity, alpha)
     if plant.has_clear_scores and (time_domain or not plant.is_complete):
