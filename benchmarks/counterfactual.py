@@ -23,7 +23,8 @@ PLANT |= {"input_strength": (0.87, 1.29), "link_strength": (0.2, 0.5), "process_
 T, HORIZON = 5000, 10
 NOTE = (
     "VARX(p): vector autoregression of all outputs with p lags of outputs and inputs, which has p states per "
-    "output; VARX(1) has as many as this. A unit identified at home has at most as many states as sensors."
+    "output; VARX(1) and the subspace fit have as many states as this. A unit identified at home has at most as "
+    "many states as sensors."
 )
 RECORDS = ("winding", "steamgen", "evaporator", "powerplant", "glassfurnace", "cd_player_arm", "cstr")
 RECORDS += ("exchanger", "cascaded_tanks")
@@ -145,6 +146,39 @@ def varx(record, n_train, n_lags):
     return Y[n_train:] + level
 
 
+def subspace(record, n_train, order, horizon=8):
+    """Free run of a central canonical variate analysis of all outputs and inputs (Larimore 1990)."""
+    outputs = [name for name in record.data if name not in record.inputs]
+    Y, U = (record.data[list(names)].to_numpy(float) for names in (outputs, record.inputs))
+    level, rest = Y[:n_train].mean(axis=0), U[:n_train].mean(axis=0)
+    Y, U = Y - level, U - rest
+    rows = np.arange(horizon, n_train - horizon)
+    past = np.hstack([block[rows - i] for i in range(1, horizon + 1) for block in (Y, U)])
+    later = np.hstack([U[rows + i] for i in range(horizon)])
+    future = np.hstack([Y[rows + i] for i in range(horizon)])
+    effect = np.linalg.lstsq(np.hstack([past, later]), future, rcond=None)[0][: past.shape[1]]
+    free = past - later @ np.linalg.lstsq(later, past, rcond=None)[0]
+    weight = np.linalg.cholesky(np.linalg.pinv(np.cov(future, rowvar=False)) + 1e-9 * np.eye(future.shape[1]))
+    explained = free @ effect @ weight
+    axes = np.linalg.svd(explained, full_matrices=False)[2][:order].T
+    states = past @ effect @ weight @ axes
+    regressors = np.hstack([states[:-1], U[rows[:-1]]])
+    step = np.linalg.lstsq(regressors, states[1:], rcond=None)[0]
+    observation = np.linalg.lstsq(states, Y[rows], rcond=None)[0]
+    last = np.arange(n_train, n_train + 1)
+    x = (
+        np.hstack([block[last - i] for i in range(1, horizon + 1) for block in (Y, U)])
+        @ effect
+        @ weight
+        @ axes
+    )
+    found = []
+    for t in range(n_train, len(Y)):
+        found.append(x @ observation)
+        x = np.hstack([x, U[t : t + 1]]) @ step
+    return np.vstack(found) + level
+
+
 def normalised(found, expected):
     return float(np.sqrt(((found - expected) ** 2).mean(axis=0) / expected.var(axis=0)).mean())
 
@@ -160,6 +194,7 @@ def forecasts(folder):
             warnings.simplefilter("ignore", UserWarning)  # feedback, extrapolation: real records
             found, order = free_run(record, n_train)
         row = {"record": name, "states": order, "this": f"{normalised(found, expected):.3f}"}
+        row["subspace, central"] = f"{normalised(subspace(record, n_train, order), expected):.3g}"
         for lags in (1, 2, 5):
             row[f"VARX({lags})"] = f"{normalised(varx(record, n_train, lags), expected):.3g}"
         rows.append(row)
