@@ -23,8 +23,8 @@ PLANT |= {"input_strength": (0.87, 1.29), "link_strength": (0.2, 0.5), "process_
 T, HORIZON = 5000, 10
 NOTE = (
     "VARX(p): vector autoregression of all outputs with p lags of outputs and inputs, which has p states per "
-    "output; VARX(1) and the subspace fit have as many states as this. A unit identified at home has at most as "
-    "many states as sensors."
+    "output; VARX(1) and the subspace fit have as many states as this. A unit identified at home has at most "
+    "as many states as sensors."
 )
 RECORDS = ("winding", "steamgen", "evaporator", "powerplant", "glassfurnace", "cd_player_arm", "cstr")
 RECORDS += ("exchanger", "cascaded_tanks")
