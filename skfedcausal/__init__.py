@@ -7,12 +7,14 @@ low-dimensional messages.
 from ._version import __version__
 from .client.augmenter import LinearAugmenter, RegressorAugmenter
 from .client.kalman import KalmanClient
+from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
 from .server.gradient import GradientServer
 from .server.likelihood import LikelihoodServer
 from .utils import stack_clients
 
 __all__ = [
+    "FederatedCounterfactualEstimator",
     "FederatedGrangerEstimator",
     "GradientServer",
     "KalmanClient",
