@@ -7,6 +7,7 @@ low-dimensional messages.
 from ._version import __version__
 from .client.augmenter import LinearAugmenter, RegressorAugmenter
 from .client.kalman import KalmanClient
+from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from .server.gradient import GradientServer
@@ -14,6 +15,7 @@ from .server.likelihood import LikelihoodServer
 from .utils import stack_clients
 
 __all__ = [
+    "FederatedCounterfactualEstimator",
     "FederatedGrangerEstimator",
     "GaussianMechanism",
     "GradientServer",

@@ -27,6 +27,9 @@ from .privacy import GaussianMechanism
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
 
+# what is kept of a site after a fit
+_KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
+
 
 class FederatedEstimator(TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
@@ -72,7 +75,6 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         With `pooled` the server learns from statistics of the pooled table instead. With a privacy mechanism
         that is the noised one: workers, server and oracle never see another.
         """
-        raw = {name: Y.nbytes for name, Y in zip(data.names, data.outputs, strict=True)}
         templates = client_templates(self.client, data.names)
         if self.privacy is not None:
             check_noise_can_be_told(templates)
@@ -95,13 +97,17 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             channel.close()
         self.server_, self.ledger_ = server, channel.ledger
         self._sites = {
-            name: {key: site.state[key] for key in ("client", "augmenter", "transition")}
+            name: {key: site.state[key] for key in _KEPT if key in site.state}
             for name, site in sites.items()
             if site.state  # empty where the transport has workers of its own elsewhere
         }
         self.clients_ = {name: site["client"] for name, site in self._sites.items()}
         self.augmenters_ = {name: site["augmenter"] for name, site in self._sites.items()}
         self.layout_ = data.layout
+        raw = {
+            name: Y.nbytes + (0 if U is None else U.nbytes)
+            for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
+        }
         self.noise_covariance_ = {name: np.diag(variance) for name, variance in noise.items()}
         self.communication_ = self.ledger_.communication(raw)
         self._store_promise(data)
@@ -163,7 +169,11 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
     def _oracle(self, data):
         """Copy fitted by a central machine that holds all raw measurements."""
-        return clone(self).set_params(transport=None)._fit_plant(data, pooled=True)
+        return self._unfitted()._fit_plant(data, pooled=True)
+
+    def _unfitted(self):
+        """Copy without a fit, in this process."""
+        return clone(self).set_params(transport=None)
 
     def privacy_curve(self, X, epsilons, *, inputs=None, lengths=None, n_draws=1, random_state=None):
         """What a privacy budget buys, tried out where the raw record is, before anything is sent.
@@ -200,11 +210,8 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             If not even the largest epsilon is useful.
         """
         self._validate_params()
-
-        def read(estimator):
-            return estimator._read_new(X, inputs, lengths)
-
-        return privacy_curve(self, read, epsilons, n_draws, random_state)
+        record = {"X": X, "inputs": inputs, "lengths": lengths}
+        return privacy_curve(self, record, epsilons, n_draws, random_state)
 
     # -- predicting ------------------------------------------------------------------------------
 

@@ -14,15 +14,15 @@ _KEPT = 0.5  # share of the links that a useful budget keeps, and of its own lin
 LEVEL = 0.05
 
 
-def privacy_curve(estimator, read, epsilons, n_draws, random_state):
+def privacy_curve(estimator, record, epsilons, n_draws, random_state):
     """Table of what is left at each epsilon.
 
     Parameters
     ----------
     estimator : FederatedEstimator
         With the mechanism whose epsilon is varied.
-    read : callable
-        ``read(estimator)`` gives the record, a PlantData.
+    record : dict
+        Arguments of `fit`.
     epsilons : sequence of float
     n_draws : int
     random_state : int, RandomState or None
@@ -43,10 +43,10 @@ def privacy_curve(estimator, read, epsilons, n_draws, random_state):
     seeds = check_random_state(random_state).randint(2**31 - 1, size=(len(epsilons), n_draws))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what noise does to a fit is what the table is for
-        clear = _Outcome(_tried(estimator, read, None))
+        clear = _Outcome(_tried(estimator, record, None))
         rows = []
         for epsilon, draws in zip(epsilons, seeds, strict=True):
-            trials = [_trial(estimator, read, epsilon, seed, clear) for seed in draws]
+            trials = [_trial(estimator, record, epsilon, seed, clear) for seed in draws]
             rows.append({"epsilon": epsilon, **pd.DataFrame(trials).mean().to_dict()})
     table = pd.DataFrame(rows)
     table["useful"] = _useful(table, clear)
@@ -62,18 +62,17 @@ def privacy_curve(estimator, read, epsilons, n_draws, random_state):
     return table
 
 
-def _trial(estimator, read, epsilon, seed, clear):
+def _trial(estimator, record, epsilon, seed, clear):
     settings = {"epsilon": epsilon, "mu": None, "accountant": PrivacyAccountant(), "random_state": int(seed)}
     mechanism = GaussianMechanism(**estimator.privacy.get_params(deep=False) | settings)
-    fitted, data = _tried(estimator, read, mechanism)
+    fitted, data = _tried(estimator, record, mechanism)
     return _Outcome((fitted, data)).against(clear)
 
 
-def _tried(estimator, read, mechanism):
+def _tried(estimator, record, mechanism):
     """Copy fitted in this process under a mechanism of its own, and the raw record it was fitted to."""
-    trial = clone(estimator).set_params(privacy=mechanism, transport=None)
-    data = read(trial)
-    return trial._fit_plant(data), data
+    trial = clone(estimator).set_params(privacy=mechanism, transport=None).fit(**record)
+    return trial, trial._read(**record)
 
 
 class _Outcome:
