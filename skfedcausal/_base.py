@@ -57,14 +57,15 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
     # -- fitting ---------------------------------------------------------------------------------
 
-    def _fit_plant(self, data, pooled=False):
+    def _fit_plant(self, data, pooled=False, server=None):
         """One message per unit up, the server's fit, one reply per unit down.
 
-        With `pooled` the server learns from statistics of the pooled raw table instead.
+        With `pooled` the server learns from statistics of the pooled raw table instead. `server` stands in
+        where the user gave none.
         """
         sites = self._sites_of(data)
         channel = LedgeredTransport(self._transport(sites), Ledger())
-        server = LikelihoodServer() if self.server is None else clone(self.server)
+        server = clone(server or LikelihoodServer()) if self.server is None else clone(self.server)
 
         def pool(messages):
             return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
@@ -93,13 +94,17 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         return self.transport(sites)
 
     def _sites_of(self, data):
-        templates = client_templates(self.client, data.names)
+        templates = self._templates(data.names)
         return {
             name: Site(UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter))
             for name, Y, U, columns in zip(
                 data.names, data.outputs, data.inputs, data.layout.outputs, strict=True
             )
         }
+
+    def _templates(self, names):
+        """Template of each unit's model by name."""
+        return client_templates(self.client, names)
 
     def _site(self, name):
         """What a unit learned: its ``client``, ``augmenter`` and ``transition``."""

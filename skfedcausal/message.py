@@ -46,6 +46,9 @@ class StateMessage:
         values are asked for.
     transition, process_cov : ndarray of shape (n_states, n_states) or None
         The unit's own model; sent only when the server asks for it.
+    off_subspace : ndarray of shape (n_samples,) or None
+        Mahalanobis distance of the measurements from what the states can show; sent by units that are
+        watched for faults.
     """
 
     z: np.ndarray
@@ -55,6 +58,7 @@ class StateMessage:
     const: np.ndarray | None = None
     transition: np.ndarray | None = None
     process_cov: np.ndarray | None = None
+    off_subspace: np.ndarray | None = None
 
     OP = "states"
 
@@ -67,6 +71,19 @@ class StateMessage:
     def information(self):
         """The message as an information series."""
         return Information(self.z, self.patterns, self.index, self.const)
+
+    def rows(self, start, stop):
+        """The message about some rows of one episode."""
+        return StateMessage(
+            self.z[start:stop],
+            self.patterns,
+            None if self.index is None else self.index[start:stop],
+            (stop - start,),
+            None if self.const is None else self.const[start:stop],
+            self.transition,
+            self.process_cov,
+            None if self.off_subspace is None else self.off_subspace[start:stop],
+        )
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the series in the given precision.
@@ -90,7 +107,7 @@ class StateMessage:
         if self.index is not None:
             arrays["index"] = self.index.astype(_index_dtype(len(packed)))
         arrays["lengths"] = np.asarray(self.lengths, dtype=np.int64)
-        for name in ("const", "transition", "process_cov"):
+        for name in ("const", "transition", "process_cov", "off_subspace"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
         return Packet(self.OP, round, arrays)
@@ -118,8 +135,9 @@ class StateMessage:
         const = fields.numbers("const", (n_samples,), optional=True)
         transition = fields.numbers("transition", (p, p), optional=True)
         process_cov = fields.covariance("process_cov", p, optional=True)
+        off_subspace = fields.numbers("off_subspace", (n_samples,), optional=True)
         fields.check_all_read()
-        return cls(z, patterns, index, lengths, const, transition, process_cov)
+        return cls(z, patterns, index, lengths, const, transition, process_cov, off_subspace)
 
 
 def _check_index(index, n_patterns):

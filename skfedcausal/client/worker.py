@@ -148,6 +148,8 @@ def fitted_client(template, Y, U, starts, name, columns):
 
 def unit_message(client, Y, starts, *, const=False, local_model=False):
     """Message of a fitted client about measurements, whatever kind of client it is."""
+    if hasattr(client, "watched_message") and not (const or local_model):
+        return client.watched_message(Y, starts)[0]
     if isinstance(client, KalmanClient):
         return message_of(
             client.model, client.active_columns(Y), starts, const=const, local_model=local_model
