@@ -10,6 +10,8 @@ from .client.kalman import KalmanClient
 from .granger import FederatedGrangerEstimator
 from .rca import FederatedRCADetector
 from .server.likelihood import LikelihoodServer
+from .server.moments import MomentServer
+from .server.regressor import RegressorServer
 from .utils import stack_clients
 
 __all__ = [
@@ -18,7 +20,9 @@ __all__ = [
     "KalmanClient",
     "LikelihoodServer",
     "LinearAugmenter",
+    "MomentServer",
     "RegressorAugmenter",
+    "RegressorServer",
     "__version__",
     "stack_clients",
 ]

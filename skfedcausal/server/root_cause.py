@@ -124,7 +124,9 @@ class RootCauseServer:
         run = plant.filter(messages)
         x = _filled_states(record, run.predicted)
         folds = held_out_folds(record.starts, record.n_samples)
-        self.watch, own, given = learn_watch(self.model, x, distance, folds, self.slices)
+        self.watch, own, given = learn_watch(
+            self.model, x, distance, folds, self.slices, getattr(plant, "regressor", None)
+        )
         self.usual = np.concatenate(given).mean(axis=0)
         surprise = [np.log1p(a / self.dims) for a in own]
         self.level = np.concatenate(surprise).mean(axis=0)

@@ -9,8 +9,16 @@ stream in pieces gives what one call on the whole gives.
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.base import clone
 
-from ..statespace.energy import ConditionalEnergy, held_out_innovations, ridge_transition
+from ..statespace.energy import (
+    ConditionalEnergy,
+    LinearMap,
+    ScaledMap,
+    held_out_errors,
+    held_out_innovations,
+    ridge_transition,
+)
 from ..statespace.observation import is_regular
 from ..statespace.recurrence import driven_recurrence
 from ..statespace.varying import covariance_rows, predicted_means
@@ -66,8 +74,8 @@ class PlantWatch:
     ----------
     model : InnovationModel
         The learned plant with every sensor there.
-    regression : ndarray of shape (n, n)
-        Predicts the states of a row from those of the last: ``x_t = x_(t-1) @ regression``.
+    regression : LinearMap or object with ``predict``
+        Predicts the states of a row from those of the last.
     energy : ConditionalEnergy
     slices : tuple of slice
         States of each unit.
@@ -151,10 +159,10 @@ class PlantWatch:
 
     def _regression_innovations(self, x, last):
         """Innovations of complete rows; the first row of an episode has none."""
-        e = np.empty_like(x)
-        np.dot(x[:-1], self.regression, out=e[1:])
-        np.subtract(x[1:], e[1:], out=e[1:])
-        e[0] = 0.0 if last is None else x[0] - last @ self.regression
+        before = np.concatenate([x[:1] if last is None else last[None], x[:-1]])
+        e = x - self.regression.predict(before)
+        if last is None:
+            e[0] = 0.0
         return e, x
 
     def _surprises(self, record, off_subspace, scaled, predicted, state):
@@ -164,7 +172,7 @@ class PlantWatch:
         e = np.zeros_like(x)
         unit_of_state = record.partition.unit_of_state
         for t in range(len(x)):
-            prediction = predicted[t] if last is None else last @ self.regression
+            prediction = predicted[t] if last is None else self.regression.predict(last[None])[0]
             gone = ~present[t][unit_of_state]
             x[t, gone] = prediction[gone]
             if last is not None:
@@ -209,7 +217,7 @@ def _informative(J, nominal, least=1e-3):
     return bool(np.linalg.eigvalsh(root.T @ J @ root)[0] > least)
 
 
-def learn_watch(model, x, off_subspace, folds, slices, floor=0.01):
+def learn_watch(model, x, off_subspace, folds, slices, regressor=None, floor=0.01):
     """Watch of a plant whose regression is learned from nominal states.
 
     Parameters
@@ -221,6 +229,8 @@ def learn_watch(model, x, off_subspace, folds, slices, floor=0.01):
     folds : sequence of tuple (start, stop)
         Stretches that are held out in turn.
     slices : tuple of slice
+    regressor : scikit-learn regressor, default=None
+        Predicts all states from the last ones; None for ridge regression.
     floor : float
         Share of each state's variance added to the innovation covariance.
 
@@ -230,15 +240,20 @@ def learn_watch(model, x, off_subspace, folds, slices, floor=0.01):
     own, given : list of ndarray of shape (n_rows, n_units)
         Held-out surprises of every fold without its first row.
     """
-    scale = x.std(axis=0)
-    innovations, penalty = held_out_innovations(x / scale, folds)
-    past = np.concatenate([x[start : stop - 1] for start, stop in folds]) / scale
-    present = np.concatenate([x[start + 1 : stop] for start, stop in folds]) / scale
-    regression = ridge_transition(past, present, penalty) * scale / scale[:, None]
+    mean, scale = x.mean(axis=0), x.std(axis=0)
+    inside = (x - mean) / scale
+    past = np.concatenate([inside[start : stop - 1] for start, stop in folds])
+    present = np.concatenate([inside[start + 1 : stop] for start, stop in folds])
+    if regressor is None:
+        innovations, penalty = held_out_innovations(inside, folds)
+        learned = LinearMap(ridge_transition(past, present, penalty))
+    else:
+        innovations = held_out_errors(inside, folds, lambda a, b: clone(regressor).fit(a, b))
+        learned = clone(regressor).fit(past, present)
     innovations = [e * scale for e in innovations]
     e = np.concatenate(innovations)
     energy = ConditionalEnergy(e.T @ e / len(e) + floor * np.diag(scale**2), slices)
     rest = [off_subspace[start + 1 : stop] for start, stop in folds]
     own = [energy.own(e) + g for e, g in zip(innovations, rest, strict=True)]
     given = [energy.given_others(e) + g for e, g in zip(innovations, rest, strict=True)]
-    return PlantWatch(model, regression, energy, slices), own, given
+    return PlantWatch(model, ScaledMap(learned, mean, scale), energy, slices), own, given

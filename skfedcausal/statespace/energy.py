@@ -57,6 +57,54 @@ def held_out_innovations(x, folds, penalties=PENALTIES):
     return best[1], best[2]
 
 
+def held_out_errors(x, folds, fit):
+    """Errors of every fold under a predictor of the next row fitted to the others.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_samples, n)
+    folds : sequence of tuple (start, stop)
+    fit : callable
+        ``fit(past, present)`` gives an object with ``predict``.
+
+    Returns
+    -------
+    list of ndarray of shape (stop - start - 1, n)
+    """
+    pairs = [(x[start : stop - 1], x[start + 1 : stop]) for start, stop in folds]
+    errors = []
+    for k, (past, present) in enumerate(pairs):
+        others = [pair for j, pair in enumerate(pairs) if j != k]
+        model = fit(*(np.concatenate(part) for part in zip(*others, strict=True)))
+        errors.append(present - model.predict(past))
+    return errors
+
+
+@dataclass(frozen=True)
+class LinearMap:
+    """Prediction of a row from the last by a matrix: ``x_(t-1) @ matrix``."""
+
+    matrix: np.ndarray
+
+    def predict(self, past):
+        """Predicted rows."""
+        return past @ self.matrix
+
+
+@dataclass(frozen=True)
+class ScaledMap:
+    """A predictor of standardised rows, in the units of the rows."""
+
+    model: object
+    mean: np.ndarray
+    scale: np.ndarray
+
+    def predict(self, past):
+        """Predicted rows."""
+        inside = (past - self.mean) / self.scale
+        return self.model.predict(inside) * self.scale + self.mean
+
+
 @dataclass(frozen=True)
 class ConditionalEnergy:
     """Surprise of every unit, on its own and given the other units' innovations of the same step.
