@@ -6,6 +6,7 @@ low-dimensional messages.
 
 from ._version import __version__
 from .client.augmenter import LinearAugmenter, RegressorAugmenter
+from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .granger import FederatedGrangerEstimator
 from .rca import FederatedRCADetector
@@ -15,6 +16,7 @@ from .server.regressor import RegressorServer
 from .utils import stack_clients
 
 __all__ = [
+    "ExtendedKalmanClient",
     "FederatedGrangerEstimator",
     "FederatedRCADetector",
     "KalmanClient",

@@ -1,6 +1,7 @@
 """What the estimators share: containers to workers, rounds of messages, fitted attributes, tables out."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
@@ -46,13 +47,16 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
     def _read_new(self, X, inputs, lengths):
         """Plant data to learn from."""
-        return read_plant(X, client_labels=self.client_labels, inputs=inputs, lengths=lengths, estimator=self)
+        labels = self.client_labels
+        return _row_by_row(
+            read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self)
+        )
 
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout learned by `fit`."""
         check_is_fitted(self)
-        return read_plant(
-            X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self
+        return _row_by_row(
+            read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
         )
 
     # -- fitting ---------------------------------------------------------------------------------
@@ -118,8 +122,8 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _messages(self, data, const=False):
         """Messages of the fitted clients about a record."""
         return {
-            name: unit_message(self._site(name)["client"], Y, data.starts, const=const)
-            for name, Y in zip(data.names, data.outputs, strict=True)
+            name: unit_message(self._site(name)["client"], Y, data.starts, inputs=U, const=const)
+            for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
         }
 
     def _oracle(self, data):
@@ -159,6 +163,15 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
             return polars.DataFrame({name: frame[name].to_numpy() for name in frame})
         return frame
+
+
+def _row_by_row(data):
+    """Plant data whose measurements lie in memory row by row.
+
+    Products and sums of arrays that lie differently round differently; one record shall give the identical
+    plant whatever container it came in. Frames, which lie column by column, are copied.
+    """
+    return replace(data, outputs=tuple(np.ascontiguousarray(Y) for Y in data.outputs))
 
 
 def client_templates(client, names):

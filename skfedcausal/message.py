@@ -49,6 +49,21 @@ class StateMessage:
     off_subspace : ndarray of shape (n_samples,) or None
         Mahalanobis distance of the measurements from what the states can show; sent by units that are
         watched for faults.
+
+    Examples
+    --------
+    >>> from skfedcausal import KalmanClient
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.message import StateMessage
+    >>> X, _ = make_granger_plant(1, random_state=0)
+    >>> message = KalmanClient().fit(X["unit0"]).message(X["unit0"])
+    >>> message.z.shape, message.J.shape
+    ((2000, 2), (2, 2))
+    >>> packet = message.to_packet(dtype="float16")
+    >>> packet.nbytes < X["unit0"].nbytes / 10
+    True
+    >>> StateMessage.from_packet(packet).z.shape
+    (2000, 2)
     """
 
     z: np.ndarray
@@ -165,6 +180,14 @@ class SmoothedReply:
     states : ndarray of shape (n_samples, n_states)
     covariances : ndarray of shape (n_samples or 1, n_states, n_states)
         Covariance of each time step's states, or one for all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import SmoothedReply
+    >>> reply = SmoothedReply(np.zeros((4, 2)), np.eye(2)[None])
+    >>> SmoothedReply.from_packet(reply.to_packet()).covariances.shape
+    (1, 2, 2)
     """
 
     states: np.ndarray
@@ -210,6 +233,14 @@ class StateReply:
         The server's one-step-ahead prediction of the unit's states.
     transition, process_cov : ndarray of shape (n_states, n_states)
         The unit's diagonal blocks as the server estimated them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import StateReply
+    >>> reply = StateReply(np.zeros((4, 2)), 0.5 * np.eye(2), np.eye(2))
+    >>> sorted(reply.to_packet().arrays)
+    ['cross_term', 'process_cov', 'transition']
     """
 
     cross_term: np.ndarray

@@ -13,30 +13,9 @@ from sklearn.linear_model import Ridge
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..statespace.episodes import episodes
-
-
-def lagged_rows(Y, n_lags, starts=(0,)):
-    """Rows ``[y[t-1], ..., y[t-n_lags]]``, zero before the start of an episode.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n_samples, d)
-    n_lags : int
-    starts : sequence of int
-
-    Returns
-    -------
-    Z : ndarray of shape (n_samples, n_lags * d)
-    """
-    n_samples, d = Y.shape
-    Z = np.zeros((n_samples, n_lags * d))
-    for start, stop in episodes(starts, n_samples):
-        for lag in range(1, min(n_lags, stop - start - 1) + 1):
-            Z[start + lag : stop, (lag - 1) * d : lag * d] = Y[start : stop - lag]
-    return Z
+from ..statespace.episodes import lagged_rows
 
 
 class LinearAugmenter(RegressorMixin, BaseEstimator):
@@ -61,7 +40,18 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
     ----------
     .. [1] Mohanty, Mohamed, Ramanan, Gebraeel, Federated Granger Causality Learning for Interdependent
            Clients with State Space Representation.
-    .. [2] Mohanty et al., Learning decentralised counterfactuals.
+    .. [2] Mohamed, Mohanty, Gebraeel, Federated Causal Representation Learning in State-Space Systems for
+           Decentralized Counterfactual Reasoning, equations 4 and 5.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import LinearAugmenter
+    >>> Y = np.random.default_rng(0).standard_normal((500, 3))
+    >>> cross_term = np.zeros((500, 1))
+    >>> cross_term[1:] = 0.5 * Y[:-1, :1]
+    >>> bool(np.allclose(LinearAugmenter().fit(Y, cross_term).coef_, [[0.5, 0.0, 0.0]], atol=1e-4))
+    True
     """
 
     _parameter_constraints = {"alpha": [Interval(Real, 0, None, closed="left")]}
@@ -85,10 +75,15 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
         Returns
         -------
         self : LinearAugmenter
+
+        Raises
+        ------
+        ValueError
+            If the series have missing values, do not fit together or hold no transition.
         """
         self._validate_params()
-        rows = _inner_rows(len(Y), starts)
-        Z, target = Y[rows - 1], cross_term[rows]
+        Y, target, rows = _read_training(self, Y, cross_term, starts)
+        Z = Y[rows - 1]
         z_mean, c_mean = Z.mean(axis=0), target.mean(axis=0)
         gram = Z.T @ Z - len(Z) * np.outer(z_mean, z_mean)
         cross = target.T @ Z - len(Z) * np.outer(c_mean, z_mean)
@@ -96,10 +91,13 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
         ridge = max(self.alpha, np.finfo(float).eps) * scale
         self.coef_ = np.linalg.solve(gram + ridge * np.eye(len(gram)), cross.T).T
         self.phi_ = c_mean - self.coef_ @ z_mean
-        eye = np.eye(len(self.coef_))
-        transition = eye if transition is None else transition
-        self.theta_ = np.linalg.lstsq(transition, self.coef_, rcond=None)[0]
-        self.n_features_in_ = Y.shape[1]
+        A = np.eye(len(self.coef_)) if transition is None else np.asarray(transition, dtype=float)
+        if A.shape != (len(self.coef_), len(self.coef_)):
+            raise ValueError(
+                f"`transition` has shape {A.shape}, expected one row and column for each of the "
+                f"{len(self.coef_)} columns of `cross_term`."
+            )
+        self.theta_ = np.linalg.lstsq(A, self.coef_, rcond=None)[0]
         return self
 
     def predict(self, Y, starts=(0,)):
@@ -117,6 +115,7 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
             Zero in the first row of an episode.
         """
         check_is_fitted(self)
+        Y = validate_data(self, Y, dtype=float, reset=False)
         guess = np.empty((len(Y), len(self.coef_)))
         np.dot(Y[:-1], self.coef_.T, out=guess[1:])
         guess += self.phi_
@@ -138,6 +137,16 @@ class RegressorAugmenter(RegressorMixin, BaseEstimator):
     ----------
     estimator_ : regressor
         The fitted regressor.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import HistGradientBoostingRegressor
+    >>> from skfedcausal import FederatedGrangerEstimator, RegressorAugmenter
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(2, n_samples=500, random_state=0)
+    >>> augmenter = RegressorAugmenter(HistGradientBoostingRegressor(max_iter=5), n_lags=2)
+    >>> FederatedGrangerEstimator(augmenter=augmenter).fit(X).predict(X).shape
+    (500, 16)
     """
 
     _parameter_constraints = {
@@ -163,17 +172,20 @@ class RegressorAugmenter(RegressorMixin, BaseEstimator):
         Returns
         -------
         self : RegressorAugmenter
+
+        Raises
+        ------
+        ValueError
+            If the series have missing values, do not fit together or hold no transition.
         """
         self._validate_params()
         estimator = Ridge() if self.estimator is None else clone(self.estimator)
-        single = cross_term.shape[1] == 1
+        Y, target, rows = _read_training(self, Y, cross_term, starts)
+        single = target.shape[1] == 1
         if not single and not get_tags(estimator).target_tags.multi_output:
             estimator = MultiOutputRegressor(estimator)
-        rows = _inner_rows(len(Y), starts)
-        target = cross_term[rows]
         estimator.fit(lagged_rows(Y, self.n_lags, starts)[rows], target[:, 0] if single else target)
         self.estimator_ = estimator
-        self.n_features_in_ = Y.shape[1]
         return self
 
     def predict(self, Y, starts=(0,)):
@@ -191,9 +203,30 @@ class RegressorAugmenter(RegressorMixin, BaseEstimator):
             Zero in the first row of an episode.
         """
         check_is_fitted(self)
+        Y = validate_data(self, Y, dtype=float, reset=False)
         guess = self.estimator_.predict(lagged_rows(Y, self.n_lags, starts)).reshape(len(Y), -1)
         guess[list(starts)] = 0.0
         return guess
+
+
+def _read_training(augmenter, Y, cross_term, starts):
+    """Checked measurements, the cross terms to learn and their rows."""
+    Y = validate_data(augmenter, Y, dtype=float)
+    cross_term = np.asarray(cross_term, dtype=float)
+    if cross_term.ndim != 2 or len(cross_term) != len(Y):
+        raise ValueError(
+            f"`cross_term` has shape {cross_term.shape}, expected one row for each of the {len(Y)} rows of Y "
+            "and one column per state."
+        )
+    if not np.isfinite(cross_term).all():
+        raise ValueError("`cross_term` has missing or infinite values; give the server's reply as it came.")
+    rows = _inner_rows(len(Y), starts)
+    if len(rows) == 0:
+        raise ValueError(
+            f"Got {len(Y)} rows that are all the first of an episode: without a transition from one row to "
+            "the next nothing can be learned. Give longer episodes."
+        )
+    return Y, cross_term[rows], rows
 
 
 def _inner_rows(n_samples, starts):

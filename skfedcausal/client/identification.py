@@ -2,86 +2,30 @@
 
 Every method finds the column space of C first and shares the rest: the split of the variance into states
 and sensor noise, states by generalised least squares, and a first-order vector autoregression of the
-states (statsmodels) corrected for the noise that is left in them. All columns are scaled to unit variance
-first and the model is scaled back at the end.
+states (on the inputs too, where there are any) corrected for the noise that is left in them. All columns
+are scaled to unit variance first and the model is scaled back at the end.
 """
 
+import warnings
+
 import numpy as np
-from scipy import stats
+from scipy.linalg import eigh
+from scipy.special import chdtrc
+from sklearn.exceptions import ConvergenceWarning
 from statsmodels.tsa.api import VAR
 
-from ..statespace.lagcov import lag_covariances
+from ..statespace.factors import sensor_noise
 from ..statespace.positive import cap_radius, floor_eigenvalues
 from .unit_model import UnitModel
 
-_N_LAGS = 5
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _STATE_FLOOR = 1e-2  # share of a state's variance that is signal at least
-_FACTOR_ITERATIONS = 30
-_RIDGE = 1e-3  # added to scaled covariances before they are inverted
+_RIDGE = 1e-3  # added to scaled covariances before their root is taken
+_REGULAR = 1e-10  # eigenvalues of the regressors' covariance below this share of the largest count as zero
 _MAX_RADIUS = 0.995
 _MAX_STATES = 8
-_ORDER_LEVEL = 0.005  # level of the tests that choose the number of states
+_ORDER_LEVEL = 0.001  # level of the tests that choose the number of states
 _ROWS_PER_STATE = 125  # time steps that a state chosen automatically needs at least
-
-
-class Moments:
-    """Lag covariances of a unit's scaled measurements, NaN standing for missing ones.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n_samples, n_sensors)
-    mean : ndarray of shape (n_sensors,)
-    starts : sequence of int
-        First row of each episode.
-    """
-
-    def __init__(self, Y, mean, starts):
-        present = ~np.isnan(Y)
-        self.complete = bool(present.all())
-        self.n_samples = len(Y)
-        self.mean = mean
-        centred = Y - mean
-        self.scale = np.sqrt(np.nanmean(centred**2, axis=0))
-        centred /= self.scale
-        if not self.complete:
-            centred[~present] = 0.0
-        self.series, self.starts = centred, starts
-        n_lags = min(_N_LAGS, max(len(Y) // 4, 1))
-        mask = None if self.complete else present.astype(float)
-        self.G = lag_covariances(centred, range(n_lags + 1), starts, mask) / len(Y)
-
-    @property
-    def n_sensors(self):
-        """Number of columns."""
-        return self.G.shape[1]
-
-    def past(self):
-        """Covariance of the present with the past lags, and of the past lags with each other."""
-        d, n_lags = self.n_sensors, len(self.G) - 1
-        cross = np.hstack(list(self.G[1:]))
-        block = np.empty((n_lags, d, n_lags, d))
-        for i in range(n_lags):
-            for j in range(n_lags):
-                block[i, :, j] = self.G[j - i] if j >= i else self.G[i - j].T
-        return cross, block.reshape(n_lags * d, n_lags * d)
-
-    def canonical(self):
-        """Squared canonical correlations of the present with the past, and the directions of the present.
-
-        Returns
-        -------
-        squared : ndarray of shape (n_sensors,)
-            Largest first.
-        weights : ndarray of shape (n_sensors, n_sensors)
-            Canonical variates of the present are ``y @ weights``.
-        """
-        cross, past = self.past()
-        explained = cross @ np.linalg.solve(past + _RIDGE * np.eye(len(past)), cross.T)
-        L = np.linalg.cholesky(self.G[0] + _RIDGE * np.eye(self.n_sensors))
-        half = np.linalg.solve(L, explained)
-        squared, axes = np.linalg.eigh(np.linalg.solve(L, half.T))
-        return squared[::-1].clip(0, 1 - 1e-12), np.linalg.solve(L.T, axes[:, ::-1])
 
 
 def pca_basis(moments):
@@ -111,7 +55,7 @@ def canonical_basis(moments):
     .. [1] Larimore (1990), Canonical variate analysis in identification, filtering and adaptive control,
            Proceedings of the 29th IEEE Conference on Decision and Control.
     """
-    return moments.G[0] @ moments.canonical()[1]
+    return moments.V[0] @ moments.canonical[1]
 
 
 def hankel_basis(moments, n_future=3):
@@ -121,29 +65,42 @@ def hankel_basis(moments, n_future=3):
     ----------
     .. [1] Jansson (2003), Subspace identification and ARX modeling, IFAC Proceedings 36(16).
     """
-    predictor = _autoregressive_coefficients(moments)
+    predictor = _long_autoregression(moments)
     n_lags, d, _ = predictor.shape
-    _, past = moments.past()
+    past = moments.past[1]
+    n_future = min(n_future, n_lags)
     hankel = np.zeros((n_future, d, n_lags, d))
     for i in range(n_future):
         for j in range(n_lags - i):
             hankel[i, :, j] = predictor[i + j]
-    future = np.linalg.cholesky(moments.G[0] + _RIDGE * np.eye(d))
+    future = np.linalg.cholesky(moments.V[0] + _RIDGE * np.eye(d))
     weighted = np.linalg.solve(future, hankel.reshape(n_future, d, -1)).reshape(n_future * d, -1)
     weighted = weighted @ np.linalg.cholesky(past + _RIDGE * np.eye(len(past)))
     observability = np.linalg.svd(weighted, full_matrices=False)[0]
     return future @ observability[:d, :d]
 
 
-def _autoregressive_coefficients(moments):
-    """Coefficients of the lags in a long autoregression of the measurements, shape (n_lags, d, d)."""
-    n_lags, d = len(moments.G) - 1, moments.n_sensors
-    long_enough = moments.n_samples > 2 * n_lags * d + n_lags + 1
-    if moments.complete and len(moments.starts) == 1 and d > 1 and long_enough:
-        return VAR(moments.series).fit(n_lags, trend="c").coefs
-    cross, past = moments.past()
-    flat = np.linalg.solve(past + _RIDGE * np.eye(len(past)), cross.T).T
-    return np.swapaxes(flat.reshape(d, n_lags, d), 0, 1)
+def _long_autoregression(moments):
+    """Coefficients of the lags in a long autoregression, by statsmodels where the record allows it."""
+    n_lags, d = moments.n_lags, moments.n_sensors
+    inputs = moments.inputs
+    n_inputs = 0 if inputs is None else inputs.series.shape[1]
+    if not _one_complete_series(moments) or moments.n_samples <= 2 * n_lags * (d + n_inputs) + n_lags + 1:
+        return moments.autoregression()
+    moving = None if inputs is None else inputs.series[:, np.diag(inputs.covariance) > 0]
+    return _statsmodels_lags(moments.series, n_lags, moving)
+
+
+def _one_complete_series(moments):
+    return moments.complete and len(moments.starts) == 1 and moments.n_sensors > 1
+
+
+def _statsmodels_lags(series, n_lags, inputs=None):
+    """Lag coefficients of a vector autoregression with the inputs of the same lags, by statsmodels."""
+    exog = None
+    if inputs is not None and inputs.shape[1]:
+        exog = np.hstack([np.roll(inputs, lag, axis=0) for lag in range(1, n_lags + 1)])
+    return VAR(series, exog=exog).fit(n_lags, trend="c").coefs
 
 
 METHODS = {
@@ -152,25 +109,29 @@ METHODS = {
     "cva-var": canonical_basis,
     "subspace": hankel_basis,
 }
+_BY_STATSMODELS = ("pca-var", "subspace")  # as their authors do; the others need lag covariances only
 
 
 def choose_order(moments):
     """Number of states by Bartlett's sequential test of the canonical correlations [1]_.
 
     The part of the measurements that the past predicts has as many dimensions as the unit has states,
-    also when other units act on it; beyond them all canonical correlations with the past are zero.
+    also when other units act on it; beyond them all canonical correlations with the past are zero. With
+    missing cells the statistic is scaled to the mean it would have without [2]_.
 
     References
     ----------
     .. [1] Bartlett (1941), The statistical significance of canonical correlations, Biometrika 32(1).
+    .. [2] Satorra, Bentler (1994), Corrections to test statistics and standard errors in covariance
+           structure analysis, in Latent variables analysis, Sage.
     """
-    squared, _ = moments.canonical()
-    d, n_past = moments.n_sensors, moments.n_sensors * (len(moments.G) - 1)
+    squared, _ = moments.canonical
+    d, n_past = moments.n_sensors, moments.n_sensors * moments.n_lags
     weight = max(moments.n_samples - (d + n_past + 1) / 2, 1.0)
     most = min(d, _MAX_STATES, max(moments.n_samples // _ROWS_PER_STATE, 1))
     for order in range(1, most):
-        statistic = -weight * np.log1p(-squared[order:]).sum()
-        if stats.chi2.sf(statistic, (d - order) * (n_past - order)) > _ORDER_LEVEL:
+        statistic = -weight * np.log1p(-squared[order:]).sum() / moments.inflation[order:].mean()
+        if chdtrc((d - order) * (n_past - order), statistic) > _ORDER_LEVEL:
             return order
     return most
 
@@ -190,41 +151,53 @@ def identify(moments, method, n_states):
     """
     order = choose_order(moments) if n_states == "auto" else n_states
     C = METHODS[method](moments)[:, :order]
-    S, R = split_variance(moments.G[0], C)
+    S, R = split_variance(moments, C)
     C = C @ np.linalg.cholesky(S)  # states of unit covariance
-    A, Q = dynamics(moments, C, R)
-    return UnitModel(A, C * moments.scale[:, None], Q, R * moments.scale**2, moments.mean)
+    A, Q, B = dynamics(moments, C, R, by_statsmodels=method in _BY_STATSMODELS)
+    return UnitModel(A, C * moments.scale[:, None], Q, R * moments.scale**2, moments.mean, B)
 
 
-def split_variance(G0, C):
-    """State covariance and sensor-noise variances with ``G0 = C S C' + diag(R)``.
+def split_variance(moments, C):
+    """State covariance and sensor-noise variances with ``G_0 = C S C' + diag(R)``.
 
-    Maximum likelihood of the factor model with known loadings, by EM from the noise that the projection
-    on C leaves over. With as many states as sensors the two cannot be told apart and the noise is put at
-    its floor.
+    Maximum likelihood of the factor model with known loadings, fitted to what the past leaves unpredicted
+    (the prediction errors of the states have the same loadings). Where sensors fit the model badly, that
+    can make the noise in some state larger than all that is unpredicted of it (a Heywood case); the noise
+    of all sensors is then scaled down until it is not. With as many states as sensors noise and states
+    cannot be told apart and the noise is put at its floor.
 
     Returns
     -------
     S : ndarray of shape (n_states, n_states)
     R : ndarray of shape (n_sensors,)
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the search for R ends by count.
     """
     d, p = C.shape
-    floor = NOISE_FLOOR * np.diag(G0)
-    if d == p:
-        return _state_covariances(G0, C, floor)[1], floor
-    basis = np.linalg.qr(C)[0]
-    rest = np.eye(d) - basis @ basis.T
-    R = np.maximum(np.diag(rest @ G0 @ rest) * d / (d - p), floor)
-    S = _state_covariances(G0, C, R)[1]
-    for _ in range(_FACTOR_ITERATIONS):
-        W = C / R[:, None]
-        posterior = np.linalg.inv(np.linalg.inv(S) + C.T @ W)
-        gain = posterior @ W.T  # E[h | y] = gain y
-        cross = gain @ G0
-        S = posterior + cross @ gain.T
-        R = np.diag(G0) - 2 * np.einsum("di,id->d", C, cross) + np.einsum("di,ij,dj->d", C, S, C)
-        R = np.maximum(R, floor)
-    return (S + S.T) / 2, R
+    R = floor = NOISE_FLOOR * np.diag(moments.G[0])
+    if d > p:
+        unexplained = floor_eigenvalues(moments.unexplained, floor.min())
+        fit = sensor_noise(unexplained, C, floor)
+        R = np.maximum(fit.R / max(_noise_share(unexplained, C, fit.R), 1.0), floor)
+        if not fit.converged:
+            warnings.warn(
+                f"The noise variances of {d} sensors with {p} states were still moving after {fit.n_steps} "
+                "steps. The sensors hardly tell noise from states: use fewer states, or give C and R.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+    return _state_covariances(moments.G[0], C, R)[1], R
+
+
+def _noise_share(G, C, R):
+    """Largest share, over all combinations of states, that noise has in their variance."""
+    scaled = C / R[:, None]
+    N = np.linalg.inv(C.T @ scaled)
+    weights = scaled @ N
+    return eigh(N, weights.T @ G @ weights, eigvals_only=True)[-1]
 
 
 def _state_covariances(G, C, R):
@@ -237,22 +210,47 @@ def _state_covariances(G, C, R):
     return raw, floor_eigenvalues(first - N, floor), weights
 
 
-def dynamics(moments, C, R):
-    """Transition matrix and process covariance of scaled states with known loadings and noise.
+def dynamics(moments, C, R, *, B=None, by_statsmodels=False):
+    """Transition, process covariance and input matrix of scaled states with known loadings and noise.
+
+    Parameters
+    ----------
+    moments : Moments
+    C : ndarray of shape (n_sensors, n_states)
+    R : ndarray of shape (n_sensors,)
+    B : ndarray of shape (n_states, n_inputs), default=None
+        Input matrix where it is known.
+    by_statsmodels : bool
+        Let statsmodels fit the vector autoregression of the states where the record is one complete series;
+        the lag covariances give the same but for the rows at the ends, several times faster.
 
     Returns
     -------
     A, Q : ndarray of shape (n_states, n_states)
+    B : ndarray of shape (n_states, n_inputs) or None
     """
-    raw, state, weights = _state_covariances(moments.G, C, R)
-    A = _autoregression(moments, weights, raw)
-    A = cap_radius(np.linalg.solve(state, raw[0] @ A.T).T, _MAX_RADIUS)
+    raw, state, weights = _state_covariances(moments.G[:2], C, R)
     floor = _STATE_FLOOR * np.trace(state) / len(state)
-    return A, floor_eigenvalues(state - A @ state @ A.T, floor)
+    if moments.inputs is not None:
+        return _driven_dynamics(moments.inputs, raw[1], state, weights, floor, B)
+    lagged = raw[1]
+    if by_statsmodels and _one_complete_series(moments) and weights.shape[1] > 1:
+        lagged = _statsmodels_lags(moments.series @ weights, 1)[0] @ raw[0]
+    A = cap_radius(np.linalg.solve(state, lagged.T).T, _MAX_RADIUS)
+    return A, floor_eigenvalues(state - A @ state @ A.T, floor), B
 
 
-def _autoregression(moments, weights, raw):
-    """Least-squares transition of the noisy states, by statsmodels where the record allows it."""
-    if moments.complete and len(moments.starts) == 1 and weights.shape[1] > 1:
-        return VAR(moments.series @ weights).fit(1, trend="c").coefs[0]
-    return np.linalg.solve(raw[0], raw[1].T).T
+def _driven_dynamics(inputs, lagged, state, weights, floor, B=None):
+    """Regression of the states on the states and inputs before them, ``[A B] M = [lagged, E h u_-1']``."""
+    p = len(state)
+    same = weights.T @ inputs.same
+    M = np.block([[state, same], [same.T, inputs.covariance]])
+    if B is None:
+        cross = np.hstack([lagged, weights.T @ inputs.previous])
+        A, scaled = np.split(cross @ np.linalg.pinv(M, rcond=_REGULAR, hermitian=True), [p], axis=1)
+    else:
+        scaled = B * inputs.scale
+        A = np.linalg.solve(state, (lagged - scaled @ same.T).T).T
+    A = cap_radius(A, _MAX_RADIUS)
+    AB = np.hstack([A, scaled])
+    return A, floor_eigenvalues(state - AB @ M @ AB.T, floor), scaled / inputs.scale

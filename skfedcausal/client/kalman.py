@@ -6,21 +6,29 @@ from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
-from ..message import StateMessage
 from ..statespace.em import observation_step
-from ..utils import check_lengths, constant_columns, episode_starts
-from .identification import METHODS, NOISE_FLOOR, Moments, dynamics, identify, split_variance
+from ..utils import check_lengths, episode_starts
+from .filtering import FilterMixin
+from .given import COMPLETE, GIVEN, given_matrices, restricted
+from .identification import METHODS, NOISE_FLOOR, dynamics, identify, split_variance
+from .moments import Moments
+from .records import (
+    active_columns,
+    as_inputs,
+    check_identifiable,
+    check_inputs_fit,
+    column_means,
+    warn_inputs_ignored,
+)
 from .unit_model import UnitModel
 
-_GIVEN = ("A", "B", "C", "Q", "R")
 
-
-class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class KalmanClient(FilterMixin, BaseEstimator):
     """Kalman filter of one unit, with given matrices or identified from the unit's own data.
 
     The model is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y[t] = mean + C h[t] + v[t]`` with white Gaussian
@@ -30,7 +38,8 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     Parameters
     ----------
     A : array-like of shape (n_states, n_states), default=None
-        Transition matrix. Given matrices are used as they are.
+        Transition matrix. Given matrices are used as they are; the others are identified (A and Q only
+        once C is given, and A with Q).
     B : array-like of shape (n_states, n_inputs), default=None
         Input matrix.
     C : array-like of shape (n_features, n_states), default=None
@@ -45,7 +54,8 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Number of states to identify. "auto" chooses it by sequential tests of the canonical correlations
         between present and past.
     center : bool, default=True
-        Take each column's mean in `fit` as the level of the measurements; otherwise the level is zero.
+        Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
+        model holds; otherwise it is zero.
 
     Attributes
     ----------
@@ -56,6 +66,8 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     measurement_cov_ : ndarray of shape (n_features,) or (n_features, n_features)
         Infinite variance stands for a constant column.
     mean_ : ndarray of shape (n_features,)
+    input_mean_ : ndarray of shape (n_inputs,) or None
+        Inputs act through their difference to it; None stands for zero, or for a model without inputs.
     n_states_ : int
     n_features_in_ : int
     feature_names_in_ : ndarray of str
@@ -70,10 +82,13 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     section 9). It mistakes unequal sensor noise for signal; "lag-var" takes the directions of largest
     lagged covariance [2]_, "cva-var" the canonical variates of the present given the past [3]_ and
     "subspace" the observability space in the Hankel matrix of a long autoregression, all of which white
-    sensor noise does not disturb. In all of them the states follow a first-order vector autoregression
-    fitted by statsmodels and corrected for the measurement noise left in the states. A transition matrix
-    identified alone is biased by the influence of other units; a server that sees all units re-estimates
-    it.
+    sensor noise does not disturb. In all of them the states follow a first-order vector autoregression,
+    driven by the inputs where `fit` is given any, and corrected for the measurement noise left in the
+    states; "pca-var" and "subspace" leave the autoregressions of complete records to statsmodels, the others
+    need lag covariances only. Missing cells are exact in the filter; in identification they are taken to be
+    missing at random, and a pair of sensors that is never there at the same time tells nothing. A transition
+    matrix identified alone is biased by the influence of other units; a server that sees all units
+    re-estimates it.
 
     With C given and the rest not, the noise and the dynamics are identified; with C and R, the dynamics.
 
@@ -97,7 +112,7 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
     """
 
     _parameter_constraints = {
-        **{name: ["array-like", None] for name in _GIVEN},
+        **{name: ["array-like", None] for name in GIVEN},
         "identify": [StrOptions(set(METHODS))],
         "n_states": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "center": ["boolean"],
@@ -149,22 +164,42 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         Raises
         ------
         ValueError
-            If the shapes do not fit, the data are too short or every column is constant.
+            If shapes do not fit, a given matrix cannot be meant, the record is too short or every column is
+            constant.
+
+        Warns
+        -----
+        UserWarning
+            If a column is constant, or inputs are given but no matrix takes them up.
+        ConvergenceWarning
+            If sensor noise and states can hardly be told apart.
         """
         self._validate_params()
         Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
-        return self.fit_arrays(Y, _as_inputs(inputs, len(Y)), episode_starts(check_lengths(lengths, len(Y))))
+        U = as_inputs(inputs, len(Y))
+        self.fit_arrays(Y, U, episode_starts(check_lengths(lengths, len(Y))))
+        if U is not None and self.input_ is None:
+            warn_inputs_ignored()
+        return self
 
     def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None):
         """`fit` on arrays that were checked before; `name` and `columns` are for messages."""
-        active = _active_columns(Y, name, columns)
-        given = _given_matrices(self, Y.shape[1], active)
+        given = given_matrices(self, Y.shape[1])
+        check_inputs_fit(U, given.get("B"), name)
+        active = active_columns(Y, name, columns)
+        given = restricted(given, active)
         kept = Y if active.all() else Y[:, active]
-        level = _column_means(kept) if self.center else np.zeros(kept.shape[1])
-        if {"A", "C", "Q", "R"} <= set(given):
+        level = column_means(kept) if self.center else np.zeros(kept.shape[1])
+        input_level = None if U is None else U.mean(axis=0) if self.center else np.zeros(U.shape[1])
+        if set(given) >= COMPLETE:
             model = UnitModel(mean=level, **given)
         else:
-            model = _identified(self, given, kept, level, starts, name)
+            check_identifiable(kept, self.n_states, starts, name)
+            unknown = "A" not in given  # with A and Q given, inputs are of no use here
+            moments = Moments(kept, level, starts, U if unknown else None, input_level)
+            model = _identified(self, given, moments, name)
+        if model.B is not None:
+            model = replace(model, input_mean=input_level)
         self._set_model(model, active, Y)
         return self
 
@@ -174,6 +209,7 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         self.n_features_in_ = d
         self.n_states_ = self._n_features_out = model.n_states
         self.transition_, self.input_, self.process_cov_ = model.A, model.B, model.Q
+        self.input_mean_ = model.input_mean
         self.observation_ = np.zeros((d, model.n_states))
         self.observation_[active] = model.C
         self.measurement_cov_ = _expanded(model.R, active)
@@ -192,13 +228,12 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         """
         if hasattr(self, "_model"):
             return self._model
-        given = {name: getattr(self, name) for name in _GIVEN if getattr(self, name) is not None}
-        if not {"A", "C", "Q", "R"} <= set(given):
+        if any(getattr(self, name) is None for name in COMPLETE):
             raise NotFittedError(
                 "This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R."
             )
-        d = len(np.asarray(self.C))
-        return UnitModel(mean=np.zeros(d), **_given_matrices(self, d, np.ones(d, dtype=bool)))
+        given = given_matrices(self)
+        return UnitModel(mean=np.zeros(len(given["C"])), **given)
 
     def refined(self, Y, states, covariances):
         """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
@@ -219,229 +254,29 @@ class KalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         floor = NOISE_FLOOR * np.nanvar(kept, axis=0)
         cov = covariances[0] if len(covariances) == 1 else covariances
         C, R, mean = observation_step(kept, states, cov, floor)
+        active = getattr(self, "_active", np.ones(Y.shape[1], dtype=bool))
         refined = copy(self)
-        refined._set_model(replace(model, C=C, R=R, mean=mean), self._active, Y)
+        refined._set_model(replace(model, C=C, R=R, mean=mean), active, Y)
         return refined
 
-    def active_columns(self, Y):
-        """Columns of `Y` that the fitted model uses."""
-        return Y if self._active.all() else Y[:, self._active]
 
-    def _read(self, X, inputs, lengths):
-        model = self.model
-        if hasattr(self, "_model"):
-            Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", reset=False)
-            Y = self.active_columns(Y)
-        else:
-            Y = np.asarray(X, dtype=float)
-        return model, Y, _as_inputs(inputs, len(Y)), episode_starts(check_lengths(lengths, len(Y)))
-
-    def transform(self, X, *, inputs=None, lengths=None):
-        """Filtered states ``E[h_t | y_1, ..., y_t]``.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        inputs : array-like of shape (n_samples, n_inputs), default=None
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        H : ndarray of shape (n_samples, n_states)
-        """
-        model, Y, U, starts = self._read(X, inputs, lengths)
-        return model.filter(Y, U, starts)
-
-    def filter(self, X, *, inputs=None, lengths=None):
-        """Filtered states; another name for :meth:`transform` that ignores ``set_output``."""
-        model, Y, U, starts = self._read(X, inputs, lengths)
-        return model.filter(Y, U, starts)
-
-    def predict(self, X, *, inputs=None, lengths=None):
-        """Measurements predicted one step ahead, ``mean + C E[h_t | y_1, ..., y_(t-1)]``.
-
-        Returns
-        -------
-        Y : ndarray of shape (n_samples, n_features)
-            Constant columns are predicted at their constant.
-        """
-        model, Y, U, starts = self._read(X, inputs, lengths)
-        return self.measurements(model.predict(Y, U, starts))
-
-    def measurements(self, states):
-        """Expected measurements of given states, constant columns at their constant."""
-        expected = self.model.measurements(states)
-        if not hasattr(self, "_model") or self._active.all():
-            return expected
-        full = np.tile(self.mean_, (len(states), 1))
-        full[:, self._active] = expected
-        return full
-
-    def residuals(self, X, *, inputs=None, lengths=None):
-        """Measurements less their one-step-ahead predictions."""
-        return np.asarray(X, dtype=float) - self.predict(X, inputs=inputs, lengths=lengths)
-
-    def score_samples(self, X, *, inputs=None, lengths=None):
-        """Log-density of each row given the past rows of its episode, shape (n_samples,)."""
-        model, Y, U, starts = self._read(X, inputs, lengths)
-        return model.log_likelihood(Y, U, starts)
-
-    def score(self, X, y=None, *, inputs=None, lengths=None):
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
-
-    def message(self, X, *, inputs=None, lengths=None, const=False, local_model=False):
-        """Sufficient statistic of the measurements for the unit's states.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        inputs : array-like of shape (n_samples, n_inputs), default=None
-        lengths : sequence of int, default=None
-        const : bool, default=False
-            Add the term of the log-density that likelihood *values* need.
-        local_model : bool, default=False
-            Add the unit's own transition matrix and process covariance.
-
-        Returns
-        -------
-        StateMessage
-            With ``z`` of shape (n_samples, n_states) and the information matrix ``J``.
-        """
-        model, Y, _, starts = self._read(X, inputs, lengths)
-        return message_of(model, Y, starts, const=const, local_model=local_model)
-
-
-def message_of(model, Y, starts, *, const=False, local_model=False):
-    """Message of a unit model about measurements of its active columns."""
-    info = model.information(Y, with_const=const)
-    local_model = local_model or not info.determines_states  # the server needs a start
-    bounds = [*starts, len(Y)]
-    return StateMessage(
-        info.z,
-        info.patterns,
-        info.index,
-        tuple(int(k) for k in np.diff(bounds)),
-        info.const,
-        model.A if local_model else None,
-        model.Q if local_model else None,
-    )
-
-
-def _as_inputs(inputs, n_samples):
-    if inputs is None:
-        return None
-    U = np.asarray(inputs, dtype=float)
-    if U.ndim == 1:
-        U = U[:, None]
-    if U.ndim != 2 or len(U) != n_samples:
-        raise ValueError(
-            f"`inputs` has shape {np.shape(inputs)}; give one row for each of the {n_samples} rows of X."
-        )
-    if not np.isfinite(U).all():
-        raise ValueError("`inputs` has missing or infinite values; fill them in or drop those rows.")
-    return U
-
-
-def _column_means(Y):
-    means = Y.mean(axis=0)
-    return means if np.isfinite(means).all() else np.nanmean(Y, axis=0)
-
-
-def _active_columns(Y, name, columns):
-    """Mask of the columns that vary; a warning names those that do not."""
-    constant = constant_columns(Y)
-    if not constant.any():
-        return ~constant
-    which = np.flatnonzero(constant)
-    labels = [str(i) if columns is None else str(columns[i]) for i in which]
-    if constant.all():
-        raise ValueError(
-            f"Every column of {name} is constant or missing ({', '.join(labels)}): there is nothing to "
-            "model. Leave the unit out or give other columns."
-        )
-    warnings.warn(
-        f"Columns {', '.join(labels)} of {name} are constant or missing throughout and are ignored.",
-        UserWarning,
-        stacklevel=3,
-    )
-    return ~constant
-
-
-def _given_matrices(client, n_features, active):
-    """The matrices the user gave as arrays of checked shape, restricted to the active columns."""
-    given = {
-        name: np.asarray(getattr(client, name), dtype=float)
-        for name in _GIVEN
-        if getattr(client, name) is not None
-    }
-    if not given:
-        return given
-    if "C" not in given:
-        raise ValueError(
-            f"Matrices {sorted(given)} were given without C. Give C too (the states are defined by it), or "
-            "none of them."
-        )
-    p = given["C"].shape[-1]
-    shapes = {"A": (p, p), "C": (n_features, p), "Q": (p, p)}
-    for name, shape in shapes.items():
-        if name in given and given[name].shape != shape:
-            raise ValueError(
-                f"{name} has shape {given[name].shape}, expected {shape} for {n_features} columns and {p} "
-                "states."
-            )
-    if "R" in given:
-        R = given["R"]
-        if R.shape not in {(n_features,), (n_features, n_features)}:
-            raise ValueError(
-                f"R has shape {R.shape}, expected ({n_features},) or ({n_features}, {n_features})."
-            )
-        given["R"] = R[active] if R.ndim == 1 else R[np.ix_(active, active)]
-        _check_positive(given["R"], "R")
-    if "B" in given and (given["B"].ndim != 2 or len(given["B"]) != p):
-        raise ValueError(f"B has shape {given['B'].shape}, expected ({p}, n_inputs).")
-    if ("A" in given) != ("Q" in given):
-        raise ValueError("Give A and Q together, or neither.")
-    given["C"] = given["C"][active]
-    return given
-
-
-def _check_positive(R, name):
-    smallest = R.min() if R.ndim == 1 else np.linalg.eigvalsh(R)[0]
-    if not smallest > 0:
-        raise ValueError(
-            f"{name} must be positive definite; its smallest eigenvalue is {smallest:.3g}. A sensor without "
-            "noise still has a resolution: give its square over 12."
-        )
-
-
-def _identified(client, given, Y, level, starts, name):
+def _identified(client, given, moments, name):
     """Model with the matrices that were not given identified from the data."""
-    _check_length(Y, client.n_states, name)
-    moments = Moments(Y, level, starts)
     if "C" not in given:
         return identify(moments, client.identify, client.n_states)
     C = given["C"] / moments.scale[:, None]
-    R = split_variance(moments.G[0], C)[1] * moments.scale**2
-    R = given.get("R", R)
-    if "A" in given:
-        return UnitModel(given["A"], given["C"], given["Q"], R, level, given.get("B"))
-    diagonal = R if R.ndim == 1 else np.diag(R)
-    A, Q = dynamics(moments, C, diagonal / moments.scale**2)
-    return UnitModel(A, given["C"], Q, R, level, given.get("B"))
-
-
-def _check_length(Y, n_states, name):
-    """Too few rows to tell anything is an error; few for the number of parameters is a warning."""
-    n_samples, d = Y.shape
-    p = min(d, 2) if n_states == "auto" else n_states
-    if n_states != "auto" and n_states > d:
-        raise ValueError(f"n_states={n_states} for {name}, which has {d} columns that vary. Use at most {d}.")
-    if n_samples < p + 3:
+    p = C.shape[1]
+    if np.linalg.matrix_rank(C) < p:
         raise ValueError(
-            f"{name} has {n_samples} rows; identifying {p} states needs at least {p + 3}. Give more rows or "
-            "fewer states."
+            f"The {len(C)} columns of {name} that vary do not tell the {p} states of the given C apart, so "
+            "nothing about them can be identified. Give A, Q and R too, or a C of full column rank."
         )
+    R = given["R"] if "R" in given else split_variance(moments, C)[1] * moments.scale**2
+    if "A" in given:
+        return UnitModel(given["A"], given["C"], given["Q"], R, moments.mean, given.get("B"))
+    diagonal = R if R.ndim == 1 else np.diag(R)
+    A, Q, B = dynamics(moments, C, diagonal / moments.scale**2, B=given.get("B"))
+    return UnitModel(A, given["C"], given.get("Q", Q), R, moments.mean, B)
 
 
 def _expanded(R, active):

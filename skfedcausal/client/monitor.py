@@ -9,8 +9,9 @@ from scipy.linalg import null_space
 
 from ..message import StateMessage
 from ..statespace.observation import information
-from .identification import Moments
-from .kalman import KalmanClient, message_of
+from .filtering import message_of
+from .kalman import KalmanClient
+from .moments import Moments
 from .unit_model import UnitModel
 
 _FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show

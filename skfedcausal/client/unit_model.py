@@ -28,6 +28,8 @@ class UnitModel:
         Covariance of the measurement noise, or its diagonal.
     mean : ndarray of shape (n_sensors,)
     B : ndarray of shape (n_states, n_inputs) or None
+    input_mean : ndarray of shape (n_inputs,) or None
+        Level of the inputs that belongs to `mean`; None stands for zero.
     """
 
     A: np.ndarray
@@ -36,6 +38,7 @@ class UnitModel:
     R: np.ndarray
     mean: np.ndarray
     B: np.ndarray | None = None
+    input_mean: np.ndarray | None = None
 
     @property
     def n_states(self):
@@ -55,9 +58,9 @@ class UnitModel:
         except NotStationaryError:
             return predicted_covariance(self.A, self.C.T @ self.weights, self.Q)
 
-    def schedule(self) -> CovarianceSchedule:
-        """Filter covariances while every sensor is there."""
-        J = self.C.T @ self.weights
+    def schedule(self, J=None) -> CovarianceSchedule:
+        """Filter covariances while the same sensors are there: all, or those with information `J`."""
+        J = self.C.T @ self.weights if J is None else J
         return covariance_schedule(self.A, self.Q, J, self.initial_covariance())
 
     def information(self, Y, with_const=False):
@@ -65,9 +68,14 @@ class UnitModel:
         return information(Y - self.mean, self.C, self.R, with_const=with_const)
 
     def exogenous(self, U, starts):
-        """Known term ``B u[t-1]`` of each row, zero in the first row of an episode; None without inputs."""
+        """Known term ``B (u[t-1] - input_mean)`` of each row, zero in the first row of an episode.
+
+        None without inputs.
+        """
         if self.B is None or U is None:
             return None
+        if self.input_mean is not None:
+            U = U - self.input_mean
         term = np.zeros((len(U), self.n_states))
         np.dot(U[:-1], self.B.T, out=term[1:])
         term[list(starts)] = 0.0
@@ -108,7 +116,7 @@ class UnitModel:
                 self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts
             )
             return info.const + run.log_likelihood
-        schedule = self.schedule()
+        schedule = self.schedule(info.patterns[0])
         H = filtered_states(schedule, (info.z, None), exogenous=exogenous, starts=starts)
         predicted = predicted_states(self.A, H, exogenous=exogenous, starts=starts)
         return log_likelihood_terms(schedule, info.z, info.const, predicted, starts)

@@ -5,9 +5,10 @@ from sklearn.base import clone
 
 from ..federation.packet import Packet, PacketError
 from ..message import ACKNOWLEDGEMENT, REQUEST, WIRE_DTYPES, SmoothedReply, StateMessage, StateReply
-from ..statespace.observation import information_from_filter
 from .augmenter import LinearAugmenter
-from .kalman import KalmanClient, message_of
+from .black_box import BlackBoxClient
+from .filtering import message_of
+from .kalman import KalmanClient
 
 
 class UnitWorker:
@@ -23,8 +24,9 @@ class UnitWorker:
     columns : tuple of str
         Names of the sensors, for messages to the user.
     client : KalmanClient or object
-        Template of the unit's model, cloned and fitted here. Any other object with ``message(Y)`` or
-        ``filter_moments(Y)`` is the unit's own and used as it is.
+        Template of the unit's model, cloned and fitted here. Any other object is the unit's own and used as
+        it is: one with the methods ``message``, ``filter``, ``predict`` and ``measurements`` of a
+        KalmanClient, or a black box with ``filter_moments(Y)``, see :class:`BlackBoxClient`.
     augmenter : LinearAugmenter or similar, default=None
 
     Notes
@@ -98,18 +100,10 @@ class UnitWorker:
 
     def _message(self, packet, client, previous, kept):
         """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
-        dtype = packet.scalars.get("dtype", "float64")
-        if dtype not in WIRE_DTYPES:
-            raise PacketError(
-                f"Unit {self.name!r} was asked for {dtype!r} numbers; it sends {', '.join(WIRE_DTYPES)}."
-            )
-        wishes = {name: bool(packet.scalars.get(name, False)) for name in ("const", "local_model")}
-        message = unit_message(client, self._Y, self._starts, **wishes)
-        if not isinstance(message, StateMessage):
-            raise TypeError(
-                f"The client of unit {self.name!r} gave a {type(message).__name__} as its message instead of "
-                "a StateMessage."
-            )
+        dtype, wishes = self._wishes(packet)
+        message = unit_message(client, self._Y, self._starts, inputs=self._U, **wishes)
+        if not isinstance(client, KalmanClient):
+            self._check_message(message)
         state = {"client": client, "previous": previous, "round": packet.round}
         return message.to_packet(packet.round, dtype), {**kept, **state, "n_states": message.z.shape[1]}
 
@@ -122,6 +116,40 @@ class UnitWorker:
         augmenter.fit(local, reply.cross_term, reply.transition, self._starts)
         state = {**state, "augmenter": augmenter, "transition": reply.transition}
         return Packet(ACKNOWLEDGEMENT, packet.round), state
+
+    def _wishes(self, packet):
+        """Precision of the series and what the server wants besides the sufficient statistic."""
+        dtype = packet.scalars.get("dtype", "float64")
+        if dtype not in WIRE_DTYPES:
+            raise PacketError(
+                f"Unit {self.name!r} was asked for {dtype!r} numbers; it sends {', '.join(WIRE_DTYPES)}."
+            )
+        wishes = {name: packet.scalars.get(name, False) for name in ("const", "local_model")}
+        for name, value in wishes.items():
+            if not isinstance(value, bool):
+                raise PacketError(
+                    f"Unit {self.name!r} was asked for {name}={value!r}; it must be true or false."
+                )
+        return dtype, wishes
+
+    def _check_message(self, message):
+        """What a client of the user's own gave must be a message and survive its way."""
+        if not isinstance(message, StateMessage):
+            raise TypeError(
+                f"The client of unit {self.name!r} gave a {type(message).__name__} as its message instead of "
+                "a StateMessage."
+            )
+        try:
+            came = StateMessage.from_packet(message.to_packet())
+        except (TypeError, ValueError, IndexError, AttributeError) as error:
+            raise ValueError(
+                f"The client of unit {self.name!r} gave a message that cannot be used. {error}"
+            ) from error
+        if len(came.z) != len(self._Y):
+            raise ValueError(
+                f"The client of unit {self.name!r} gave a message about {len(came.z)} rows for a record of "
+                f"{len(self._Y)}."
+            )
 
     def _check_shape(self, series, state):
         expected = (len(self._Y), state["n_states"])
@@ -138,15 +166,24 @@ def fitted_client(template, Y, U, starts, name, columns):
         client = clone(template)
         client._validate_params()
         return client.fit_arrays(Y, U, starts, f"unit {name!r}", columns)
-    if not (hasattr(template, "message") or hasattr(template, "filter_moments")):
+    if hasattr(template, "filter_moments") and not hasattr(template, "message"):
+        return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts, columns)
+    kind = f"The client of unit {name!r} is a {type(template).__name__}"
+    if not hasattr(template, "message"):
         raise TypeError(
-            f"The client of unit {name!r} is a {type(template).__name__} with neither `message(Y)` nor "
-            "`filter_moments(Y)`. Give a KalmanClient or an object with one of them."
+            f"{kind} with neither `message(Y)` nor `filter_moments(Y)`. Give a KalmanClient or an object "
+            "with one of them."
+        )
+    lacking = [method for method in ("filter", "predict", "measurements") if not hasattr(template, method)]
+    if lacking:
+        raise TypeError(
+            f"{kind} with `message`, but without {', '.join(lacking)}. Give it these methods of a "
+            "KalmanClient too, or `filter_moments(Y)` instead of all of them."
         )
     return template
 
 
-def unit_message(client, Y, starts, *, const=False, local_model=False):
+def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=False):
     """Message of a fitted client about measurements, whatever kind of client it is."""
     if hasattr(client, "watched_message") and not (const or local_model):
         return client.watched_message(Y, starts)[0]
@@ -154,17 +191,22 @@ def unit_message(client, Y, starts, *, const=False, local_model=False):
         return message_of(
             client.model, client.active_columns(Y), starts, const=const, local_model=local_model
         )
+    return client.message(Y, const=const, local_model=local_model, **_along(Y, inputs, starts))
+
+
+def _along(Y, inputs, starts):
+    """Keywords of the methods of a KalmanClient beside the record."""
     lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
-    if hasattr(client, "message"):
-        return client.message(Y, lengths=lengths, const=const, local_model=local_model)
-    info = information_from_filter(*client.filter_moments(Y))
-    return StateMessage(info.z, info.patterns, info.index, lengths)
+    return {"lengths": lengths} if inputs is None else {"lengths": lengths, "inputs": inputs}
 
 
 def local_features(client, Y, U, starts):
     """Centred measurements with the missing ones replaced by their filtered expectation."""
     if not isinstance(client, KalmanClient):
-        return np.nan_to_num(Y - np.nanmean(Y, axis=0))
+        states = client.filter(Y, **_along(Y, U, starts))
+        level = client.measurements(np.zeros((1, states.shape[1])))
+        centred = np.where(np.isnan(Y), client.measurements(states), Y) - level
+        return np.nan_to_num(centred)  # a sensor that was never seen has no level
     Y = client.active_columns(Y)
     model = client.model
     centred = Y - model.mean
@@ -195,12 +237,12 @@ def local_prediction(site, Y, U, starts, *, augmented):
     client = site["client"]
     if not augmented:
         return (
-            client.predict(Y)
+            client.predict(Y, **_along(Y, U, starts))
             if not isinstance(client, KalmanClient)
             else client.measurements(client.model.predict(client.active_columns(Y), U, starts))
         )
     filtered = (
-        client.filter(Y)
+        client.filter(Y, **_along(Y, U, starts))
         if not isinstance(client, KalmanClient)
         else client.model.filter(client.active_columns(Y), U, starts)
     )

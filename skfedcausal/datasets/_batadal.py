@@ -50,6 +50,7 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
         lengths : list of int
             One episode.
         clients : list of str
+            Units, in the order of their columns.
         inputs : list of str
             Flat names of the statuses if ``inputs="separate"``, for the argument
             ``input_columns`` of the estimators.
@@ -60,6 +61,7 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
         sampling_period : float
             Seconds.
         DESCR : str
+            What the data are, their origin, reference and licence.
 
     Raises
     ------
@@ -78,6 +80,15 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
     .. [1] R. Taormina et al., "Battle of the attack detection algorithms: disclosing cyber attacks
            on water distribution networks", Journal of Water Resources Planning and Management
            144(8) (2018).
+
+    Examples
+    --------
+    >>> import os
+    >>> from pathlib import Path
+    >>> from skfedcausal.datasets import load_batadal
+    >>> batadal = load_batadal(Path(os.environ["SKFEDCAUSAL_DATA"]) / "batadal", inputs="drop")
+    >>> batadal.data.shape, len(batadal.clients)
+    ((8761, 31), 5)
     """
     check_known(subset, _SUBSETS, "subset")
     check_known(by, ("zone", "plc"), "by")

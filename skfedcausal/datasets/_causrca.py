@@ -59,6 +59,7 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
         lengths : list of int
             Rows of each run.
         runs : list of str
+            Names, in the order of the rows.
         clients : list of str
             Modules of the machine.
         inputs : list of str
@@ -72,6 +73,7 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
         sampling_period : float
             Seconds.
         DESCR : str
+            What the data are, their origin, reference and licence.
 
     Raises
     ------
@@ -91,6 +93,15 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
     References
     ----------
     .. [1] Mehling, Pieper and Lüke, "causRCA", Zenodo (2025), doi:10.5281/zenodo.15876410.
+
+    Examples
+    --------
+    >>> import os
+    >>> from pathlib import Path
+    >>> from skfedcausal.datasets import load_causrca
+    >>> lathe = load_causrca(Path(os.environ["SKFEDCAUSAL_DATA"]) / "causrca", period=60.0)
+    >>> len(lathe.lengths)
+    170
     """
     check_known(subset, tuple(_EVENTS), "subset")
     period = check_interval(period, "period")[0]

@@ -97,7 +97,7 @@ def make_nonlinear_plant(
     push = np.zeros((n_samples, n_units))
     for first, stop, unit in faults:
         push[first:stop, unit] = size
-    x = rng.standard_normal((n_units, 2)) + [2.0, 0.0]
+    x = rng.standard_normal((n_units, 2)) + np.array([2.0, 0.0])
     states = np.empty((n_samples, n_units, 2))
     for t in range(-50, n_samples):
         new = np.array([_cycle(row) for row in x])

@@ -51,6 +51,7 @@ def load_skab(path, experiments=None):
         lengths : list of int
             Rows of each experiment.
         experiments : list of str
+            Names, in the order of the rows.
         clients : list of str
             motor, vibration, hydraulic, thermal.
         inputs : list of str
@@ -60,6 +61,7 @@ def load_skab(path, experiments=None):
         sampling_period : float
             Seconds. Now and then a second is missing in the record.
         DESCR : str
+            What the data are, their origin, reference and licence.
 
     Raises
     ------
@@ -78,6 +80,15 @@ def load_skab(path, experiments=None):
     References
     ----------
     .. [1] I. D. Katser and V. O. Kozitsin, "Skoltech Anomaly Benchmark (SKAB)", Kaggle (2020).
+
+    Examples
+    --------
+    >>> import os
+    >>> from pathlib import Path
+    >>> from skfedcausal.datasets import load_skab
+    >>> skab = load_skab(Path(os.environ["SKFEDCAUSAL_DATA"]) / "skab", "valve1/0")
+    >>> len(skab.lengths), skab.clients
+    (1, ['motor', 'vibration', 'hydraulic', 'thermal'])
     """
     raw = pd.read_csv(locate(path, ("skab.csv.gz",), _SOURCE)["skab"], parse_dates=["datetime"])
     groups = dict(tuple(raw.groupby("experiment", sort=False)))

@@ -164,6 +164,7 @@ def load_sysid(path, name):
         lengths : list of int
             One episode.
         clients : list of str
+            Units, in the order of their columns.
         inputs : list of str
             Flat names of the inputs, for the argument ``input_columns`` of the estimators.
         variables : DataFrame
@@ -174,6 +175,7 @@ def load_sysid(path, name):
         sampling_period : float or None
             Seconds, None where the source does not say.
         DESCR : str
+            What the data are, their origin, reference and licence.
 
     Raises
     ------
@@ -223,6 +225,15 @@ def load_sysid(path, name):
            identification of systems", Journal A 38(3), 4-5 (1997).
     .. [2] M. Schoukens and J. P. Noel, "Three benchmarks addressing open challenges in nonlinear
            system identification", IFAC-PapersOnLine 50(1), 446-451 (2017).
+
+    Examples
+    --------
+    >>> import os
+    >>> from pathlib import Path
+    >>> from skfedcausal.datasets import load_sysid
+    >>> record = load_sysid(Path(os.environ["SKFEDCAUSAL_DATA"]) / "sysid", "exchanger")
+    >>> record.data.columns.tolist(), record.inputs
+    (['exchanger__y_outlet_temp', 'exchanger__u_liquid_flow'], ['exchanger__u_liquid_flow'])
     """
     record = _RECORDS[check_known(name, tuple(_RECORDS), "name")]
     file = locate(path, (f"{name}.csv.gz",), record.source)[name]

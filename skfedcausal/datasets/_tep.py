@@ -59,6 +59,7 @@ def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
         lengths : list of int
             Rows of each record.
         records : list of str
+            Names, in the order of the rows.
         clients : list of str
             feed, compressor, reactor, separator, stripper.
         inputs : list of str
@@ -73,6 +74,7 @@ def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
         sampling_period : float
             Seconds.
         DESCR : str
+            What the data are, their origin, reference and licence.
 
     Raises
     ------
@@ -92,6 +94,15 @@ def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
            Computers & Chemical Engineering 17(3), 245-255 (1993).
     .. [2] L. H. Chiang, E. L. Russell and R. D. Braatz, "Fault Detection and Diagnosis in
            Industrial Systems", Springer (2001).
+
+    Examples
+    --------
+    >>> import os
+    >>> from pathlib import Path
+    >>> from skfedcausal.datasets import load_tep
+    >>> tep = load_tep(Path(os.environ["SKFEDCAUSAL_DATA"]) / "tep", "d00", inputs="drop")
+    >>> tep.data.shape, tep.clients
+    ((500, 22), ['feed', 'compressor', 'reactor', 'separator', 'stripper'])
     """
     check_known(analysers, _ANALYSERS, "analysers")
     files = locate(path, _FILES, _SOURCE)

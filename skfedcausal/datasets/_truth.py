@@ -21,6 +21,14 @@ class LevelShift:
         The constant is in the equation of the states of rows ``start`` to ``stop - 1``.
     offset : ndarray of shape (n_states_of_the_unit,)
         Constant, in units of the states.
+
+    Examples
+    --------
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> _, truth = make_granger_plant(2, level_shift={"unit": 0, "size": 5.0, "at": 0.5}, random_state=0)
+    >>> shift = truth.level_shift[0]
+    >>> shift.unit, shift.start, shift.stop, shift.offset.tolist()
+    ('unit0', 1000, 2000, [5.0, 5.0])
     """
 
     unit: str
@@ -69,6 +77,16 @@ class PlantTruth:
         Constants added to state equations.
     missing : list of ndarray of bool, shape (n_samples, n_sensors_m)
         Cells of each unit's measurements that were set to NaN.
+
+    Examples
+    --------
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> _, truth = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+    >>> truth.links[["cause", "effect", "kind"]].to_string(index=False)
+    'cause effect  kind\\nunit0  unit2 state'
+    >>> rows, cols = truth.state_slices["unit2"], truth.state_slices["unit0"]
+    >>> truth.transition[rows, cols].shape
+    (2, 2)
     """
 
     names: list[str]
@@ -110,6 +128,15 @@ class PlantTruth:
         models : dict of str to dict
             For each unit the keywords ``A, B, C, Q, R`` of its local model: the diagonal blocks of
             the plant. ``B`` is None for a unit without inputs.
+
+        Examples
+        --------
+        >>> from skfedcausal import KalmanClient
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, truth = make_granger_plant(2, random_state=0)
+        >>> clients = {name: KalmanClient(**model) for name, model in truth.clients().items()}
+        >>> clients["unit0"].fit(X["unit0"]).n_states_
+        2
         """
         return {name: self._client(m, name) for m, name in enumerate(self.names)}
 

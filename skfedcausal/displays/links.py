@@ -102,8 +102,7 @@ class LinkMatrixDisplay:
         n = len(self.names)
         if ax is None:
             _, ax = plt.subplots(figsize=(2.2 + 0.45 * n, 1.8 + 0.45 * n), layout="constrained")
-        cmap = plt.get_cmap("Blues").copy()
-        cmap.set_bad("0.85")
+        cmap = plt.get_cmap("Blues").with_extremes(bad="0.85")
         image = ax.imshow(self.strength, cmap=cmap, vmin=0, vmax=vmax)
         top = image.norm.vmax
         for row, col in zip(*np.nonzero(self.verdict != ""), strict=True):

@@ -56,9 +56,9 @@ class Fields:
         return None if value is None else self._covariances(name, value[None])[0]
 
     def numbers(self, name, shape, *, optional=False):
-        """Finite real numbers in double precision."""
+        """Finite real numbers in double precision, laid out the same whatever carried them."""
         value = self._array(name, shape, "f", "real numbers", optional)
-        return None if value is None else self._finite(name, value.astype(float, copy=False))
+        return None if value is None else self._finite(name, np.ascontiguousarray(value, dtype=float))
 
     def whole(self, name, shape, *, optional=False):
         """Whole numbers."""
@@ -72,6 +72,8 @@ class Fields:
             raise PacketError(f"Packet {self._packet.op!r} lacks the array {name!r}.")
         self._left.discard(name)
         value = self._packet.arrays[name]
+        if not isinstance(value, np.ndarray):
+            raise self._error(name, f"is a {type(value).__name__}, expected an array")
         fits = value.ndim == len(shape) and all(
             k in (None, n) for k, n in zip(shape, value.shape, strict=True)
         )

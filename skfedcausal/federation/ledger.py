@@ -29,7 +29,21 @@ class LedgerEntry:
 
 
 class Ledger:
-    """Every packet in the order it passed, and the sums that users ask for."""
+    """Every packet in the order it passed, and the sums that users ask for.
+
+    Attributes
+    ----------
+    entries : list of LedgerEntry
+
+    Examples
+    --------
+    >>> from skfedcausal.federation.ledger import Ledger
+    >>> from skfedcausal.federation.packet import Packet
+    >>> ledger = Ledger()
+    >>> ledger.record("mill", "up", Packet("done"))
+    >>> ledger.total("up") == ledger.entries[0].n_bytes == Packet("done").nbytes
+    True
+    """
 
     def __init__(self):
         self.entries = []

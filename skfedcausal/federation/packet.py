@@ -44,6 +44,17 @@ class Packet:
         Real or unsigned-integer arrays of at most four dimensions.
     scalars : mapping of str to int, float, str or bool
         Finite numbers, integers of at most 64 bits.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.federation.packet import Packet
+    >>> packet = Packet("states", 1, {"z": np.zeros((3, 2))})
+    >>> data = packet.encode()
+    >>> len(data) == packet.nbytes
+    True
+    >>> Packet.decode(data).arrays["z"].shape
+    (3, 2)
     """
 
     op: str

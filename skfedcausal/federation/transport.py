@@ -25,7 +25,7 @@ class Site:
     """A worker together with what it keeps between packets, where one process holds both.
 
     A site is a worker itself: whoever lets it handle a packet leaves the new state here, where the one who
-    made the site finds it.
+    made the site finds it. A transport that lets a copy answer in another process sets `state` itself.
 
     Parameters
     ----------

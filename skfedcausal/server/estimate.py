@@ -5,7 +5,7 @@
 3. Score tests of every pair at the uncoupled plant, forward/backward search for links and correlated
    noise, refit.
 4. The maximum approached until the gradient vanishes: of the Whittle likelihood for complete records, of
-   the exact time-domain likelihood where measurements are missing.
+   the exact time-domain likelihood where measurements are missing or a unit's sensors see next to nothing.
 5. Block estimates with covariances, empirical-Bayes shrinkage.
 """
 
@@ -21,6 +21,10 @@ from .search import StructureSearch, is_degenerate, is_singular, search_structur
 from .shrinkage import shrunk_transition
 from .standardised import StandardisedPlant
 from .structure import Structure
+
+_GOALS = {"near": 10.0, "tol": 0.1}
+# close to the maximum before the structure changes, or rounding errors would decide
+_DEGENERATE_GOALS = {"near": 1e-4, "tol": 1e-4}
 
 
 @dataclass(frozen=True)
@@ -88,11 +92,13 @@ def estimate_plant(
     plant = StandardisedPlant(record, local, fix_local)
     objective = plant.first_likelihood()
     degenerate = is_degenerate(objective, plant.partition, Point.at(objective, *plant.uncoupled), alpha)
+    goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
     objective, search = _learn_structure(plant, degenerate, sparsity, alpha)
-    if not degenerate and is_singular(search.scoring.point.Q):  # the search ran into the boundary
+    ascent = ascend(objective, search.scoring, **goal)
+    if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
         degenerate = True
         objective, search = _learn_structure(plant, degenerate, sparsity, alpha)
-    ascent = ascend(objective, search.scoring, gain_tol=plant.n_samples * tol**2, max_iter=max_iter)
+        ascent = ascend(objective, search.scoring, **goal)
     scoring = Scoring(objective, search.scoring.structure, ascent.point)
     blocks = link_estimates(scoring)
     A = ascent.point.A
@@ -130,13 +136,13 @@ def _learn_structure(plant, degenerate, sparsity, alpha):
     """Structure of the plant and the likelihood it was learned from, with a prior if it is degenerate.
 
     Where measurements are missing, the Whittle likelihood of the scores that exist gives the start of the
-    search with the exact likelihood.
+    search with the exact likelihood; where they are not clear enough for it, the search starts with that.
     """
     start, structure = plant.uncoupled, plant.structure()
     prior = Prior.for_units(start[1], plant.partition, plant.n_samples) if degenerate else None
     objective = WithPrior.of(plant.first_likelihood(), prior)
     search = _search(objective, structure, Point.at(objective, *start), sparsity, alpha)
-    if plant.has_scores and not plant.is_complete:
+    if plant.has_clear_scores and not plant.is_complete:
         objective = WithPrior.of(plant.time_domain(), prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)
@@ -144,11 +150,12 @@ def _learn_structure(plant, degenerate, sparsity, alpha):
     return objective, search
 
 
-def _search(objective, structure, point, sparsity, alpha, tol=0.1):
+def _search(objective, structure, point, sparsity, alpha):
     """Search for the structure, or every block free."""
+    goals = _DEGENERATE_GOALS if isinstance(objective, WithPrior) else _GOALS
     if sparsity is not None:
-        return search_structure(objective, structure, point, alpha=alpha, tol=tol)
+        return search_structure(objective, structure, point, alpha=alpha, **goals)
     every = np.ones(len(structure.partition.pairs), dtype=bool)
     scoring = Scoring(objective, structure.with_links(every), point)
-    ascent = ascend(objective, scoring, gain_tol=tol)
+    ascent = ascend(objective, scoring, gain_tol=goals["tol"])
     return StructureSearch(Scoring(objective, scoring.structure, ascent.point), 1, ascent.converged)

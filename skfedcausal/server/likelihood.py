@@ -80,10 +80,30 @@ class LikelihoodServer(BaseEstimator):
     model; those of pairs inside are Wald tests given the other links. They do not account for the
     selection itself.
 
+    With ``s = J^-1 z = h + e`` and ``N = J^-1`` the Whittle likelihood per time step is ``-1/2 mean_w [log
+    det Phi + tr Phi^-1 I_r]``, where ``r[t] = s[t] - A s[t-1]`` has the spectrum ``Phi = Q + Z N Z^H``, ``Z =
+    exp(i w) I - A`` and the periodogram ``I_r`` [2]_. The links are searched at false discovery rate `alpha`
+    [3]_.
+
     References
     ----------
     .. [1] Mohanty, Mohamed, Ramanan, Gebraeel, Federated Granger Causality Learning for Interdependent
            Clients with State Space Representation.
+    .. [2] Whittle (1953), Estimation and information in stationary time series, Arkiv för Matematik 2.
+    .. [3] Benjamini, Hochberg (1995), Controlling the false discovery rate, Journal of the Royal Statistical
+           Society B 57(1).
+
+    Examples
+    --------
+    >>> from skfedcausal import KalmanClient, LikelihoodServer
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+    >>> messages = {name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()}
+    >>> server = LikelihoodServer().fit(messages)
+    >>> server.converged_, server.transition_.shape
+    (True, (6, 6))
+    >>> server.links_.query("verdict == 'influence'")[["cause", "effect"]].to_string(index=False)
+    'cause effect\\nunit0  unit2'
     """
 
     _parameter_constraints = {
@@ -134,6 +154,17 @@ class LikelihoodServer(BaseEstimator):
         Returns
         -------
         self : LikelihoodServer
+
+        Raises
+        ------
+        ValueError
+            If the messages cover different episodes, or the sensors of a unit do not determine its states and
+            it sent no model of its own.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the climb ended before the largest derivative fell below `tol`.
         """
         self._validate_params()
         record = JointRecord.from_messages(messages)
@@ -193,6 +224,16 @@ class LikelihoodServer(BaseEstimator):
         -------
         DataFrame
             With the columns of `links_`.
+
+        Examples
+        --------
+        >>> from skfedcausal import KalmanClient, LikelihoodServer
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, truth = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+        >>> messages = {name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()}
+        >>> table = LikelihoodServer().screen(messages)
+        >>> table.loc[table["p_value"].idxmin(), ["cause", "effect"]].tolist()
+        ['unit0', 'unit2']
         """
         self._validate_params()
         record = JointRecord.from_messages(messages)

@@ -131,7 +131,10 @@ def is_valid(A, Q):
 
 
 def made_valid(A, Q, partition, radius=0.99):
-    """The plant with its off-diagonal blocks made smaller until it is safely valid."""
+    """The plant with its off-diagonal blocks made smaller until it is safely valid.
+
+    The diagonal blocks of `Q` have to be positive definite already.
+    """
     diagonal = partition.block_diagonal
     for share in (1.0, 0.5, 0.25, 0.125, 0.0):
         weight = np.where(diagonal, 1.0, share)

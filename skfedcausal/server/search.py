@@ -11,7 +11,6 @@ from .evidence import benjamini_hochberg
 from .scoring import Point, Scoring, ascend, is_valid, made_valid
 
 _MAX_ADDITIONS = 3  # new links per effect and round
-_NEAR_OPTIMUM = 10.0  # the structure changes only when a step promises less than this
 _MAX_ROUNDS = 60
 _UNIT_ROOT = 0.98  # spectral radius of units that are close to a unit root
 _SINGULAR = 1e-3  # smallest eigenvalue of the process noise of a plant that needs no prior
@@ -35,7 +34,7 @@ class StructureSearch:
     settled: bool
 
 
-def search_structure(objective, structure, point, *, alpha=0.05, tol=0.1):
+def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=0.1):
     """Forward/backward search for links and noise correlations.
 
     A round takes one scoring step. While the step is small it also re-tests every pair at the corrected
@@ -53,6 +52,10 @@ def search_structure(objective, structure, point, *, alpha=0.05, tol=0.1):
         Plant with this structure.
     alpha : float
         False discovery rate, for links and for correlations.
+    near : float
+        Gain in log-likelihood below which a point is close enough to the maximum to change the structure.
+        Tests correct for the rest to first order; where plants are nearly degenerate, that is not enough
+        and small values keep rounding errors from deciding.
     tol : float
         Gain in log-likelihood, promised by a step or made by the last ascent, below which a settled
         search ends.
@@ -62,31 +65,28 @@ def search_structure(objective, structure, point, *, alpha=0.05, tol=0.1):
     StructureSearch
     """
     if not (structure.linked.any() or structure.correlated.any()):
-        structure, point = _first_structure(objective, structure, point, alpha)
+        structure, point = _first_structure(objective, structure, point, alpha, near)
     seen = {structure.key}
-    risen = np.inf
+    left = np.inf
     for n_rounds in range(1, _MAX_ROUNDS + 1):
         scoring = Scoring(objective, structure, point)
+        # where the likelihood bends more than the expected information says, a scoring step promises more
+        # than the ascent, which has felt the bend, knows to be left
+        left = min(scoring.gain, left)
         proposed = structure
-        if scoring.gain < _NEAR_OPTIMUM:
+        if left < near:
             proposed = _proposal(scoring, alpha)
         if proposed.key in seen:  # a structure that was left before: from here on only drop
             proposed = structure.with_links(structure.linked & proposed.linked).with_correlated(
                 structure.correlated & proposed.correlated
             )
-        if proposed.key == structure.key and min(scoring.gain, risen) < tol:
+        if proposed.key == structure.key and left < tol:
             return StructureSearch(scoring, n_rounds, True)
         seen.add(proposed.key)
-        point = _next_point(objective, scoring, proposed, tol)
-        # where the likelihood bends more than the expected information says, a step promises too much
-        risen = _rise(objective, scoring.point, point) if proposed.key == structure.key else np.inf
+        goal = tol / 2 if proposed.key == structure.key and left < near else max(near / 10, tol / 2)
+        point, left = _next_point(objective, scoring, proposed, goal)
         structure = proposed
     return StructureSearch(Scoring(objective, structure, point), n_rounds, False)
-
-
-def _rise(objective, before, after):
-    """Log-likelihood gained between two points."""
-    return objective.n_samples * (after.evaluation.value - before.evaluation.value)
 
 
 def is_degenerate(objective, partition, point, alpha):
@@ -104,14 +104,14 @@ def is_singular(Q):
     return bool(np.linalg.eigvalsh(Q)[0] < _SINGULAR)
 
 
-def _first_structure(objective, structure, point, alpha):
+def _first_structure(objective, structure, point, alpha, near):
     """Links and correlations that the score tests at the uncoupled plant suggest."""
     partition = structure.partition
     links, correlations = uncoupled_estimates(objective, partition, point)
     correlated = _symmetric_bh(correlations.p_value, partition, alpha)
     if correlated.any():  # they disturb the tests of the links, so they come first
         structure = structure.with_correlated(correlated)
-        point = ascend(objective, Scoring(objective, structure, point), gain_tol=_NEAR_OPTIMUM).point
+        point = ascend(objective, Scoring(objective, structure, point), gain_tol=near).point
         links = link_estimates(Scoring(objective, structure, point))
     linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
     if linked.any():
@@ -141,40 +141,57 @@ def _symmetric_bh(p_values, partition, alpha):
     return chosen | chosen[partition.reverse_pairs]
 
 
-def _next_point(objective, scoring, proposed, tol):
-    """Higher up with the same structure, then with the blocks that are dropped set to zero."""
+def _next_point(objective, scoring, proposed, goal):
+    """Higher up with the same structure, then with the blocks that are dropped set to zero.
+
+    Also the log-likelihood that is left to be gained with the structure `proposed`, as far as known.
+    """
     structure = scoring.structure
-    far = scoring.gain >= _NEAR_OPTIMUM or proposed.key != structure.key
-    goal = _NEAR_OPTIMUM / 10 if far else tol / 2
     ascent = ascend(objective, scoring, gain_tol=goal)
     dropped = (structure.linked & ~proposed.linked) | (structure.correlated & ~proposed.correlated)
     if not dropped.any():
-        return ascent.point
+        return ascent.point, ascent.gain if proposed.key == structure.key else np.inf
     if ascent.n_iter:
         scoring = Scoring(objective, structure, ascent.point)
-    return _dropped(objective, scoring, proposed)
+    return _dropped(objective, scoring, proposed), np.inf
 
 
 def _dropped(objective, scoring, proposed, max_steps=8):
     """Plant without the blocks that `proposed` does not have.
 
-    The other elements follow to first order; where that leaves the valid plants, in several steps.
+    The other elements follow to first order, or stay if that is better. Where either leaves the valid
+    plants, the blocks go in several steps, each followed by an ascent of the others. If even those end,
+    the other blocks between units shrink.
     """
     structure = scoring.structure
     for _ in range(max_steps):
-        A, Q = scoring.point.A, scoring.point.Q
-        to_A, to_Q = scoring.without(proposed)
-        for share in (1.0, 0.5, 0.25, 0.1):
-            trial = A + share * (to_A - A), Q + share * (to_Q - Q)
-            if is_valid(*trial):
-                break
-        else:
-            break
-        point = Point.at(objective, *trial)
+        share, point = _partly_dropped(objective, scoring, proposed)
         if share == 1.0:
             return point
-        scoring = Scoring(objective, structure, point)
-    return Point.at(objective, *made_valid(to_A, to_Q, structure.partition))
+        if point is None:
+            break
+        ascent = ascend(objective, Scoring(objective, proposed, point), gain_tol=1.0)
+        scoring = Scoring(objective, structure, ascent.point)
+    return Point.at(objective, *made_valid(*_zeroed(scoring, proposed), structure.partition))
+
+
+def _partly_dropped(objective, scoring, proposed):
+    """The largest share of the way to a plant without the dropped blocks that is valid, and the plant."""
+    A, Q = scoring.point.A, scoring.point.Q
+    goals = scoring.without(proposed), _zeroed(scoring, proposed)
+    for share in (1.0, 0.5, 0.25, 0.1):
+        trials = [(A + share * (to_A - A), Q + share * (to_Q - Q)) for to_A, to_Q in goals]
+        points = [Point.at(objective, *trial) for trial in trials if is_valid(*trial)]
+        if points:
+            return share, max(points, key=lambda point: point.evaluation.value)
+    return 0.0, None
+
+
+def _zeroed(scoring, proposed):
+    """Plant matrices without the blocks that `proposed` does not have, the others as they are."""
+    structure, point = scoring.structure, scoring.point
+    A = np.where(structure.transition_mask & ~proposed.transition_mask, 0.0, point.A)
+    return A, np.where(structure.covariance_mask & ~proposed.covariance_mask, 0.0, point.Q)
 
 
 def _capped(additions, p_values, partition):

@@ -16,6 +16,7 @@ _MIN_LAGS, _MAX_LAGS = 12, 400
 _ROWS_PER_LAG = 8  # time steps per lag at least
 _TRUNCATION = 2e-3  # what the filter may still remember at the last lag
 _VARIANCE_FLOOR = 0.01  # share of a score's variance its state has at least
+_EDGE_SHARE = 3.0  # standard deviations of a score test to one edge effect at least
 
 
 class StandardisedPlant:
@@ -56,6 +57,18 @@ class StandardisedPlant:
     def has_scores(self):
         """Whether every unit's measurements determine its states at some time steps."""
         return all(self._record.determined)
+
+    @property
+    def has_clear_scores(self):
+        """Whether the Whittle likelihood of the scores can stand for the exact one.
+
+        It neglects the edges of the record, which are of the size of the scores over T. A state in noise of
+        N times its variance moves its score's gradient by about ``1 / (N sqrt(T))`` of that size, so that
+        the edges count when N is of the order of sqrt(T): a unit whose sensors see next to nothing.
+        """
+        if not self.has_scores:
+            return False
+        return bool(np.linalg.eigvalsh(self._noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE)
 
     def unscaled(self, A):
         """Transition matrix in the units' own states."""
@@ -110,11 +123,11 @@ class StandardisedPlant:
         return self._scores.moments(self._n_lags).transformed(self._Sinv)
 
     def first_likelihood(self):
-        """Likelihood to start with: of the scores where there are any, of the series otherwise.
+        """Likelihood to start with: of the scores where they are clear, of the series otherwise.
 
         Needs :attr:`uncoupled`, which sets the number of lags.
         """
-        return self.whittle() if self.has_scores else self.time_domain()
+        return self.whittle() if self.has_clear_scores else self.time_domain()
 
     def whittle(self):
         """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary."""

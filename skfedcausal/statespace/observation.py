@@ -13,6 +13,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 _MAX_CONDITION = 1e12
+_SAME = 1e-9  # relative difference of information matrices that is rounding
+_ROUNDING = 1e-11  # part of a precision that is rounding in a difference of two
+_LOSS = 1e-6  # part of a precision that a measurement cannot have taken away by rounding
 _LOG_2PI = np.log(2 * np.pi)
 
 
@@ -162,14 +165,50 @@ def information_from_filter(prior, prior_cov, posterior, posterior_cov):
     Returns
     -------
     Information
+        Matrices that differ by rounding only count as one.
+
+    Raises
+    ------
+    ValueError
+        If a covariance is singular, or a measurement seems to have taken information away.
     """
-    before = np.linalg.inv(np.asarray(prior_cov, dtype=float))
-    after = np.linalg.inv(np.asarray(posterior_cov, dtype=float))
+    before, after = _precision(prior_cov, "predicted"), _precision(posterior_cov, "filtered")
     z = (after @ posterior[..., None] - before @ prior[..., None])[..., 0]
     J = after - before
-    J = (J + np.swapaxes(J, -1, -2)) / 2
-    if J.ndim == 3 and np.abs(J - J[-1]).max() <= 1e-9 * np.abs(J[-1]).max():
-        J = J.mean(axis=0)
+    z, J = _without_rounding(z, (J + np.swapaxes(J, -1, -2)) / 2, np.abs(after).max())
     if J.ndim == 2:
         return Information(z, J[None])
-    return Information(z, J, np.arange(len(z)))
+    grid = np.round(J / (_SAME * max(np.abs(J).max(), np.finfo(float).tiny)))
+    _, index, counts = np.unique(grid.reshape(len(J), -1), axis=0, return_inverse=True, return_counts=True)
+    index = index.reshape(-1)
+    patterns = np.zeros((len(counts), *J.shape[1:]))
+    np.add.at(patterns, index, J)
+    patterns /= counts[:, None, None]
+    return Information(z, patterns, index if len(counts) > 1 else None)
+
+
+def _precision(covariance, which):
+    covariance = np.asarray(covariance, dtype=float)
+    values = np.linalg.eigvalsh(covariance)
+    if not (values[..., 0] > np.finfo(float).eps * values[..., -1]).all():
+        raise ValueError(
+            f"A covariance of the {which} states is not positive definite, so what the measurements say "
+            "cannot be read from it. States without uncertainty have to be left out."
+        )
+    return np.linalg.inv(covariance)
+
+
+def _without_rounding(z, J, scale):
+    """Statistic with the directions removed in which the difference of two precisions is rounding."""
+    values, vectors = np.linalg.eigh(J)
+    if values.min() < -_LOSS * scale:
+        raise ValueError(
+            "A measurement has made the states less certain: the filtered covariance is larger than the "
+            "predicted one. Give the covariances before and after each measurement, in this order."
+        )
+    kept = (values > _ROUNDING * scale).astype(float)
+    if kept.all():
+        return z, J
+    right = np.swapaxes(vectors, -1, -2)
+    z = (vectors @ (kept[..., None] * (right @ z[..., None])))[..., 0]
+    return z, (vectors * (kept * values)[..., None, :]) @ right

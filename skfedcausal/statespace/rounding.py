@@ -9,6 +9,7 @@ _TOP = 2.0**13  # scaled series reach 2**13 to 2**14; the largest half-precision
 _SMALLEST = np.finfo(float).tiny
 _UNSEEN = 1e-12  # share of the largest information below which a direction counts as unseen
 _ROUNDING = 1e-6  # share of the variances by which rounding may make a matrix indefinite or asymmetric
+_LARGEST = 4 * (1 + _ROUNDING)  # variance in units between half and one standard deviation
 
 
 def power_of_two(values):
@@ -92,8 +93,10 @@ def unpacked_triangles(packed, p):
 def are_covariances(matrices):
     """Whether all matrices of a stack are symmetric and positive semidefinite, but for rounding."""
     units = state_units(matrices)
-    scaled = matrices / units[:, None] / units
-    if np.abs(scaled - scaled.swapaxes(1, 2)).max(initial=0.0) > _ROUNDING:
+    with np.errstate(over="ignore"):
+        scaled = matrices / units[:, None] / units
+        largest = np.abs(scaled).max(initial=0.0)
+    if largest > _LARGEST or np.abs(scaled - scaled.swapaxes(1, 2)).max(initial=0.0) > _ROUNDING:
         return False
     try:
         np.linalg.cholesky(scaled + len(units) * _ROUNDING * np.eye(len(units)))

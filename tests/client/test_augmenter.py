@@ -216,19 +216,31 @@ def test_settings_out_of_range_are_refused_by_name(augmenter, name):
         (lambda Y, c: (Y, c[:, 0]), "cross_term"),
         (lambda Y, c: (Y[:1], c[:1]), "transition|rows"),
         (lambda Y, c: (np.where(Y > 0, np.nan, Y), c), "Y|NaN"),
+        (lambda Y, c: (Y[:, 0], c), "Expected 2D array"),
+        (lambda Y, c: (Y, np.where(c > 2, np.inf, c)), "cross_term"),
+        (lambda Y, c: (Y, c, None, range(N)), f"Got {N} rows that are all the first of an episode"),
     ],
-    ids=["other length", "one dimension", "one row", "NaN"],
+    ids=[
+        "other length",
+        "one dimension",
+        "one row",
+        "NaN",
+        "Y of one dimension",
+        "infinity",
+        "no transition",
+    ],
 )
-def test_series_that_do_not_fit_are_refused(augmenter, change, message, request):
-    if not (isinstance(augmenter, RegressorAugmenter) and message == "Y|NaN"):
-        reason = "fit checks neither the measurements nor the cross term"
-        request.applymarker(pytest.mark.xfail(strict=True, reason=reason))
+def test_series_that_do_not_fit_are_refused(augmenter, change, message):
     with pytest.raises(ValueError, match=message):
         clone(augmenter).fit(*change(*record()))
 
 
+def test_a_transition_of_other_states_is_refused():
+    with pytest.raises(ValueError, match=r"`transition` has shape \(3, 3\), expected .* 2 columns"):
+        LinearAugmenter().fit(*record(), np.eye(P + 1))
+
+
 @pytest.mark.parametrize("augmenter", AUGMENTERS[:2], ids=str)
-@pytest.mark.xfail(strict=True, reason="predict leaves the check to the product behind it")
 def test_another_number_of_columns_is_refused(augmenter):
     with pytest.raises(ValueError, match=f"2 (features|columns).*{D}"):
         clone(augmenter).fit(*record()).predict(np.ones((5, 2)))

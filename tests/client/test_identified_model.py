@@ -106,14 +106,45 @@ def test_auto_does_not_take_unequal_sensor_noise_for_states():
     assert stats.binom.sf(wrong - 1, n_seeds, ORDER_LEVEL) > 1e-3
 
 
-@pytest.mark.xfail(
-    strict=True, reason="the test of the canonical correlations counts missing products as if they were there"
-)
-def test_auto_does_not_take_missing_cells_for_states():
-    n_seeds = 5
-    found = [fit(make_unit(seed, 2000, missing=0.1)[0], n_states="auto") for seed in range(n_seeds)]
-    wrong = sum(client.n_states_ != 2 for client in found)
-    assert stats.binom.sf(wrong - 1, n_seeds, ORDER_LEVEL) > 1e-3
+def right_orders(n_seeds, n_samples, n_states, **how):
+    units = (make_unit(seed, n_samples, n_states=n_states, **how)[0] for seed in range(n_seeds))
+    return sum(fit(Y, n_states="auto").n_states_ == n_states for Y in units)
+
+
+@pytest.mark.parametrize("missing", [0.1, 0.2, 0.3])
+@pytest.mark.parametrize("n_states", [1, 2, 3])
+def test_auto_does_not_take_missing_cells_for_states(n_states, missing):
+    wrong = 5 - right_orders(5, 2000, n_states, missing=missing)
+    assert stats.binom.sf(wrong - 1, 5, ORDER_LEVEL) > 1e-3
+
+
+def test_auto_does_not_take_stretches_of_absence_for_states():
+    gaps = [("unit0", 100, 700), ("unit0", 1200, 1500)]
+    assert right_orders(5, 2000, 2, missing_blocks=gaps) >= 4  # fails by chance with probability 1e-4
+    wrong = 0
+    for seed in range(5):
+        Y, _ = make_unit(seed, 3000)
+        for sensor in range(8):  # each sensor is away for a stretch of its own
+            Y[300 * sensor : 300 * sensor + 600, sensor] = np.nan
+        wrong += fit(Y, n_states="auto").n_states_ != 2
+    assert wrong <= 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_the_level_of_the_order_test_is_kept(missing):
+    n_seeds = 400
+    wrong = n_seeds - right_orders(n_seeds, 1000, 1, missing=missing)
+    # Bartlett's approximation and the variance of the inflation: up to twice the nominal level
+    assert stats.binom.sf(wrong - 1, n_seeds, 2 * ORDER_LEVEL) > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+@pytest.mark.parametrize("n_sensors", [4, 8, 16, 32])
+@pytest.mark.parametrize("n_states", [1, 2, 3, 4])
+def test_auto_finds_the_order_of_most_units(n_states, n_sensors, missing):
+    assert right_orders(20, 5000, n_states, n_sensors=n_sensors, missing=missing) > 10
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -183,6 +214,51 @@ def test_many_sensors_are_weighed_by_their_number():
     assert fit(Y, n_states="auto").n_states_ == fit(few[0], n_states="auto").n_states_ == 2
 
 
+# --- inputs -------------------------------------------------------------------------------------------
+
+
+def driven_unit(seed, n_samples, missing=0.0):
+    """Measurements, inputs around 50 and the true model of a unit that its inputs drive."""
+    X, truth = make_granger_plant(1, n_samples=n_samples, n_inputs=2, missing=missing, random_state=seed)
+    model = truth.clients()["unit0"]
+    level = model["C"] @ np.linalg.solve(np.eye(2) - model["A"], model["B"] @ np.full(2, 50.0))
+    return X["unit0"] + level, truth.inputs[0] + 50.0, model
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_the_effect_of_inputs_is_identified(method, missing):
+    errors = []
+    for seed in range(5):
+        Y, U, model = driven_unit(seed, 8000, missing)
+        client = KalmanClient(identify=method, n_states=2).fit(Y, inputs=U)
+        assert_allclose(client.input_mean_, U.mean(axis=0))
+        # what does not depend on the basis of the states: responses of the sensors after one and two steps
+        true = [model["C"] @ step @ model["B"] for step in (np.eye(2), model["A"])]
+        found = [client.observation_ @ step @ client.input_ for step in (np.eye(2), client.transition_)]
+        errors.append(np.linalg.norm(np.subtract(found, true)) / np.linalg.norm(true))
+        assert client.score(Y, inputs=U) > client.score(Y)
+    assert np.median(errors) < (0.05 if missing == 0 else 0.1)
+
+
+def test_an_input_that_never_moves_has_no_effect():
+    Y, U, _ = driven_unit(0, 2000)
+    alone = KalmanClient(n_states=2).fit(Y, inputs=U[:, :1])
+    client = KalmanClient(n_states=2).fit(Y, inputs=np.column_stack([U[:, 0], np.full(len(U), 7.0)]))
+    assert_allclose(client.input_[:, 1], 0, atol=1e-12)
+    assert_allclose(client.input_[:, :1], alone.input_, rtol=1e-8)
+
+
+@pytest.mark.parametrize("given", ["CB", "CBR"])
+def test_with_B_given_the_dynamics_are_those_beside_the_inputs(given):
+    Y, U, model = driven_unit(0, 20_000)
+    client = KalmanClient(**{name: model[name] for name in given}).fit(Y, inputs=U)
+    assert_array_equal(client.input_, model["B"])
+    assert np.abs(client.transition_ - model["A"]).max() < 0.05
+    ignorant = KalmanClient(C=model["C"]).fit(Y)
+    assert client.score(Y, inputs=U) > ignorant.score(Y)
+
+
 # --- columns that never change ------------------------------------------------------------------------
 
 
@@ -246,11 +322,12 @@ def test_too_few_rows_are_refused(n_samples, n_states):
         fit(Y, n_states=n_states)
 
 
-@pytest.mark.xfail(strict=True, reason="nothing looks at the lengths", raises=pytest.fail.Exception)
 def test_episodes_without_a_single_transition_are_refused():
     Y, _ = make_unit(0, 50)
-    with pytest.raises(ValueError, match="lengths"):
+    with pytest.raises(ValueError, match=r"by `lengths` into 50 episodes, which leaves 0 transitions"):
         KalmanClient(n_states=2).fit(Y, lengths=[1] * 50)
+    with pytest.raises(ValueError, match=r"leaves 3 transitions .* 2 states needs at least 4"):
+        KalmanClient(n_states=2).fit(Y, lengths=[2, 2, 2] + [1] * 44)
 
 
 @pytest.mark.parametrize("kind", [np.asarray, pd.DataFrame, lambda Y: Y.tolist(), np.asfortranarray])

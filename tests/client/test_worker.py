@@ -240,13 +240,40 @@ def test_a_precision_that_is_not_sent_is_refused(dtype):
         make_worker().handle(Packet("fit", 1, scalars={"dtype": dtype}), {})
 
 
-class Talkative:
-    """A black box that sends what is no message."""
+@pytest.mark.parametrize("wish", ["const", "local_model"])
+@pytest.mark.parametrize("value", ["False", 0, 1.0])
+def test_a_wish_is_true_or_false(wish, value):
+    with pytest.raises(PacketError, match=f"Unit 'mill' was asked for {wish}={value!r}"):
+        make_worker().handle(Packet("fit", 1, scalars={wish: value}), {})
+
+
+class BlackBox:
+    """Sends whatever it was made with."""
+
+    def __init__(self, answer):
+        self.answer = answer
 
     def message(self, Y, **wishes):
-        return Y
+        return self.answer
+
+    filter = predict = measurements = message
 
 
-def test_a_client_that_sends_no_message_is_refused_by_name():
-    with pytest.raises(TypeError, match="client of unit 'mill' gave a ndarray as its message"):
-        make_worker(Talkative()).handle(FIT, {})
+J = np.eye(P)[None]
+NO_MESSAGES = {
+    "measurements": (Y, TypeError, "gave a ndarray as its message"),
+    "nothing": (None, TypeError, "gave a NoneType as its message"),
+    "NaN": (StateMessage(np.full((N, P), np.nan), J, None, LENGTHS), ValueError, "'z'.*not finite"),
+    "indefinite": (StateMessage(np.ones((N, P)), -J, None, LENGTHS), ValueError, "'patterns'.*semidefinite"),
+    "one matrix": (StateMessage(np.ones((N, P)), J[0], None, LENGTHS), ValueError, "cannot be used"),
+    "lists": (StateMessage([[1.0] * P] * N, J, None, LENGTHS), ValueError, "'z'.*is a list"),
+    "other lengths": (StateMessage(np.ones((N, P)), J, None, (N + 1,)), ValueError, "'lengths'"),
+    "other rows": (StateMessage(np.ones((9, P)), J, None, (9,)), ValueError, f"9 rows for a record of {N}"),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+@pytest.mark.parametrize(("answer", "kind", "problem"), NO_MESSAGES.values(), ids=NO_MESSAGES.keys())
+def test_a_black_box_that_sends_no_message_is_refused_by_name(answer, kind, problem, dtype):
+    with pytest.raises(kind, match=f"client of unit 'mill' .*{problem}"):
+        make_worker(BlackBox(answer)).handle(Packet("fit", 1, scalars={"dtype": dtype}), {})

@@ -280,6 +280,60 @@ def test_a_packet_whose_numbers_cannot_be_meant_is_refused_by_name(case):
         KINDS[packet.op].from_packet(changed_packet(packet, name, value))
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
+def test_mutated_packets_are_refused_or_hold_a_message(message, dtype):
+    rng = np.random.default_rng(0)
+    data = message.to_packet(round=2, dtype=dtype).encode()
+    came = 0
+    for _ in range(500):
+        mutated = bytearray(data)
+        for position in rng.integers(0, len(data), rng.integers(1, 4)):
+            mutated[position] = rng.integers(0, 256)
+        try:
+            type(message).from_packet(Packet.decode(bytes(mutated)))
+        except PacketError:
+            continue
+        came += 1
+    assert came > 10  # some changes are numbers that can be meant
+
+
+EXTREMES = [0.0, 5e-324, 1e-308, 1e-160, -1e-160, 1.0, -1.0, 1e160, -1e160, 1e308, -1e308]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES.keys())
+def test_extreme_numbers_are_refused_or_hold_a_message(message, dtype):
+    rng = np.random.default_rng(0)
+    packet = message.to_packet(round=2, dtype=dtype)
+    names = [name for name, value in packet.arrays.items() if value.dtype == float]
+    for _ in range(200):
+        arrays = {name: np.array(value) for name, value in packet.arrays.items()}
+        for name in rng.choice(names, 2):
+            value = arrays[name].reshape(-1)
+            where = rng.integers(0, value.size, rng.integers(1, 3))
+            value[where] = rng.choice(EXTREMES, len(where))
+        try:
+            came = type(message).from_packet(Packet.decode(Packet(packet.op, 2, arrays).encode()))
+        except PacketError:
+            continue
+        assert all(np.isfinite(value).all() for value in vars(came).values() if value is not None)
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_layout_in_memory_does_not_reach_the_reader(dtype):
+    message = full_message()
+    turned = replace(
+        message,
+        z=np.asfortranarray(message.z),
+        transition=message.transition.T.copy().T,
+        const=message.const[::1],
+    )
+    came = StateMessage.from_packet(turned.to_packet(dtype=dtype))
+    assert all(value.flags.c_contiguous for value in (came.z, came.patterns, came.transition, came.const))
+    assert_array_equal(came.z, through_bytes(turned, dtype).z)
+
+
 OTHERS = [
     (kind, packet)
     for kind in KINDS.values()

@@ -1,0 +1,49 @@
+"""Configuration of the Sphinx site: ``python -m sphinx -W -b html docs docs/_build``."""
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+from skfedcausal import __version__  # noqa: E402
+
+project = "skfedcausal"
+author = "The skfedcausal developers"
+project_copyright = author
+version = release = __version__
+
+extensions = [
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.mathjax",
+    "numpydoc",
+    "sphinx_gallery.gen_gallery",
+]
+exclude_patterns = ["_build"]
+templates_path = ["_templates"]
+nitpicky = False
+default_role = None
+
+autosummary_generate = True
+autodoc_default_options = {"members": True, "inherited-members": False}
+numpydoc_show_class_members = False
+
+html_theme = "pydata_sphinx_theme"
+html_title = f"skfedcausal {version}"
+html_theme_options = {"show_prev_next": True, "navigation_with_keys": False}
+html_show_sourcelink = False
+
+# The Tennessee Eastman example runs only where its records are: nothing is downloaded.
+_has_records = "SKFEDCAUSAL_DATA" in os.environ
+sphinx_gallery_conf = {
+    "examples_dirs": str(ROOT / "examples"),
+    "gallery_dirs": "auto_examples",
+    "filename_pattern": r"[\\/]plot_" if _has_records else r"[\\/]plot_simulated",
+    "abort_on_example_error": True,
+    "show_memory": False,
+    "min_reported_time": 5,
+}
+# sphinx-gallery keeps functions in its configuration, which Sphinx cannot store between builds.
+suppress_warnings = ["config.cache"]

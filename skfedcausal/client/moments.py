@@ -1,0 +1,154 @@
+"""Lag covariances of one unit's measurements and inputs: all that identification at home works on."""
+
+from functools import cached_property
+
+import numpy as np
+
+from ..statespace.episodes import episodes, lagged_rows
+from ..statespace.lagcov import lag_covariances
+
+_N_LAGS = 5
+_RIDGE = 1e-3  # added to scaled covariances before they are inverted
+
+
+class Moments:
+    """Lag covariances of a unit's measurements scaled to unit variance, NaN standing for missing ones.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n_samples, n_sensors)
+    mean : ndarray of shape (n_sensors,)
+    starts : sequence of int
+        First row of each episode.
+    U : ndarray of shape (n_samples, n_inputs), default=None
+        Inputs, complete.
+    input_mean : ndarray of shape (n_inputs,), default=None
+
+    Attributes
+    ----------
+    complete : bool
+    series : ndarray of shape (n_samples, n_sensors)
+        Scaled measurements; with missing cells the series that `V` belongs to.
+    G : ndarray of shape (n_lags + 1, n_sensors, n_sensors)
+        ``E[y[t+l] y[t]']``, each element from the products that are there.
+    V : ndarray of shape (n_lags + 1, n_sensors, n_sensors)
+        The same of the series with zeros for missing cells, divided by the shares of cells that are there;
+        equal to `G` if all are.
+
+    Notes
+    -----
+    With zeros for missing cells a complete record ``y`` becomes ``x = y + e``, where e, the effect of the
+    gaps, is white noise if cells are missing at random. Lagged products of x and of y have the same mean,
+    so the number of states and the space of C can be read from either, but it is the variance of x
+    that says how accurate the products are. Taking the variance of y instead makes noise look like
+    further states. e is white but not independent of the past (large where y is large): see `inflation`.
+    """
+
+    def __init__(self, Y, mean, starts, U=None, input_mean=None):
+        present = ~np.isnan(Y)
+        complete = bool(present.all())
+        self.n_samples, self.starts, self.mean = len(Y), starts, mean
+        centred = Y - mean
+        if not complete:
+            centred[~present] = 0.0
+        share = present.mean(axis=0)
+        self.scale = np.sqrt(np.einsum("ti,ti->i", centred, centred) / (len(Y) * share))
+        centred /= self.scale
+        self.complete, self.series = complete, centred
+        longest = max(stop - start for start, stop in episodes(starts, len(Y)))
+        lags = range(min(_N_LAGS, max(len(Y) // 4, 1), longest - 1) + 1)
+        self.V = self.G = lag_covariances(centred, lags, starts) / len(Y)
+        if not complete:
+            mask = present.astype(float)
+            self.G = lag_covariances(centred, lags, starts, mask) / len(Y)
+            self.V = self.V / np.outer(share, share)
+        self.inputs = None if U is None else _InputMoments(centred, present, U - input_mean, starts)
+        if not complete:
+            self.series = centred / share
+            self._overlap = lag_covariances(mask, lags[1:], starts) / np.outer(share, share) / len(Y)
+
+    @property
+    def n_sensors(self):
+        """Number of columns."""
+        return self.G.shape[1]
+
+    @property
+    def n_lags(self):
+        """Number of lags that identification looks back."""
+        return len(self.G) - 1
+
+    @cached_property
+    def past(self):
+        """Covariance of the present with the past lags, and of the past lags with each other."""
+        d, n_lags = self.n_sensors, self.n_lags
+        cross = np.hstack(list(self.G[1:]))
+        block = np.empty((n_lags, d, n_lags, d))
+        for i in range(n_lags):
+            for j in range(n_lags):
+                block[i, :, j] = self.V[j - i] if j >= i else self.V[i - j].T
+        return cross, block.reshape(n_lags * d, n_lags * d)
+
+    @cached_property
+    def explained(self):
+        """Covariance of what the past predicts of the present."""
+        cross, past = self.past
+        return cross @ np.linalg.solve(past + _RIDGE * np.eye(len(past)), cross.T)
+
+    @property
+    def unexplained(self):
+        """Covariance of what the past leaves unpredicted, with the divisor that makes it unbiased."""
+        spent = min(self.n_lags * self.n_sensors / self.n_samples, 0.5)
+        return (self.G[0] - self.explained) / (1 - spent)
+
+    @cached_property
+    def canonical(self):
+        """Squared canonical correlations of the present with the past, and the loadings of the variates.
+
+        Returns
+        -------
+        squared : ndarray of shape (n_sensors,)
+            Largest first.
+        weights : ndarray of shape (n_sensors, n_sensors)
+            Canonical variates of the present are ``series @ weights``.
+        """
+        L = np.linalg.cholesky(self.V[0] + _RIDGE * np.eye(self.n_sensors))
+        half = np.linalg.solve(L, self.explained)
+        squared, axes = np.linalg.eigh(np.linalg.solve(L, half.T))
+        return squared[::-1].clip(0, 1 - 1e-12), np.linalg.solve(L.T, axes[:, ::-1])
+
+    @cached_property
+    def inflation(self):
+        """Variance of each canonical variate's covariance with the past, over what white noise would give.
+
+        One for a complete record. Gaps that come alone make it larger, since what they take away is large
+        where the past was large. Gaps that come together leave more products than `V` lets expect.
+        """
+        if self.complete:
+            return np.ones(self.n_sensors)
+        past = self.past[1]
+        Z = lagged_rows(self.series, self.n_lags, self.starts)
+        whitened = np.linalg.solve(np.linalg.cholesky(past + _RIDGE * np.eye(len(past))), Z.T)
+        size = np.einsum("it,it->t", whitened, whitened) / len(past)
+        dependence = size @ (self.series @ self.canonical[1]) ** 2 / self.n_samples
+        there = self._overlap[self._overlap > 0]  # joint presence over what independence would give
+        return dependence / there.mean() * (1 / there).mean()
+
+    def autoregression(self):
+        """Coefficients of the lags in a long autoregression, shape (n_lags, n_sensors, n_sensors)."""
+        cross, past = self.past
+        flat = np.linalg.solve(past + _RIDGE * np.eye(len(past)), cross.T).T
+        return np.swapaxes(flat.reshape(self.n_sensors, self.n_lags, self.n_sensors), 0, 1)
+
+
+class _InputMoments:
+    """Covariances of scaled measurements with the inputs of the same and the previous time step."""
+
+    def __init__(self, centred, present, U, starts):
+        self.scale = np.sqrt((U**2).mean(axis=0))
+        self.scale[self.scale == 0] = 1.0  # an input that never moves gets the coefficient zero
+        self.series = U / self.scale
+        d = centred.shape[1]
+        mask = None if present.all() else np.hstack([present, np.ones(U.shape)]).astype(float)
+        both = lag_covariances(np.hstack([centred, self.series]), (0, 1), starts, mask) / len(U)
+        self.same, self.previous = both[0, :d, d:], both[1, :d, d:]
+        self.covariance = both[0, d:, d:]

@@ -1,0 +1,88 @@
+"""Checks of a unit's record: inputs, columns that vary, rows enough to identify a model."""
+
+import warnings
+
+import numpy as np
+
+from ..utils import constant_columns
+
+
+def as_inputs(inputs, n_samples):
+    """Inputs as a checked array of shape (n_samples, n_inputs), or None."""
+    if inputs is None:
+        return None
+    U = np.asarray(inputs, dtype=float)
+    if U.ndim == 1:
+        U = U[:, None]
+    if U.ndim != 2 or len(U) != n_samples:
+        raise ValueError(
+            f"`inputs` has shape {np.shape(inputs)}; give one row for each of the {n_samples} rows of X."
+        )
+    if not np.isfinite(U).all():
+        raise ValueError("`inputs` has missing or infinite values; fill them in or drop those rows.")
+    return U
+
+
+def check_inputs_fit(U, B, name="the unit"):
+    """Refuse inputs of another number than the model has."""
+    if U is not None and B is not None and U.shape[1] != B.shape[1]:
+        raise ValueError(
+            f"`inputs` has {U.shape[1]} columns for {name}, but its matrix B has {B.shape[1]}: give one "
+            "column of inputs for each column of B."
+        )
+
+
+def warn_inputs_ignored(stacklevel=3):
+    """Say that a model without B takes up no inputs."""
+    warnings.warn(
+        "The unit's model has no matrix B, so its `inputs` are ignored. Give B with the other matrices, or "
+        "pass the inputs to `fit` and let it identify B.",
+        UserWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def column_means(Y):
+    """Mean of the cells that are there in each column."""
+    means = Y.mean(axis=0)
+    return means if np.isfinite(means).all() else np.nanmean(Y, axis=0)
+
+
+def active_columns(Y, name, columns):
+    """Mask of the columns that vary; a warning names those that do not."""
+    constant = constant_columns(Y)
+    if not constant.any():
+        return ~constant
+    which = np.flatnonzero(constant)
+    labels = [str(i) if columns is None else str(columns[i]) for i in which]
+    if constant.all():
+        raise ValueError(
+            f"Every column of {name} is constant or missing ({', '.join(labels)}): there is nothing to "
+            "model. Leave the unit out or give other columns."
+        )
+    warnings.warn(
+        f"Columns {', '.join(labels)} of {name} are constant or missing throughout and are ignored.",
+        UserWarning,
+        stacklevel=4,
+    )
+    return ~constant
+
+
+def check_identifiable(Y, n_states, starts, name):
+    """Refuse a record that is too short to tell anything about the states."""
+    n_samples, d = Y.shape
+    p = min(d, 2) if n_states == "auto" else n_states
+    if n_states != "auto" and n_states > d:
+        raise ValueError(f"n_states={n_states} for {name}, which has {d} columns that vary. Use at most {d}.")
+    if n_samples < p + 3:
+        raise ValueError(
+            f"{name} has {n_samples} rows; identifying {p} states needs at least {p + 3}. Give more rows or "
+            "fewer states."
+        )
+    n_transitions = n_samples - len(starts)
+    if n_transitions < p + 2:
+        raise ValueError(
+            f"The {n_samples} rows of {name} are cut by `lengths` into {len(starts)} episodes, which leaves "
+            f"{n_transitions} transitions from one row to the next; identifying {p} states needs at least "
+            f"{p + 2}. Give longer episodes."
+        )
