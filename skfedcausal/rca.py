@@ -23,7 +23,8 @@ from .server.incidents import (
     steps_between_alarms,
 )
 from .server.moments import MomentServer
-from .server.root_cause import RootCauseServer, StreamState, watch_budget
+from .server.nominal import watch_budget
+from .server.root_cause import RootCauseServer, StreamState
 from .statespace.episodes import episodes
 
 

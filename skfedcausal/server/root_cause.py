@@ -1,6 +1,5 @@
 """Which unit started it: alarms from a false-alarm budget and a posterior over roots, from messages alone."""
 
-import warnings
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -17,22 +16,20 @@ from ..statespace.alarms import (
 from ..statespace.episodes import episodes
 from ..statespace.filter import filtered_states, predicted_states
 from ..statespace.lagcov import TransitionMoments, lag_covariances
-from ..statespace.roots import inclusion, log_bayes_factor, log_prior_of_sets, root_sets, tempered
 from ..statespace.shift import InnovationModel, likelihood_ratios, step_information, step_scores
 from ..statespace.units import moment_start
 from .joint import JointRecord
+from .nominal import filled_states, held_out_folds, mean_dims, off_subspace, part_of, usual_pattern
+from .posterior import RootPosterior
 from .watch import WatchState, learn_watch
 
 LOOKBACK = 100  # steps before the alarm in which the onset is looked for
 HORIZON = 80  # steps after the alarm until which an answer is revised
 GAP = 10  # steps without an alarm after which an incident is over
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
-_SHARPNESS = 8.0  # of the energy posterior, by log loss on simulated faults
-_N_FOLDS = 4
 _N_DRAWS = 200
 _BLOCK = 60
 _SURE = 2.0  # multiple of its threshold at which the energy statistic answers for a window nobody alarmed
-_SECOND_ROOT = 0.2  # prior weight of a second root
 _PRIOR_ROWS = 20.0  # weight of the model beside the data in the variance of a smoothed score
 STATISTICS = {"both": ("energy", "shift"), "energy": ("energy",), "shift": ("shift",)}
 
@@ -117,12 +114,12 @@ class RootCauseServer:
         self.names = record.names
         self.slices = record.partition.slices
         self._starts_of_units = np.array([b.start for b in self.slices])
-        J = record.block_diagonal([_usual_pattern(part) for part in record.parts])
+        J = record.block_diagonal([usual_pattern(part) for part in record.parts])
         self.model = InnovationModel(plant.transition_, plant.process_cov_, J)
         distance = off_subspace(messages, record)
-        self.dims = np.array([b.stop - b.start for b in self.slices]) + _mean_dims(distance)
+        self.dims = np.array([b.stop - b.start for b in self.slices]) + mean_dims(distance)
         run = plant.filter(messages)
-        x = _filled_states(record, run.predicted)
+        x = filled_states(record, run.predicted)
         folds = held_out_folds(record.starts, record.n_samples)
         self.watch, own, given = learn_watch(
             self.model, x, distance, folds, self.slices, getattr(plant, "regressor", None)
@@ -138,10 +135,14 @@ class RootCauseServer:
         ]
         held = self._held_out_shift_scores(x, folds)
         self._calibrate([s - self.level for s in surprise], held)
-        self._sets = root_sets(len(self.names))
-        self._set_priors = log_prior_of_sets(self._sets, self.prior, _SECOND_ROOT)
-        self._prepare_candidates(LOOKBACK + HORIZON + 1)
-        self.dispersion = self._dispersion(record, distance)
+        self.posterior = RootPosterior(
+            self.model,
+            self.slices,
+            self.prior,
+            LOOKBACK + HORIZON + 1,
+            HORIZON,
+            self._dispersion(record, distance),
+        )
         return self
 
     def _held_out_shift_scores(self, x, folds):
@@ -328,10 +329,10 @@ class RootCauseServer:
         if name == "energy":
             unit = int(rows[name][window.start].argmax())
             start = begin + onset(rows["surprise"][begin - first : window.start + 1, unit], _DRIFT)
-            probability = self.energy_posterior(rows["evidence"][start - first : window.stop])
+            probability = self.posterior.from_energy(rows["evidence"][start - first : window.stop])
         else:
             answers = [
-                self.shift_posterior(rows["scaled"][begin - first : stop])
+                self.posterior.from_shift(rows["scaled"][begin - first : stop])
                 for stop in {window.stop, min(window.stop, incident.last + 1 - first)}
             ]  # the fault may have ended with the alarm, or not
             probability, since, _ = max(answers, key=lambda answer: answer[2])
@@ -375,72 +376,10 @@ class RootCauseServer:
         window = slice(start, stop)
         name = self._stronger(rows, window, _SURE)
         if name == "energy":
-            probability = self.energy_posterior(rows["evidence"][window])
+            probability = self.posterior.from_energy(rows["evidence"][window])
         else:
-            probability = self.shift_posterior(rows["scaled"][window], at_once=0.5)[0]
+            probability = self.posterior.from_shift(rows["scaled"][window], at_once=0.5)[0]
         return name, probability, rows[name][window].max(axis=0)
-
-    def energy_posterior(self, evidence):
-        """Posterior over roots from the energy statistic over a window, shape (n_units,)."""
-        return tempered(evidence.sum(axis=0), max(len(evidence), HORIZON), _SHARPNESS, self.prior)
-
-    def shift_posterior(self, scaled, at_once=0.0):
-        """Posterior over roots from the coherent shift statistic, its onset free in the window.
-
-        Parameters
-        ----------
-        scaled : ndarray of shape (n_rows, n)
-            Scaled innovations of the window.
-        at_once : float
-            Prior probability that the fault is there from the first row; the rest is spread evenly.
-
-        Returns
-        -------
-        probability : ndarray of shape (n_units,)
-            That the unit is among the roots.
-        onset : int
-            Most likely first row.
-        evidence : float
-            Log evidence of the best set of roots against no fault.
-        """
-        n_rows = len(scaled)
-        if n_rows > self._table_rows:
-            self._prepare_candidates(n_rows)
-        scores = step_scores(self.model.carry, scaled)
-        steps = np.arange(n_rows, 0, -1)
-        logs = np.empty((len(self._sets), n_rows))
-        for group, columns, inverse in self._candidates:
-            b = scores[:, columns].swapaxes(0, 1)  # (n_sets, n_rows, size)
-            weighted = np.matmul(inverse[:, n_rows - 1 :: -1], b[..., None])[..., 0]
-            ratio = (b * weighted).sum(axis=2)
-            logs[group] = log_bayes_factor(ratio / self.dispersion, columns.shape[1], steps)
-        top = logs.max()
-        onsets = np.full(n_rows, (1 - at_once) / n_rows)
-        onsets[0] += at_once
-        weights = np.exp(logs - top) * onsets
-        with np.errstate(divide="ignore"):
-            total = np.log(weights.sum(axis=1)) + self._set_priors
-        probability, _ = inclusion(self._sets, total, len(self.names))
-        return probability, int(weights.sum(axis=0).argmax()), float(top + total.max())
-
-    def _prepare_candidates(self, n_rows):
-        """Inverse information of every candidate set for windows of 1, ..., n_rows rows.
-
-        Sets of the same number of states are handled together: their positions, states and inverses.
-        """
-        self._table_rows = n_rows
-        table = step_information(self.model.carry, self.model.weight, n_rows)
-        states = [
-            np.concatenate([np.arange(self.slices[m].start, self.slices[m].stop) for m in roots])
-            for roots in self._sets
-        ]
-        sizes = np.array([len(k) for k in states])
-        self._candidates = []
-        for size in np.unique(sizes):
-            group = np.flatnonzero(sizes == size)
-            columns = np.array([states[k] for k in group])
-            inverse = np.array([np.linalg.inv(table[:, c[:, None], c]) for c in columns])
-            self._candidates.append((group, columns, inverse))
 
     def _dispersion(self, record, distance):
         """How much larger than chi-square the ratios of nominal windows are, at least one, per unit.
@@ -450,87 +389,10 @@ class RootCauseServer:
         information = step_information(self.model.carry, self.model.weight, HORIZON)[-1:]
         ratios = []
         for start, stop in episodes(record.starts, record.n_samples):
-            scaled = self.watch.rows(_part(record, start, stop), distance[start:stop], WatchState())[0].scaled
+            scaled = self.watch.rows(part_of(record, start, stop), distance[start:stop], WatchState())[
+                0
+            ].scaled
             for first in range(0, stop - start - HORIZON + 1, HORIZON // 2):
                 b = step_scores(self.model.carry, scaled[first : first + HORIZON])[:1]
                 ratios += [likelihood_ratios(b, information, s)[0] / (s.stop - s.start) for s in self.slices]
         return max(float(np.mean(ratios)), 1.0) if ratios else 1.0
-
-
-def watch_budget(run_length, n_samples):
-    """Warn of a run length that the nominal record cannot support.
-
-    A record shows nothing about events rarer than about two of its lengths.
-    """
-    if run_length > n_samples / 2:
-        warnings.warn(
-            f"One false alarm per {run_length:.0f} steps is asked for, but there are only {n_samples} "
-            "nominal steps to set thresholds on; the rate achieved will be uncertain. Give more nominal "
-            "data, or ask for a higher rate.",
-            UserWarning,
-            stacklevel=3,
-        )
-
-
-def _usual_pattern(part):
-    """The information matrix that holds most often."""
-    if part.is_constant:
-        return part.patterns[0]
-    return part.patterns[np.bincount(part.index, minlength=len(part.patterns)).argmax()]
-
-
-def off_subspace(messages, record):
-    """The units' off-subspace numbers side by side, zero for units that send none."""
-    table = np.zeros((record.n_samples, len(record.names)))
-    for m, name in enumerate(record.names):
-        if messages[name].off_subspace is not None:
-            table[:, m] = messages[name].off_subspace
-    return table
-
-
-def _mean_dims(distance):
-    """Degrees of freedom of the off-subspace numbers: their nominal mean, to the next integer."""
-    return np.round(distance.mean(axis=0))
-
-
-def _filled_states(record, predicted):
-    """States as measured, by the plant's prediction where a unit's sensors do not determine them."""
-    x = np.empty_like(record.z)
-    for part, b in zip(record.parts, record.partition.slices, strict=True):
-        index = np.zeros(len(x), dtype=np.intp) if part.is_constant else part.index
-        condition = np.linalg.cond(part.patterns)
-        regular = condition < 1e8
-        inverse = np.zeros_like(part.patterns)
-        inverse[regular] = np.linalg.inv(part.patterns[regular])
-        states = np.einsum("tij,tj->ti", inverse[index], part.z)
-        x[:, b] = np.where(regular[index][:, None], states, predicted[:, b])
-    return x
-
-
-def held_out_folds(starts, n_samples):
-    """Stretches of similar length that no episode border crosses, at least four.
-
-    Returns
-    -------
-    list of tuple (start, stop)
-    """
-    wanted = n_samples / _N_FOLDS
-    folds = []
-    for start, stop in episodes(starts, n_samples):
-        bounds = np.linspace(start, stop, max(1, round((stop - start) / wanted)) + 1).astype(int)
-        folds += [(int(i), int(j)) for i, j in zip(bounds[:-1], bounds[1:], strict=True) if j - i > 1]
-    return folds
-
-
-def _part(record, start, stop):
-    """Rows of one episode of a record."""
-    parts = tuple(
-        replace(
-            part,
-            z=part.z[start:stop],
-            index=None if part.index is None else part.index[start:stop],
-            const=None,
-        )
-        for part in record.parts
-    )
-    return JointRecord(record.names, parts, (0,))
