@@ -36,7 +36,10 @@ def conditions():
 
 def _module():
     path = Path(sys.argv[0])
-    return f"benchmarks.{path.stem}" if path.suffix == ".py" else path.name
+    if path.suffix != ".py":
+        return path.name
+    inside = path.parts[path.parts.index("benchmarks") :] if "benchmarks" in path.parts else path.parts[-1:]
+    return ".".join([*inside[:-1], path.stem])
 
 
 def _processor():
@@ -52,8 +55,9 @@ def write(name, title, *sections):
     """Print a report and write it to ``results/<name>.md``."""
     text = "\n\n".join([f"# {title}", conditions(), *sections]) + "\n"
     print(text)
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / f"{name}.md").write_text(text)
+    path = RESULTS / f"{name}.md"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
 
 
 def mean_and_error(values, digits=3):

@@ -10,6 +10,7 @@ from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .granger import FederatedGrangerEstimator
 from .rca import FederatedRCADetector
+from .server.gradient import GradientServer
 from .server.likelihood import LikelihoodServer
 from .server.moments import MomentServer
 from .server.regressor import RegressorServer
@@ -19,6 +20,7 @@ __all__ = [
     "ExtendedKalmanClient",
     "FederatedGrangerEstimator",
     "FederatedRCADetector",
+    "GradientServer",
     "KalmanClient",
     "LikelihoodServer",
     "LinearAugmenter",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -12,11 +13,12 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
-from ._oracle import pooled_messages
+from ._oracle import PooledTraining, pooled_messages
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
 from .federation.rounds import learn_plant
+from .federation.training import train_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
 from .server.likelihood import LikelihoodServer
@@ -30,7 +32,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         "client": [HasMethods("message"), HasMethods("filter_moments"), list, tuple, dict, None],
         "client_labels": ["array-like", callable, StrOptions({"from_columns"})],
         "augmenter": [HasMethods(["fit", "predict"]), None],
-        "server": [HasMethods(["fit", "replies"]), None],
+        "server": [HasMethods(["fit", "replies"]), HasMethods("dialogue"), None],
         "privacy": [None],
         "transport": [callable, None],
         "wire_dtype": [StrOptions(set(WIRE_DTYPES))],
@@ -70,12 +72,17 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         sites = self._sites_of(data)
         channel = LedgeredTransport(self._transport(sites), Ledger())
         server = clone(server or LikelihoodServer()) if self.server is None else clone(self.server)
+        learn, pool = learn_plant, None
+        if hasattr(server, "dialogue"):
+            learn = partial(train_plant, inputs=any(U is not None for U in data.inputs))
+            pool = PooledTraining(sites) if pooled else None
+        elif pooled:
 
-        def pool(messages):
-            return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
+            def pool(messages):
+                return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
 
         try:
-            learn_plant(channel, server, data.names, dtype=self.wire_dtype, pool=pool if pooled else None)
+            learn(channel, server, data.names, dtype=self.wire_dtype, pool=pool)
         finally:
             channel.close()
         self.server_, self.ledger_ = server, channel.ledger

@@ -4,7 +4,10 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from .client.kalman import KalmanClient
+from .client.training import UnitTraining, advanced, unit_series
+from .client.worker import local_features
 from .message import StateMessage
+from .server.gradient_session import Plant
 from .statespace.observation import information
 
 
@@ -53,3 +56,55 @@ def pooled_messages(clients, data):
         )
         first = rows.stop
     return messages
+
+
+class PooledTraining:
+    """Gradient training by somebody who holds all raw measurements: no message is sent.
+
+    Parameters
+    ----------
+    sites : dict of str to Site
+        The units, whose training is advanced in place.
+    """
+
+    def __init__(self, sites):
+        self._sites = sites
+
+    def __call__(self, replies):
+        """What the units would have answered to the server's replies."""
+        messages = {}
+        for name, reply in replies.items():
+            state = self._sites[name].state
+            state["training"], messages[name] = advanced(state["training"], reply)
+        return messages
+
+
+def training_problems(clients, data, sizes):
+    """Every unit's training problem, as it is after the states of all units have been relayed.
+
+    Parameters
+    ----------
+    clients : dict of str to KalmanClient
+        Fitted unit models.
+    data : PlantData
+    sizes : StepSizes
+
+    Returns
+    -------
+    dict of str to tuple (AugmentedProblem, Rates)
+    """
+    constant = any(U is not None for U in data.inputs)
+    units, told = {}, {}
+    for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True):
+        local = local_features(clients[name], Y, U, data.starts)
+        series = unit_series(clients[name], Y, U, data.starts, local)
+        units[name] = UnitTraining.start(clients[name].model, series, constant)
+        told[name] = units[name].local_model(relay=True, stepwise=False)
+    plant = Plant.of(told)
+    V = plant.relayed
+    problems = {}
+    for m, name in enumerate(data.names):
+        relayed = {"drivers": V[:, plant.drivers[m]], "n_inputs": plant.n_driving_inputs(m)}
+        unit = units[name].planned(sizes.plan(m, "moments", **relayed))
+        problems[name] = unit.problem, unit.rates
+    return problems

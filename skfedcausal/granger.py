@@ -1,9 +1,14 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
 import numpy as np
+import pandas as pd
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator
+from ._oracle import training_problems
+from .client.training import augmented_losses, unit_series
+from .client.worker import local_features
 
 
 class FederatedGrangerEstimator(FederatedEstimator):
@@ -25,7 +30,7 @@ class FederatedGrangerEstimator(FederatedEstimator):
     augmenter : LinearAugmenter or RegressorAugmenter, default=None
         How a unit guesses the influence of the others when the server cannot be reached. None stands for
         :class:`LinearAugmenter`.
-    server : LikelihoodServer, default=None
+    server : LikelihoodServer or GradientServer, default=None
         How the plant is learned. None stands for :class:`LikelihoodServer`.
     privacy : None
         No differential privacy: messages are data-minimising, not private.
@@ -251,6 +256,53 @@ class FederatedGrangerEstimator(FederatedEstimator):
     def score(self, X, y=None, *, inputs=None, lengths=None):
         """Mean of :meth:`score_samples`."""
         return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
+
+    @available_if(lambda self: hasattr(self.server, "dialogue"))
+    def losses(self, X, *, inputs=None, lengths=None):
+        """Client and server losses of gradient training on a record, for estimators with a GradientServer.
+
+        Returns
+        -------
+        DataFrame
+            One row per unit, columns ``client`` (mean squared error of the augmented prediction of the
+            measurements) and ``server`` (mean squared distance of server's and augmented states).
+        """
+        data = self._read(X, inputs, lengths)
+        predicted = self.server_.filter(self._messages(data)).predicted
+        rows = []
+        for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True):
+            site = self._site(name)
+            local = local_features(site["client"], Y, U, data.starts)
+            series = unit_series(site["client"], Y, U, data.starts, local)
+            states, loss = augmented_losses(site, series, series.rows)
+            distance = predicted[series.rows, self.state_slices_[name]] - states
+            rows.append({"client": loss, "server": float(np.mean((distance**2).sum(axis=1)))})
+        return pd.DataFrame(rows, index=pd.Index(data.names, name="unit"))
+
+    @available_if(lambda self: hasattr(self.server, "dialogue"))
+    def training_problems(self, X, *, inputs=None, lengths=None):
+        """Every unit's problem of gradient training on a record, for :mod:`skfedcausal.statespace.unified`.
+
+        Only for data that may be pooled: a problem holds moments of a unit's measurements with the other
+        units' states.
+
+        Returns
+        -------
+        dict of str to tuple (AugmentedProblem, Rates)
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator, GradientServer
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> from skfedcausal.statespace.unified import recurrence, spectral_radius
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)
+        >>> bool(spectral_radius(recurrence(*est.training_problems(X)["unit0"]).H) < 1)
+        True
+        """
+        data = self._read(X, inputs, lengths)
+        clients = {name: self._site(name)["client"] for name in data.names}
+        return training_problems(clients, data, self.server_.step_sizes_)
 
     def oracle(self, X, *, inputs=None, lengths=None):
         """The same estimator fitted by a central machine that holds all raw measurements.

@@ -190,6 +190,7 @@ def test_an_offset_of_units_or_episodes_is_not_taken_for_a_link(missing, server)
 
 @pytest.mark.skipif("SKFEDCAUSAL_DATA" not in os.environ, reason="SKFEDCAUSAL_DATA names no folder with tep")
 @pytest.mark.filterwarnings("ignore:Column.*constant:UserWarning")
+@pytest.mark.filterwarnings("ignore:Units whose states drift:UserWarning")  # the stripper's do
 def test_tennessee_eastman():
     """Links are finite, and knowing the other units helps on a record that was not learned from."""
     folder = Path(os.environ["SKFEDCAUSAL_DATA"]) / "tep"

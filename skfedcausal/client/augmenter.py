@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..statespace.episodes import lagged_rows
+from ..statespace.episodes import inner_rows, lagged_rows
 
 
 class LinearAugmenter(RegressorMixin, BaseEstimator):
@@ -220,17 +220,10 @@ def _read_training(augmenter, Y, cross_term, starts):
         )
     if not np.isfinite(cross_term).all():
         raise ValueError("`cross_term` has missing or infinite values; give the server's reply as it came.")
-    rows = _inner_rows(len(Y), starts)
+    rows = inner_rows(len(Y), starts)
     if len(rows) == 0:
         raise ValueError(
             f"Got {len(Y)} rows that are all the first of an episode: without a transition from one row to "
             "the next nothing can be learned. Give longer episodes."
         )
     return Y, cross_term[rows], rows
-
-
-def _inner_rows(n_samples, starts):
-    """Rows that are not the first of an episode."""
-    first = np.zeros(n_samples, dtype=bool)
-    first[list(starts)] = True
-    return np.flatnonzero(~first)

@@ -5,6 +5,7 @@ from sklearn.base import clone
 
 from ..federation.packet import Packet, PacketError
 from ..message import ACKNOWLEDGEMENT, REQUEST, WIRE_DTYPES, SmoothedReply, StateMessage, StateReply
+from . import training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
 from .filtering import message_of
@@ -64,9 +65,10 @@ class UnitWorker:
             If the packet is of an unknown kind, out of turn or not about this unit's record.
         """
         operations = {REQUEST: self._fit, SmoothedReply.OP: self._refine, StateReply.OP: self._learn_from}
+        operations |= dict.fromkeys(training.OPERATIONS, self._train)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
-        if packet.op != REQUEST and "client" not in state:
+        if packet.op not in (REQUEST, training.REQUEST) and "client" not in state:
             raise PacketError(f"Unit {self.name!r} got {packet.op!r} before it was asked for a message.")
         if packet.round < state.get("round", 0):
             raise PacketError(
@@ -106,6 +108,20 @@ class UnitWorker:
             self._check_message(message)
         state = {"client": client, "previous": previous, "round": packet.round}
         return message.to_packet(packet.round, dtype), {**kept, **state, "n_states": message.z.shape[1]}
+
+    def _train(self, packet, state):
+        """Answer a packet of gradient training; the first one identifies the unit's model."""
+        if packet.op != training.REQUEST:
+            return training.answer(packet, state)
+        client = fitted_client(self._client, self._Y, self._U, self._starts, self.name, self._columns)
+        if not isinstance(client, KalmanClient):
+            raise TypeError(
+                f"The client of unit {self.name!r} is a {type(self._client).__name__}. GradientServer needs "
+                "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
+            )
+        local = local_features(client, self._Y, self._U, self._starts)
+        series = training.unit_series(client, self._Y, self._U, self._starts, local)
+        return training.first_answer(packet, client, series)
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""

@@ -10,14 +10,18 @@ from ._plants import make_granger_plant
 from ._skab import load_skab
 from ._sysid import load_sysid
 from ._tep import load_tep
+from ._testbeds import cross_client_columns, load_hai, load_swat
 from ._truth import LevelShift, PlantTruth
 
 __all__ = [
     "LevelShift",
     "PlantTruth",
+    "cross_client_columns",
     "load_batadal",
     "load_causrca",
+    "load_hai",
     "load_skab",
+    "load_swat",
     "load_sysid",
     "load_tep",
     "make_granger_plant",

@@ -1,6 +1,7 @@
 """The account of everything that crossed a border."""
 
 from dataclasses import dataclass
+from functools import cache
 
 from .packet import Failure, Packet, PacketError
 
@@ -28,6 +29,11 @@ class LedgerEntry:
     fields: dict
 
 
+@cache
+def _dtype_name(dtype):
+    return str(dtype)
+
+
 class Ledger:
     """Every packet in the order it passed, and the sums that users ask for.
 
@@ -47,12 +53,14 @@ class Ledger:
 
     def __init__(self):
         self.entries = []
+        self._fields = {}  # one object for all packets of a kind: training sends many
 
     def record(self, client, direction, packet):
         """Add one packet."""
         if not isinstance(packet, Packet):
             raise TypeError(f"Only packets cross a border, got {type(packet).__name__}.")
-        fields = {name: (str(value.dtype), value.shape) for name, value in packet.arrays.items()}
+        fields = {name: (_dtype_name(value.dtype), value.shape) for name, value in packet.arrays.items()}
+        fields = self._fields.setdefault(tuple(fields.items()), fields)
         self.entries.append(LedgerEntry(client, direction, packet.round, packet.op, packet.nbytes, fields))
 
     def total(self, direction, client=None):

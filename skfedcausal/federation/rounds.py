@@ -67,7 +67,8 @@ def collect_messages(channel, names=None, *, dtype="float64", const=False, local
         If a client failed or sent something that is not a message.
     """
     request = Packet(REQUEST, round, scalars={"dtype": dtype, "const": const, "local_model": local_model})
-    return _messages(channel, dict.fromkeys(channel.clients() if names is None else names, request))
+    asked = channel.clients() if names is None else names
+    return messages_of(channel, dict.fromkeys(asked, request), StateMessage)
 
 
 def refine_messages(channel, replies, *, dtype="float64", local_model=False, round):
@@ -87,7 +88,8 @@ def refine_messages(channel, replies, *, dtype="float64", local_model=False, rou
     """
     wishes = {"dtype": dtype, "const": False, "local_model": local_model}
     packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
-    return _messages(channel, {name: Packet(p.op, p.round, p.arrays, wishes) for name, p in packets.items()})
+    packets = {name: Packet(p.op, p.round, p.arrays, wishes) for name, p in packets.items()}
+    return messages_of(channel, packets, StateMessage)
 
 
 def deliver_replies(channel, replies, *, dtype="float64", round=1):
@@ -105,20 +107,38 @@ def deliver_replies(channel, replies, *, dtype="float64", round=1):
     ClientError
         If a client did not take its reply.
     """
-    _ask(channel, {name: reply.to_packet(round, dtype) for name, reply in replies.items()}, ACKNOWLEDGEMENT)
+    ask(channel, {name: reply.to_packet(round, dtype) for name, reply in replies.items()}, ACKNOWLEDGEMENT)
 
 
-def _messages(channel, packets):
+def messages_of(channel, packets, kind):
+    """Messages of one kind in the answers of all clients.
+
+    Parameters
+    ----------
+    channel : Transport
+    packets : dict of str to Packet
+    kind : type
+        With an operation ``OP`` and a method ``from_packet``.
+
+    Returns
+    -------
+    dict of str to message
+
+    Raises
+    ------
+    ClientError
+        If a client failed or answered with something else.
+    """
     messages = {}
-    for name, answer in _ask(channel, packets, StateMessage.OP).items():
+    for name, answer in ask(channel, packets, kind.OP).items():
         try:
-            messages[name] = StateMessage.from_packet(answer)
+            messages[name] = kind.from_packet(answer)
         except PacketError as error:
             raise ClientError(f"Client {name!r} sent a message that cannot be used. {error}") from error
     return messages
 
 
-def _ask(channel, packets, op):
+def ask(channel, packets, op):
     """Every client's answer to its packet, in the order of `packets`; all must be of the kind `op`."""
     known = channel.clients()
     unknown = [name for name in packets if name not in known]

@@ -15,6 +15,11 @@ from .joint import JointRecord
 from .links import correlation_table, links_table
 from .prediction import PlantFilter, smooth_plant
 
+# a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
+# measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
+_DRIFT = 8.0
+_SLOW = 0.98
+
 
 class LikelihoodServer(BaseEstimator):
     """Learns the plant by maximum likelihood from the units' sufficient statistics.
@@ -200,10 +205,30 @@ class LikelihoodServer(BaseEstimator):
                 f"step has length {estimate.gradient_norm:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
                 "fewer states or more data; the links are tested at the point reached.",
                 ConvergenceWarning,
-                stacklevel=4,
+                stacklevel=6,
             )
+        self._warn_about_drift(record.n_samples)
         self.links_ = self._links()
         return self
+
+    def _warn_about_drift(self, n_samples):
+        """Say which units cannot be told from random walks."""
+        values, modes = np.linalg.eig(self.unshrunk_transition_)
+        slow = np.abs(values) > max(1 - _DRIFT / n_samples, _SLOW)
+        carriers = {int(np.abs(mode).argmax()) for mode in modes.T[slow]}
+        drifting = [
+            name
+            for name, rows in self.state_slices_.items()
+            if carriers.intersection(range(rows.start, rows.stop))
+        ]
+        if drifting:
+            warnings.warn(
+                f"Units whose states drift like a random walk within this record: {', '.join(drifting)}. "
+                "Units that drift on their own seem to influence each other. Give differences or detrended "
+                "measurements, or a record that is long against the drift.",
+                UserWarning,
+                stacklevel=7,
+            )
 
     def _links(self):
         partition = self.partition_

@@ -70,14 +70,17 @@ def _strength_stderr(blocks, strength):
 def verdicts(blocks, p_adjusted, alpha, margin):
     """ "influence", "no influence" or "cannot tell" for every pair.
 
-    An influence is one whose adjusted p-value is below `alpha`. No influence is claimed when a test of
-    the hypothesis that the strength is at least `margin` rejects at level `alpha`: under it the
-    statistic is noncentral chi-squared with noncentrality at least ``margin**2 / largest variance``.
+    An influence is one whose adjusted p-value is below `alpha`. No influence is claimed where two things
+    hold: a test of the hypothesis that the strength is at least `margin` rejects at level `alpha` (under
+    it the statistic is noncentral chi-squared with noncentrality at least ``margin**2 / largest
+    variance``), and the record is precise enough for it (the confidence region of an estimate of zero lies
+    within the margin), so that an imprecise estimate that happens to be small decides nothing.
     """
     largest = np.linalg.eigvalsh(blocks.covariance)
     top = np.array([v[:k].max() for v, k in zip(largest, blocks.dof, strict=True)])
     below = stats.ncx2.cdf(blocks.statistic, blocks.dof, margin**2 / top) <= alpha
-    verdict = np.where(below, "no influence", "cannot tell").astype(object)
+    precise = margin**2 / top >= stats.chi2.ppf(1 - alpha, blocks.dof)
+    verdict = np.where(below & precise, "no influence", "cannot tell").astype(object)
     verdict[np.asarray(p_adjusted) <= alpha] = "influence"
     return verdict
 

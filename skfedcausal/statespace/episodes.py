@@ -20,6 +20,23 @@ def episodes(starts, n_samples):
     return list(zip(starts, [*starts[1:], n_samples], strict=True))
 
 
+def inner_rows(n_samples, starts):
+    """Rows that are not the first of an episode, as positions.
+
+    Parameters
+    ----------
+    n_samples : int
+    starts : sequence of int
+
+    Returns
+    -------
+    ndarray of int
+    """
+    first = np.zeros(n_samples, dtype=bool)
+    first[list(starts)] = True
+    return np.flatnonzero(~first)
+
+
 def lagged_rows(Y, n_lags, starts=(0,)):
     """Rows ``[y[t-1], ..., y[t-n_lags]]``, zero before the start of an episode.
 

@@ -1,5 +1,7 @@
 """From one table as it came to a float64 array, and simple facts about its columns."""
 
+import re
+
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_array
@@ -179,10 +181,10 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
         elif getattr(X, "ndim", 2) > 2:
             advice = "put episodes below each other and give `lengths`; give units as a list"
             where = f"{where}; {advice}" if where else f"X; {advice}"
-        if not where:
-            raise
-        message = str(error).rstrip(".\n")
-        raise same_kind(error, f"{message}. Found in {where}.") from error
+        message = _without_values(str(error))
+        if where:
+            message = f"{message.rstrip('.')}. Found in {where}."
+        raise same_kind(error, message) from None  # the original shows measurements
 
 
 def same_kind(error, message):
@@ -200,6 +202,12 @@ def same_kind(error, message):
     TypeError or ValueError
     """
     return TypeError(message) if isinstance(error, TypeError) else ValueError(message)
+
+
+def _without_values(message):
+    """Message of scikit-learn without the arrays it quotes."""
+    message = re.sub(r":\narray=.*\.\nReshape", ". Reshape", message, flags=re.DOTALL)
+    return re.sub(r"^(Complex data not supported)\n.*", r"\1.", message, flags=re.DOTALL)
 
 
 def _first_bad_column(X):

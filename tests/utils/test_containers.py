@@ -1,6 +1,7 @@
 """Every container gives the same arrays, and every mistake gets an answer that names it."""
 
 import pickle
+import traceback
 from types import SimpleNamespace
 
 import numpy as np
@@ -805,3 +806,10 @@ def test_constant_columns(n_samples, order):
 def test_constant_columns_of_integers_and_infinities():
     assert constant_columns(np.array([[1, 2], [1, 3]])).tolist() == [True, False]
     assert constant_columns(np.array([[np.inf, 0.0], [np.inf, np.inf]])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize("table", [np.arange(30.0), np.arange(30.0)[:, None] * 1j], ids=["1-D", "complex"])
+def test_errors_quote_no_measurements(table):
+    with pytest.raises(ValueError, match=r"Expected 2D|Complex data") as caught:
+        read_plant({"a": table, "b": np.ones((30, 2))})
+    assert "13." not in "".join(traceback.format_exception(caught.value))

@@ -1,0 +1,394 @@
+"""A unit's side of gradient training: its correction of its own states, moved by two losses."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..federation.packet import Packet, PacketError
+from ..message import ACKNOWLEDGEMENT
+from ..statespace.augmented import (
+    Products,
+    augmented_problem,
+    correction,
+    gradients,
+    losses,
+)
+from ..statespace.descent import Rates, correction_curvature, correction_step, parameter_update
+from ..statespace.episodes import inner_rows
+from ..statespace.unified import fixed_point, from_delta, recurrence
+from ..training_message import (
+    FINISH,
+    REQUEST,
+    TO_UNIT,
+    AugmentedMessage,
+    BlockRow,
+    CorrectionMoments,
+    GradientReply,
+    LocalModel,
+    TrainingPlan,
+)
+from .augmenter import LinearAugmenter
+
+OPERATIONS = frozenset({REQUEST, FINISH, *TO_UNIT})
+
+
+@dataclass(frozen=True)
+class UnitSeries:
+    """A unit's series as training needs them; they stay at the site.
+
+    Attributes
+    ----------
+    filtered : ndarray of shape (n_samples, n_states)
+    measurements : ndarray of shape (n_samples, n_sensors)
+        Centred, complete.
+    inputs : ndarray of shape (n_samples, n_inputs) or None
+    rows : ndarray of int
+        The time steps t of the pairs ``(t - 1, t)``.
+    lengths : ndarray of int
+    """
+
+    filtered: np.ndarray
+    measurements: np.ndarray
+    inputs: np.ndarray | None
+    rows: np.ndarray
+    lengths: np.ndarray
+
+
+@dataclass(frozen=True)
+class UnitTraining:
+    """State of a unit between two packets of training.
+
+    Attributes
+    ----------
+    model : UnitModel
+    series : UnitSeries
+    residuals : ndarray of shape (n_pairs, n_sensors)
+        Errors of the unit's own one-step prediction.
+    problem : AugmentedProblem
+        Moments of the unit's own series; with the relayed states of the others once it has them.
+    parameters : ndarray of shape (n_states, q)
+        ``[theta, phi]``.
+    rates : Rates or None
+    mode : str
+    step : int
+        Position in the record, for training step by step.
+    change : float
+        Largest relative change of a parameter in the last round.
+    """
+
+    model: object
+    series: UnitSeries
+    residuals: np.ndarray
+    problem: object
+    parameters: np.ndarray
+    rates: Rates | None = None
+    mode: str = "series"
+    step: int = 0
+    change: float = 1.0
+
+    # -- before training ---------------------------------------------------------------------------------
+
+    @classmethod
+    def start(cls, model, series, constant):
+        """Training that has not begun: parameters zero."""
+        before, now = series.rows - 1, series.rows
+        own = series.filtered[before] @ model.A.T
+        if series.inputs is not None and model.B is not None:
+            own += series.inputs[before] @ model.B.T
+        residuals = series.measurements[now] - own @ model.C.T
+        nobody = np.zeros((len(now), 0))
+        problem = augmented_problem(
+            model.A, model.C, series.measurements[before], nobody, residuals, constant=constant
+        )
+        parameters = np.zeros((model.n_states, problem.n_local))
+        return cls(model, series, residuals, problem, parameters)
+
+    def local_model(self, relay, stepwise):
+        """What the server is told before training."""
+        model, series, problem = self.model, self.series, self.problem
+        past = series.measurements[series.rows - 1]
+        d = problem.n_outputs
+        if stepwise:
+            top = float(np.einsum("ti,ti->t", past, past).max())
+        else:
+            top = float(np.linalg.eigvalsh(problem.moments[:d, :d])[-1])
+        curvature = correction_curvature(model.A, problem.gram, top)
+        if problem.n_local > d:
+            curvature += correction_curvature(np.eye(model.n_states), problem.gram, 1.0)
+        has_inputs = series.inputs is not None and model.B is not None
+        reach = np.einsum("ti,ti->t", series.filtered, series.filtered)
+        if has_inputs:
+            reach = reach + np.einsum("ti,ti->t", series.inputs, series.inputs)
+        return LocalModel(
+            model.A,
+            model.Q,
+            model.C.T @ model.weights,
+            series.lengths,
+            np.array(curvature),
+            float(problem.energy),
+            float(reach.max()),
+            model.B if has_inputs else None,
+            series.filtered if relay else None,
+            series.inputs if relay and has_inputs else None,
+        )
+
+    def planned(self, plan):
+        """Training with the server's plan."""
+        relays = plan.mode in ("moments", "stationary")
+        if relays != (plan.drivers is not None):
+            raise PacketError(
+                f"A plan for training by {plan.mode} {'needs' if relays else 'has no'} drivers."
+            )
+        if relays:
+            _check_shape("drivers", plan.drivers, (len(self.series.filtered), plan.drivers.shape[1]))
+        d, q = self.problem.n_outputs, self.problem.n_local
+        eta1, eta2, gamma1, gamma2, block_rate = plan.rates
+        own, pulled = np.full((1, q), eta1), np.full((1, q), eta2)
+        own[:, d:], pulled[:, d:] = gamma1, gamma2
+        problem = self.problem
+        if plan.drivers is not None:
+            before = self.series.rows - 1
+            problem = augmented_problem(
+                self.model.A,
+                self.model.C,
+                self.series.measurements[before],
+                plan.drivers[before],
+                self.residuals,
+                n_inputs=plan.n_inputs,
+                constant=q > d,
+                xi=plan.xi,
+            )
+        blocks = np.full((1, problem.n_drivers), block_rate)
+        return replace(self, problem=problem, rates=Rates(own, pulled, blocks, plan.ridge), mode=plan.mode)
+
+    # -- rounds ------------------------------------------------------------------------------------------
+
+    def message(self):
+        """What the unit sends with its present parameters."""
+        if self.mode == "moments":
+            return self._moments()
+        if self.mode == "steps":
+            return self._states(slice(self.step, self.step + 1))
+        return self._states(slice(None))
+
+    def _states(self, pairs):
+        """Own and augmented states of some pairs of time steps, at the first step of each pair."""
+        before = self.series.rows[pairs] - 1
+        d = self.problem.n_outputs
+        past, filtered = self.series.measurements[before], self.series.filtered[before]
+        augmented = filtered + past @ self.parameters[:, :d].T
+        inputs = None if self.series.inputs is None else self.series.inputs[before]
+        predicted = None
+        if self.problem.n_local > d:
+            predicted = augmented @ self.model.A.T + self.parameters[:, d]
+            if inputs is not None and self.model.B is not None:
+                predicted += inputs @ self.model.B.T
+        loss = self._loss() if self.mode == "series" else self._loss_of_step()
+        return AugmentedMessage(filtered, augmented, loss, self.change, predicted, inputs)
+
+    def _moments(self):
+        """Moments of the present correction with the relayed series."""
+        problem, d, q = self.problem, self.problem.n_outputs, self.problem.n_local
+        G = correction(problem, self.parameters)
+        product = G @ problem.moments[:q]
+        cross, energy = product[:, q:], float((product[:, :q] * G).sum())
+        turned, energy_turned = cross, energy
+        if q > d:
+            states = G[:, :d] @ problem.moments[:d]
+            turned, energy_turned = states[:, q:], float((states[:, :d] * G[:, :d]).sum())
+        return CorrectionMoments(cross, turned, energy, energy_turned, self._loss(), self.change)
+
+    def _products(self, blocks=None):
+        if blocks is None:
+            blocks = np.zeros((len(self.parameters), self.problem.n_drivers))
+        return Products.at(self.problem, self.parameters, blocks)
+
+    def _loss(self):
+        return float(losses(self.problem, self._products()).client)
+
+    def _loss_of_step(self):
+        t = self.series.rows[self.step]
+        d = self.problem.n_outputs
+        e = self.model.A @ (self.parameters[:, :d] @ self.series.measurements[t - 1])
+        if self.problem.n_local > d:
+            e = e + self.parameters[:, d]
+        own = self.residuals[self.step] - self.model.C @ e
+        return float(own @ own)
+
+    def moved_by_gradients(self, reply):
+        """Training after one round or step, from the server's derivatives in the states."""
+        n_rows = 1 if self.mode == "steps" else len(self.series.rows)
+        _check_shape("predicted", reply.predicted, (n_rows, len(self.parameters)))
+        if self.mode == "steps":
+            return self._stepped(reply)
+        past = self.series.measurements[self.series.rows - 1]
+        d = self.problem.n_outputs
+        pull = reply.predicted.T @ past
+        slope = np.empty_like(self.parameters)
+        slope[:, :d] = self.model.A.T @ pull
+        if reply.augmented is not None:
+            slope[:, :d] += reply.augmented.T @ past
+        if self.problem.n_local > d:
+            slope[:, d] = reply.predicted.sum(axis=0)
+        return self._moved(gradients(self.problem, self._products()).client, slope)
+
+    def _stepped(self, reply):
+        t = self.series.rows[self.step]
+        parameters = correction_step(
+            self.model.A,
+            self.model.C,
+            self.rates,
+            self.parameters,
+            y=self.series.measurements[t - 1],
+            c=self.residuals[self.step],
+            pull=reply.predicted[0],
+            pull_past=None if reply.augmented is None else reply.augmented[0],
+            constant=self.problem.n_local > self.problem.n_outputs,
+        )
+        return replace(self, parameters=parameters, step=(self.step + 1) % len(self.series.rows))
+
+    def moved_by_blocks(self, row):
+        """Training after one round, from the server's blocks and the moments at home."""
+        _check_shape("blocks", row.blocks, (len(self.parameters), self.problem.n_drivers))
+        slope = gradients(self.problem, self._products(row.blocks))
+        return self._moved(slope.client, slope.server)
+
+    def _moved(self, client, server):
+        step = parameter_update(self.rates, client, server, self.parameters)
+        parameters = self.parameters - step
+        size = np.abs(parameters).max()
+        change = float(np.abs(step).max() / size) if size > 0 else 0.0
+        return replace(self, parameters=parameters, change=change)
+
+    def solved(self):
+        """Training at its fixed point from the start, and the blocks that belong to it."""
+        delta = fixed_point(recurrence(self.problem, self.rates))
+        parameters, blocks = from_delta(self.problem, delta)
+        done = replace(self, parameters=parameters)
+        at = losses(self.problem, done._products(blocks))
+        return done, BlockRow(blocks, np.array([at.client, at.server, at.penalty], dtype=float))
+
+    # -- after training ----------------------------------------------------------------------------------
+
+    def augmenter(self):
+        """The trained correction as a fitted :class:`LinearAugmenter`."""
+        d = self.problem.n_outputs
+        fitted = LinearAugmenter()
+        fitted.theta_ = self.parameters[:, :d]
+        fitted.phi_ = (
+            self.parameters[:, d].copy() if self.problem.n_local > d else np.zeros(len(self.parameters))
+        )
+        fitted.coef_ = self.model.A @ fitted.theta_
+        fitted.n_features_in_ = d
+        return fitted
+
+
+def _check_shape(name, value, expected):
+    if value.shape != expected:
+        raise PacketError(f"Array {name!r} of a reply has shape {value.shape}, expected {expected}.")
+
+
+def unit_series(client, Y, U, starts, local_features):
+    """Series of a fitted KalmanClient about a record."""
+    rows = inner_rows(len(Y), starts)
+    if len(rows) == 0:
+        raise ValueError("Training needs an episode of at least two time steps.")
+    lengths = np.diff([*starts, len(Y)])
+    filtered = client.model.filter(client.active_columns(Y), U, starts)
+    return UnitSeries(filtered, local_features, U, rows, lengths)
+
+
+def first_answer(packet, client, series):
+    """What a unit tells of itself before training, and its state then.
+
+    Parameters
+    ----------
+    packet : Packet
+    client : KalmanClient
+        Fitted.
+    series : UnitSeries
+    """
+    told = packet.scalars
+    training = UnitTraining.start(client.model, series, bool(told["constant"]))
+    message = training.local_model(bool(told["relay"]), bool(told["stepwise"]))
+    dtype = told["dtype"]
+    state = {
+        "client": client,
+        "dtype": dtype,
+        "round": packet.round,
+        "training": training,
+        "previous": training,
+    }
+    return message.to_packet(packet.round, dtype), state
+
+
+def answer(packet, state):
+    """Answer of a unit to a packet of training, and its state afterwards.
+
+    A packet that comes again in its round is answered from the training before it.
+
+    Parameters
+    ----------
+    packet : Packet
+        With one of the `OPERATIONS`.
+    state : dict
+        The unit's state: ``training``, and ``previous``, the training before its last `round`.
+
+    Returns
+    -------
+    answer : Packet
+    state : dict
+    """
+    if "training" not in state:
+        raise PacketError(f"A unit that is not in training got {packet.op!r}.")
+    if packet.op == FINISH:
+        training = state["training"]
+        done = {"augmenter": training.augmenter(), "transition": training.model.A}
+        return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **done}
+    previous = state["previous"] if packet.round == state["round"] else state["training"]
+    training, message = advanced(previous, TO_UNIT[packet.op].from_packet(packet))
+    state = {**state, "training": training, "previous": previous, "round": packet.round}
+    return message.to_packet(packet.round, state["dtype"]), state
+
+
+def advanced(training, told):
+    """Training after a message of the server, and what the unit answers."""
+    if isinstance(told, TrainingPlan):
+        training = training.planned(told)
+        if told.mode == "stationary":
+            return training.solved()
+    elif training.rates is None or (training.mode == "moments") != isinstance(told, BlockRow):
+        raise PacketError(f"A unit that trains by {training.mode} cannot take a {type(told).__name__} now.")
+    elif isinstance(told, GradientReply):
+        training = training.moved_by_gradients(told)
+    else:
+        training = training.moved_by_blocks(told)
+    return training, training.message()
+
+
+def augmented_losses(site, data, rows):
+    """States that a trained unit predicts with its correction, and its loss.
+
+    Parameters
+    ----------
+    site : dict
+        The unit's ``client`` and ``augmenter``.
+    data : UnitSeries
+    rows : ndarray of int
+        The time steps to predict.
+
+    Returns
+    -------
+    states : ndarray of shape (n_rows, n_states)
+        ``h_a``.
+    loss : float
+        Mean squared error of the measurements.
+    """
+    model, augmenter = site["client"].model, site["augmenter"]
+    before = rows - 1
+    states = data.filtered[before] @ model.A.T + augmenter.phi_
+    states += data.measurements[before] @ augmenter.coef_.T
+    if data.inputs is not None and model.B is not None:
+        states += data.inputs[before] @ model.B.T
+    own = data.measurements[rows] - states @ model.C.T
+    return states, float(np.einsum("ti,ti->", own, own) / len(rows))

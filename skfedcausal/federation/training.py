@@ -1,0 +1,47 @@
+"""The rounds of gradient training over a transport."""
+
+from ..message import ACKNOWLEDGEMENT
+from ..training_message import ANSWERS, FINISH, REQUEST, LocalModel
+from .packet import Packet
+from .rounds import ask, messages_of
+
+
+def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=None):
+    """All rounds of training: local models up, then replies down and messages up until the server is done.
+
+    Parameters
+    ----------
+    channel : Transport
+    server : GradientServer
+        Trained here.
+    names : sequence of str
+        Clients of the plant, in the order of its matrices.
+    dtype : str, default="float64"
+        Precision of series on the wire.
+    inputs : bool, default=False
+        Whether the plant has inputs: corrections then have a constant.
+    pool : callable, default=None
+        Takes replies and gives messages in place of the channel, for training without a message.
+
+    Raises
+    ------
+    ClientError
+        If a client failed or sent something that is not a message of training.
+    """
+    told = {**server.request, "constant": inputs, "dtype": dtype}
+    models = messages_of(channel, dict.fromkeys(names, Packet(REQUEST, 1, scalars=told)), LocalModel)
+    dialogue = server.dialogue(models)
+    replies, round = next(dialogue), 1
+    expected = ANSWERS[next(iter(replies.values())).mode]
+    while replies is not None:
+        round += 1
+        if pool is None:
+            packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
+            messages = messages_of(channel, packets, expected)
+        else:
+            messages = pool(replies)
+        try:
+            replies = dialogue.send(messages)
+        except StopIteration:
+            replies = None
+    ask(channel, dict.fromkeys(names, Packet(FINISH, round)), ACKNOWLEDGEMENT)

@@ -1,0 +1,406 @@
+"""The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
+
+import warnings
+from functools import cached_property
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+from scipy.linalg import block_diag
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ..statespace.filter import covariance_schedule
+from ..statespace.riccati import NotStationaryError, predicted_covariance
+from .gradient_links import untested_links
+from .gradient_session import (
+    Plant,
+    Training,
+    batch_dialogue,
+    moments_dialogue,
+    online_dialogue,
+    stationary_dialogue,
+)
+from .joint import JointRecord
+from .prediction import PlantFilter
+from .step_sizes import VARIANTS, choose_sizes, load
+
+_ROUNDS = {"batch": 3000, "online": 2}
+_POSITIVE = [Interval(Real, 0, None, closed="neither"), None]
+
+
+class GradientServer(BaseEstimator):
+    """Learns the blocks between units as in the first paper: clients and server descend on each other.
+
+    Every unit corrects its filtered state by a function of its own measurements, ``h_hat_a = h_hat_c +
+    theta_m y_m``, and predicts ``h_a[t] = A_mm h_hat_a[t-1]``; the server predicts ``h_s[t] = A_mm
+    h_hat_c[t-1] + sum_n A_mn h_hat_n,c[t-1]``. ``theta_m`` descends on the client loss ``mean |y_m - C_m
+    h_a|^2`` and on the server loss ``mean |h_s - h_a|^2``, ``A_mn`` on the server loss.
+
+    This finds the matrix that carries the *mean level* of the other units, not their fluctuations: on
+    stationary records the losses fall and the blocks stay near zero. Use :class:`LikelihoodServer` to learn
+    links; see the user guide, "Which solver".
+
+    Parameters
+    ----------
+    update : {"batch", "online"}, default="batch"
+        Gradients of the mean over the record, or of one time step after the other (Algorithm 2 of [1]_).
+    solve : {"iterate", "stationary"}, default="iterate"
+        "stationary" solves for the fixed point that batch rounds converge to, with one linear solve per
+        unit. It needs the other units' states at each unit: the server relays them once.
+    client_weight : float, default=1.0
+        Weight of the client loss against the server's, eta1 / eta2, unless both are given.
+    eta1, eta2 : float, default=None
+        Step sizes of ``theta`` along the client loss and along the server loss. None takes the largest that
+        are sure to converge given the curvature (a twentieth of it step by step).
+    gamma : float, default=None
+        Step size of the blocks ``A_mn``. None as above.
+    gamma1, gamma2 : float, default=None
+        Step sizes of the constant ``phi_m`` of [2]_, for plants with inputs.
+    alpha_A, alpha_B : float, default=None
+        Step sizes of ``A_mn`` (in place of `gamma`) and ``B_mn`` of [2]_, for plants with inputs.
+    xi : float, default=0.0
+        Weight of the penalty ``mean |A_mm theta y - sum_n A_mn h_n|^2`` of [2]_ in the server's loss.
+    ridge : float, default=0.0
+        Weight of ``|theta|^2`` in the client loss and of ``|A_mn|^2`` in the server loss.
+    exchange : {"series", "moments"}, default="series"
+        "series" is the papers' protocol: states of all time steps and gradients cross in every round, one
+        pass over the data. "moments" gives the same iterates: the server relays the states once, units
+        form their moments at home, and after that only matrices of a few numbers cross.
+    variant : {"joint", "no_augmentation", "no_server", "pretrained"}, default="joint"
+        The paper's method or its baselines: ``theta = 0``; ``theta`` from the client loss alone and nothing
+        at the server; ``theta`` from the client loss alone and the server fitted to it.
+    max_iter : int, default=None
+        Rounds, or passes over the record for ``update="online"``. None stands for 3000 rounds, 2 passes.
+    tol : float, default=1e-9
+        Stop when no parameter moves by more than this share of the largest in a round; step by step, when
+        blocks and losses change by less than this from one pass to the next.
+    callback : callable, default=None
+        Called after every round with its number and a dict of the losses by unit, ``client`` and ``server``;
+        training stops when it returns True.
+
+    Attributes
+    ----------
+    names_ : tuple of str
+    state_slices_ : dict of str to slice
+    transition_ : ndarray of shape (n, n)
+        The units' own blocks and the learned blocks between them.
+    process_cov_ : ndarray of shape (n, n)
+        The units' own, block diagonal.
+    links_ : DataFrame
+        One row per ordered pair. Training gives no test of a block, so `p_value` is 1 and the verdict
+        "cannot tell" throughout.
+    loss_history_ : DataFrame
+        One row per round (or pass), columns ("client", unit) and ("server", unit).
+    rates_ : DataFrame
+        Step sizes by unit.
+    step_sizes_ : StepSizes
+        The same as arrays, with the weights of penalty and regularisation.
+    n_iter_ : int
+    converged_, diverged_ : bool
+
+    See Also
+    --------
+    LikelihoodServer : The default, which identifies the blocks.
+    skfedcausal.statespace.unified : Training as one linear recurrence, its radius, limit and rates.
+
+    Notes
+    -----
+    With step sizes from curvature the weighted loss ``client_weight * L_m + L_s`` falls in every batch round
+    and the fixed point is its minimiser. Step by step the iterates end in a cycle around it whose size is
+    proportional to the step size.
+
+    References
+    ----------
+    .. [1] Mohanty, Mohamed, Ramanan, Gebraeel, Federated Granger Causality Learning for Interdependent
+           Clients with State Space Representation.
+    .. [2] Learning counterfactuals of multi-client linear systems without centralising data.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> A = np.kron(np.diag([0.99, 0.5]), np.eye(2))  # the first unit drifts
+    >>> A[2:, :2] = 0.25
+    >>> X, truth = make_granger_plant(2, transition=A, n_samples=5000, random_state=0)
+    >>> clients = [KalmanClient(**model) for model in truth.clients().values()]
+    >>> server = GradientServer(solve="stationary")
+    >>> est = FederatedGrangerEstimator(clients, server=server).fit(X)
+    >>> bool(abs(est.transition_[2:, :2] - 0.25).max() < 0.09)
+    True
+    """
+
+    _parameter_constraints = {
+        "update": [StrOptions({"batch", "online"})],
+        "solve": [StrOptions({"iterate", "stationary"})],
+        "client_weight": [Interval(Real, 0, None, closed="left")],
+        "eta1": [Interval(Real, 0, None, closed="left"), None],
+        "eta2": [Interval(Real, 0, None, closed="left"), None],
+        "gamma": _POSITIVE,
+        "gamma1": [Interval(Real, 0, None, closed="left"), None],
+        "gamma2": [Interval(Real, 0, None, closed="left"), None],
+        "alpha_A": _POSITIVE,
+        "alpha_B": _POSITIVE,
+        "xi": [Interval(Real, 0, None, closed="left")],
+        "ridge": [Interval(Real, 0, None, closed="left")],
+        "exchange": [StrOptions({"series", "moments"})],
+        "variant": [StrOptions(set(VARIANTS))],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "callback": [callable, None],
+    }
+
+    def __init__(
+        self,
+        *,
+        update="batch",
+        solve="iterate",
+        client_weight=1.0,
+        eta1=None,
+        eta2=None,
+        gamma=None,
+        gamma1=None,
+        gamma2=None,
+        alpha_A=None,
+        alpha_B=None,
+        xi=0.0,
+        ridge=0.0,
+        exchange="series",
+        variant="joint",
+        max_iter=None,
+        tol=1e-9,
+        callback=None,
+    ):
+        self.update = update
+        self.solve = solve
+        self.client_weight = client_weight
+        self.eta1 = eta1
+        self.eta2 = eta2
+        self.gamma = gamma
+        self.gamma1 = gamma1
+        self.gamma2 = gamma2
+        self.alpha_A = alpha_A
+        self.alpha_B = alpha_B
+        self.xi = xi
+        self.ridge = ridge
+        self.exchange = exchange
+        self.variant = variant
+        self.max_iter = max_iter
+        self.tol = tol
+        self.callback = callback
+
+    # -- training ----------------------------------------------------------------------------------------
+
+    @property
+    def request(self):
+        """What the units are asked before training."""
+        return {"relay": self._relays, "stepwise": self._stepwise}
+
+    @property
+    def _max_iter(self):
+        return _ROUNDS[self.update] if self.max_iter is None else self.max_iter
+
+    @property
+    def _relays(self):
+        return self.solve == "stationary" or self.exchange == "moments"
+
+    @property
+    def _stepwise(self):
+        return self.solve == "iterate" and self.update == "online"
+
+    def dialogue(self, models):
+        """Training as a generator: yields one message per unit, is sent their answers.
+
+        Parameters
+        ----------
+        models : dict of str to LocalModel
+
+        Raises
+        ------
+        ValueError
+            If the parameters contradict each other or the units do not fit together.
+        """
+        self._check_settings()
+        plant = Plant.of(models)
+        training = Training.start(plant)
+        if self.solve == "stationary":
+            yield from stationary_dialogue(plant, self._chooser(plant), training)
+        else:
+            talk = {"series": batch_dialogue, "moments": moments_dialogue}[self.exchange]
+            talk = online_dialogue if self._stepwise else talk
+            settings = {"max_iter": self._max_iter, "tol": self.tol, "watch": self._watch}
+            yield from talk(plant, self._chooser(plant), training, **settings)
+        self._store(plant, training)
+
+    def _check_settings(self):
+        self._validate_params()
+        if self._stepwise and self.exchange == "moments":
+            raise ValueError(
+                "update='online' uses the states of every single step, which exchange='moments' does not "
+                "send. Use exchange='series', or update='batch'."
+            )
+
+    def _chooser(self, plant):
+        """Step sizes for a known curvature of the blocks; keeps them and warns where they are too large."""
+
+        def choose(blocks):
+            sizes = choose_sizes(self, plant, blocks)
+            if blocks is not None:
+                self.rates_, self.step_sizes_ = _rate_table(plant, sizes), sizes
+                self._limits = _rate_table(plant, choose_sizes(_free(self), plant, blocks))
+                if self.solve == "iterate":
+                    self._check_load(plant, load(plant, sizes, blocks))
+            return sizes
+
+        return choose
+
+    def _check_load(self, plant, loads):
+        worst = int(np.argmax(loads))
+        if loads[worst] >= 2:
+            warnings.warn(
+                f"With these step sizes training is not sure to converge: step times curvature of unit "
+                f"{plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {self._advice()}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+
+    def _advice(self):
+        safe = ", ".join(f"{name} <= {self._limits[name].min():.3g}" for name in ("eta1", "eta2", "gamma"))
+        return f"Step sizes that hold for all units: {safe}."
+
+    def _watch(self, training):
+        if self.callback is None:
+            return False
+        names = training.plant.names
+        told = {
+            "client": dict(zip(names, training.client[-1].tolist(), strict=True)),
+            "server": dict(zip(names, training.server[-1].tolist(), strict=True)),
+        }
+        return self.callback(len(training.client), told)
+
+    def _store(self, plant, training):
+        n = plant.states.n_states
+        own = block_diag(*(model.transition for model in plant.models))
+        self.names_ = plant.names
+        self.partition_ = plant.states
+        self.state_slices_ = dict(zip(plant.names, plant.states.slices, strict=True))
+        self.transition_ = own + training.blocks[:, :n]
+        self.input_ = None
+        if plant.n_inputs:
+            inputs = [
+                np.zeros((m.n_states, 0)) if m.input_matrix is None else m.input_matrix for m in plant.models
+            ]
+            self.input_ = block_diag(*inputs) + training.blocks[:, n:]
+        self.process_cov_ = block_diag(*(model.process_cov for model in plant.models))
+        self.information_ = block_diag(*(model.information for model in plant.models))
+        self._own = own
+        self.loss_history_ = _history(plant.names, training)
+        self.n_iter_ = len(training.client)
+        self.converged_, self.diverged_ = training.converged, training.diverged
+        self.links_ = untested_links(
+            plant.names, self.partition_, self.transition_, self.process_cov_, self.information_
+        )
+        self._warn_of(training)
+
+    def _warn_of(self, training):
+        if training.diverged:
+            problem = (
+                f"Training diverged in round {self.n_iter_}: the losses grew beyond all bounds. "
+                f"{self._advice()} `transition_` holds the last finite values."
+            )
+        elif not training.converged and self.tol > 0 and self.callback is None:
+            problem = (
+                f"Training did not converge in {self.n_iter_} rounds. Raise max_iter or tol, or use "
+                "solve='stationary' for its limit."
+            )
+        else:
+            return
+        warnings.warn(problem, ConvergenceWarning, stacklevel=2)
+
+    # -- after training ----------------------------------------------------------------------------------
+
+    def filter(self, messages):
+        """The server's model over a record: the units' own filters and its prediction from their states.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+
+        Returns
+        -------
+        ServerPrediction
+        """
+        record = JointRecord.from_messages(messages, names=self.names_)
+        return ServerPrediction(self.transition_, self._own, self.process_cov_, record)
+
+
+class ServerPrediction(PlantFilter):
+    """States that the units filter alone, predicted by the server from all units' states.
+
+    The log-likelihood is that of the Kalman filter of the learned plant, since the server's prediction from
+    states that were filtered apart has no density of its own.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, n)
+        The learned transition matrix.
+    own : ndarray of shape (n, n)
+        Its diagonal blocks.
+    Q : ndarray of shape (n, n)
+    record : JointRecord
+    """
+
+    def __init__(self, A, own, Q, record):
+        super().__init__(A, Q, record)
+        self._units = PlantFilter(own, Q, record)
+
+    @cached_property
+    def _schedule(self):
+        """As in the base class, also for a learned plant that has no stationary covariance."""
+        J = self._record.block_diagonal([part.patterns[0] for part in self._record.parts])
+        try:
+            return covariance_schedule(self._A, self._Q, J)
+        except NotStationaryError:
+            return covariance_schedule(self._A, self._Q, J, predicted_covariance(self._A, J, self._Q))
+
+    @property
+    def filtered(self):
+        """``h_hat_c[t]`` of all units, shape (n_samples, n)."""
+        return self._units.filtered
+
+    @property
+    def predicted(self):
+        """``h_s[t] = A h_hat_c[t-1]``, zero in the first row of an episode; shape (n_samples, n)."""
+        return self.carried(self._A)
+
+
+def _free(settings):
+    """Settings with the same weights, all step sizes left to curvature."""
+    return GradientServer(
+        update=settings.update,
+        solve=settings.solve,
+        client_weight=settings.client_weight,
+        xi=settings.xi,
+        ridge=settings.ridge,
+    )
+
+
+def _rate_table(plant, sizes):
+    """Step sizes by unit."""
+    columns = {"eta1": sizes.client[:, 0], "eta2": sizes.server[:, 0], "gamma": sizes.blocks[:, 0]}
+    if plant.has_constant:
+        columns |= {"gamma1": sizes.client[:, 1], "gamma2": sizes.server[:, 1], "alpha_B": sizes.blocks[:, 1]}
+    return pd.DataFrame(columns, index=pd.Index(plant.names, name="unit"))
+
+
+def _history(names, training):
+    """Losses of all rounds."""
+    parts = {"client": training.client, "server": training.server}
+    if training.plant.n_inputs:
+        parts["penalty"] = training.penalty
+    frames = {kind: pd.DataFrame(np.array(rows), columns=list(names)) for kind, rows in parts.items()}
+    history = pd.concat(frames, axis=1, names=["loss", "unit"])
+    history.index.name = "round"
+    return history

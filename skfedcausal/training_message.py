@@ -1,0 +1,328 @@
+"""The frozen types that cross the border while augmented models are trained by gradients.
+
+Like those of :mod:`skfedcausal.message`: nothing else crosses, and each type knows its packet form.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from .federation.fields import Fields
+from .federation.packet import Packet, PacketError
+from .message import _series
+
+REQUEST = "train"  # the server asks for the local models
+FINISH = "finish"  # the server says that training has ended
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """What the server has to know of a unit before training: its own blocks and sizes.
+
+    Attributes
+    ----------
+    transition, process_cov, information : ndarray of shape (n_states, n_states)
+        A_mm, Q_m and ``C' R^-1 C``.
+    lengths : ndarray of int
+        Time steps of each episode.
+    curvature : ndarray of shape (2,) or (4,)
+        Largest second derivatives of client and server loss in theta (and in phi).
+    loss : float
+        Mean squared error of the unit's own one-step prediction.
+    reach : float
+        Largest squared norm of the filtered states (and inputs) of a row; one number that per-step training
+        needs for its step size.
+    input_matrix : ndarray of shape (n_states, n_inputs) or None
+        B_mm.
+    filtered : ndarray of shape (n_samples, n_states) or None
+        Filtered states, when they are to be relayed.
+    inputs : ndarray of shape (n_samples, n_inputs) or None
+        Likewise.
+    """
+
+    transition: np.ndarray
+    process_cov: np.ndarray
+    information: np.ndarray
+    lengths: np.ndarray
+    curvature: np.ndarray
+    loss: float
+    reach: float
+    input_matrix: np.ndarray | None = None
+    filtered: np.ndarray | None = None
+    inputs: np.ndarray | None = None
+
+    OP: ClassVar[str] = "local-model"
+
+    @property
+    def n_states(self):
+        """Number of states of the unit."""
+        return len(self.transition)
+
+    @property
+    def n_inputs(self):
+        """Number of inputs of the unit."""
+        return 0 if self.input_matrix is None else self.input_matrix.shape[1]
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form, with series in the given precision."""
+        arrays = {
+            "transition": self.transition,
+            "process_cov": self.process_cov,
+            "information": self.information,
+            "lengths": np.asarray(self.lengths, dtype=np.int64),
+            "curvature": self.curvature,
+            "sizes": np.array([self.loss, self.reach]),
+        }
+        if self.input_matrix is not None:
+            arrays["input_matrix"] = self.input_matrix
+        for name in ("filtered", "inputs"):
+            if getattr(self, name) is not None:
+                arrays |= _series(name, getattr(self, name), dtype)
+        return Packet(self.OP, round, arrays)
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Model in a packet; raises PacketError if its arrays do not fit together."""
+        fields = Fields(packet, cls.OP)
+        transition = fields.numbers("transition", (None, None))
+        p = len(transition)
+        loss, reach = fields.numbers("sizes", (2,)).tolist()
+        model = cls(
+            fields.numbers("transition", (p, p)),
+            fields.covariance("process_cov", p),
+            fields.covariance("information", p),
+            fields.whole("lengths", (None,)),
+            fields.numbers("curvature", (None,)),
+            loss,
+            reach,
+            fields.numbers("input_matrix", (p, None), optional=True),
+            fields.series("filtered", (None, p), optional=True),
+            fields.series("inputs", optional=True),
+        )
+        fields.check_all_read()
+        return model
+
+
+@dataclass(frozen=True)
+class TrainingPlan:
+    """What a unit has to know before training.
+
+    Attributes
+    ----------
+    mode : {"series", "steps", "moments", "stationary"}
+        What the unit sends: states of all time steps, states of one step after the other, moments of its
+        correction with the other units' states, or the solution of its own block row.
+    rates : ndarray of shape (5,)
+        Step sizes eta1, eta2, gamma1, gamma2 of the unit and of its block row at the server.
+    xi, ridge : float
+        Weights of penalty and regularisation.
+    drivers : ndarray of shape (n_samples, k) or None
+        The other units' filtered states, then their inputs; relayed once where moments are wanted.
+    n_inputs : int
+        How many of the drivers are inputs.
+    """
+
+    mode: str
+    rates: np.ndarray
+    xi: float = 0.0
+    ridge: float = 0.0
+    drivers: np.ndarray | None = None
+    n_inputs: int = 0
+
+    OP: ClassVar[str] = "plan"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form; relayed series in the given precision."""
+        arrays = {"rates": self.rates}
+        if self.drivers is not None:
+            wide = self.drivers.shape[1] > 0
+            arrays |= _series("drivers", self.drivers, dtype) if wide else {"drivers": self.drivers}
+        scalars = {"mode": self.mode, "xi": self.xi, "ridge": self.ridge, "n_inputs": self.n_inputs}
+        return Packet(self.OP, round, arrays, scalars)
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Plan in a packet; raises PacketError if its arrays do not fit together."""
+        fields = Fields(packet, cls.OP)
+        rates = fields.numbers("rates", (5,))
+        drivers = fields.numbers("drivers", (None, None), optional=True)
+        scale = fields.numbers("drivers_scale", (None,), optional=True)
+        drivers = drivers if scale is None else drivers * scale
+        fields.check_all_read()
+        told = packet.scalars
+        if set(told) != {"mode", "xi", "ridge", "n_inputs"} or told["mode"] not in ANSWERS:
+            raise PacketError(f"Packet {cls.OP!r} does not say how to train: {dict(told)}.")
+        return cls(
+            told["mode"], rates, float(told["xi"]), float(told["ridge"]), drivers, int(told["n_inputs"])
+        )
+
+
+@dataclass(frozen=True)
+class AugmentedMessage:
+    """A unit's states of all time steps or of one, by its own filter and augmented.
+
+    Attributes
+    ----------
+    filtered, augmented : ndarray of shape (n_rows, n_states)
+        ``h_hat_c`` and ``h_hat_a``.
+    loss : float
+        Client loss with the present parameters.
+    change : float
+        Largest relative change of a parameter in the last round.
+    predicted : ndarray of shape (n_rows, n_states) or None
+        ``h_a`` one step later, where it is not ``A_mm h_hat_a`` (constant or inputs).
+    inputs : ndarray of shape (n_rows, n_inputs) or None
+    """
+
+    filtered: np.ndarray
+    augmented: np.ndarray
+    loss: float
+    change: float
+    predicted: np.ndarray | None = None
+    inputs: np.ndarray | None = None
+
+    OP: ClassVar[str] = "augmented"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form, with series in the given precision."""
+        arrays = {}
+        for name in ("filtered", "augmented", "predicted", "inputs"):
+            if getattr(self, name) is not None:
+                arrays |= _series(name, getattr(self, name), dtype)
+        arrays["progress"] = np.array([self.loss, self.change])
+        return Packet(self.OP, round, arrays)
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Message in a packet; raises PacketError if its arrays do not fit together."""
+        fields = Fields(packet, cls.OP)
+        filtered = fields.series("filtered")
+        augmented = fields.series("augmented", filtered.shape)
+        predicted = fields.series("predicted", filtered.shape, optional=True)
+        inputs = fields.series("inputs", (len(filtered), None), optional=True)
+        loss, change = fields.numbers("progress", (2,)).tolist()
+        fields.check_all_read()
+        return cls(filtered, augmented, loss, change, predicted, inputs)
+
+
+@dataclass(frozen=True)
+class GradientReply:
+    """Derivatives of the server's objective in a unit's augmented states.
+
+    Attributes
+    ----------
+    predicted : ndarray of shape (n_rows, n_states)
+        In ``h_a^t``, one row per pair ``(t - 1, t)``.
+    augmented : ndarray of shape (n_rows, n_states) or None
+        What the penalty adds, in ``h_hat_a^(t-1)``.
+    """
+
+    predicted: np.ndarray
+    augmented: np.ndarray | None = None
+
+    OP: ClassVar[str] = "gradient"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form, with series in the given precision."""
+        arrays = _series("predicted", self.predicted, dtype)
+        if self.augmented is not None:
+            arrays |= _series("augmented", self.augmented, dtype)
+        return Packet(self.OP, round, arrays)
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Reply in a packet; raises PacketError if its arrays do not fit together."""
+        fields = Fields(packet, cls.OP)
+        predicted = fields.series("predicted")
+        augmented = fields.series("augmented", predicted.shape, optional=True)
+        fields.check_all_read()
+        return cls(predicted, augmented)
+
+
+@dataclass(frozen=True)
+class CorrectionMoments:
+    """Second moments of a unit's correction with the other units' states and inputs.
+
+    Attributes
+    ----------
+    cross : ndarray of shape (n_states, k)
+        ``mean e v'`` of the correction ``e = A_mm theta y + phi``.
+    cross_states : ndarray of shape (n_states, k)
+        ``mean (A_mm theta y) v'``: what the penalty looks at.
+    energy, energy_states : float
+        ``mean |e|^2`` and ``mean |A_mm theta y|^2``.
+    loss, change : float
+        As in :class:`AugmentedMessage`.
+    """
+
+    cross: np.ndarray
+    cross_states: np.ndarray
+    energy: float
+    energy_states: float
+    loss: float
+    change: float
+
+    OP: ClassVar[str] = "correction"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form, always in double precision."""
+        del dtype  # a few numbers
+        arrays = {"cross": self.cross}
+        if self.cross_states is not self.cross:
+            arrays["cross_states"] = self.cross_states
+        arrays["progress"] = np.array([self.energy, self.energy_states, self.loss, self.change])
+        return Packet(self.OP, round, arrays)
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Moments in a packet; raises PacketError if its arrays do not fit together."""
+        fields = Fields(packet, cls.OP)
+        cross = fields.numbers("cross", (None, None))
+        cross_states = fields.numbers("cross_states", cross.shape, optional=True)
+        progress = fields.numbers("progress", (4,)).tolist()
+        fields.check_all_read()
+        return cls(cross, cross if cross_states is None else cross_states, *progress)
+
+
+@dataclass(frozen=True)
+class BlockRow:
+    """The blocks ``[A_mn, B_mn]``, n other than m, of one unit: as the server has them, or as solved at home.
+
+    Attributes
+    ----------
+    blocks : ndarray of shape (n_states, k)
+    losses : ndarray of shape (3,) or None
+        Client loss, server loss and penalty at the solution.
+    """
+
+    blocks: np.ndarray
+    losses: np.ndarray | None = None
+
+    OP: ClassVar[str] = "blocks"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form, always in double precision."""
+        del dtype
+        arrays = {"blocks": self.blocks}
+        if self.losses is not None:
+            arrays["losses"] = self.losses
+        return Packet(self.OP, round, arrays)
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Blocks in a packet; raises PacketError if its arrays do not fit together."""
+        fields = Fields(packet, cls.OP)
+        row = cls(fields.numbers("blocks", (None, None)), fields.numbers("losses", (3,), optional=True))
+        fields.check_all_read()
+        return row
+
+
+ANSWERS = {  # what a unit sends in each mode
+    "series": AugmentedMessage,
+    "steps": AugmentedMessage,
+    "moments": CorrectionMoments,
+    "stationary": BlockRow,
+}
+TO_SERVER = {kind.OP: kind for kind in (LocalModel, AugmentedMessage, CorrectionMoments, BlockRow)}
+TO_UNIT = {kind.OP: kind for kind in (TrainingPlan, GradientReply, BlockRow)}
