@@ -164,7 +164,7 @@ class RootCauseServer:
             z = (x[start:stop] - level) @ model.J
             filtered = filtered_states(model.schedule, (z, None))
             scaled = model.scaled(z, predicted_states(A, filtered))
-            scores.append((scaled @ model.held)[1:])
+            scores.append((scaled @ self.model.held)[1:])
         return scores
 
     def _calibrate(self, surprise, held):
@@ -378,7 +378,7 @@ class RootCauseServer:
         if name == "energy":
             probability = self.posterior.from_energy(rows["evidence"][window])
         else:
-            probability = self.posterior.from_shift(rows["scaled"][window], at_once=0.5)[0]
+            probability = self.posterior.from_shift(rows["scaled"][window], at_once=0.9)[0]
         return name, probability, rows[name][window].max(axis=0)
 
     def _dispersion(self, record, distance):

@@ -86,6 +86,8 @@ class PlantWatch:
         self._noise = np.linalg.pinv(model.J, hermitian=True)
         settled = model.schedule.filtered[-1]
         self._filter = model.A - settled @ model.J @ model.A
+        before = model.schedule.predicted[:-1]
+        self._transient = np.linalg.inv(np.eye(len(model.A)) + model.J @ before)
 
     def rows(self, record, off_subspace, state):
         """Innovations of consecutive rows of one episode.
@@ -121,27 +123,38 @@ class PlantWatch:
         """Scaled innovations, predicted states and the state after the last row."""
         z, model = record.z, self.model
         fresh = state.mean is None
-        if nominal and not fresh and state.covariance is None:
-            return self._settled_rows(z, state.mean, state)
+        if nominal and state.covariance is None:
+            return self._settled_rows(z, state.mean, state) if not fresh else self._first_rows(z, state)
         n = len(model.A)
         mean = np.zeros(n) if fresh else state.mean
         P = state.covariance
         if P is None:
             P = model.schedule.predicted[0] if fresh else model.schedule.predicted[-1]
-        first = min(len(z), model.schedule.n_transient) if nominal and fresh else len(z)
-        scaled, predicted = np.empty_like(z), np.empty_like(z)
-        head = slice(0, first)
-        J = record.matrices(head)
+        J = record.matrices()
         covariances, P = covariance_rows(model.A, model.Q, J, P)
-        means, mean = predicted_means(covariances, z[head, :, None], mean[:, None])
-        predicted[head], mean = means[:, :, 0], mean[:, 0]
-        r = z[head] - np.einsum("tij,tj->ti", J, predicted[head])
-        scaled[head] = np.linalg.solve(np.eye(n) + J @ covariances.predicted, r[:, :, None])[:, :, 0]
+        means, mean = predicted_means(covariances, z[:, :, None], mean[:, None])
+        predicted, mean = means[:, :, 0], mean[:, 0]
+        r = z - np.einsum("tij,tj->ti", J, predicted)
+        scaled = np.linalg.solve(np.eye(n) + J @ covariances.predicted, r[:, :, None])[:, :, 0]
         settled = model.schedule.predicted[-1]
         near = np.abs(P - settled).max() <= _SETTLED * np.abs(settled).max()
-        state = replace(state, mean=mean, covariance=None if near or first < len(z) else P)
-        if first < len(z):
-            scaled[first:], predicted[first:], state = self._settled_rows(z[first:], mean, state)
+        return scaled, predicted, replace(state, mean=mean, covariance=None if near else P)
+
+    def _first_rows(self, z, state):
+        """The first rows of an episode, with the covariances of its start until they settle."""
+        model, schedule = self.model, self.model.schedule
+        head = min(len(z), schedule.n_transient)
+        scaled, predicted = np.empty_like(z), np.empty_like(z)
+        mean = np.zeros(z.shape[1])
+        for t in range(head):
+            predicted[t] = mean
+            r = z[t] - model.J @ mean
+            scaled[t] = self._transient[t] @ r
+            mean = model.A @ (mean + schedule.filtered[t] @ r)
+        if head == len(z):
+            P = schedule.at(head)[0] if head < schedule.n_transient else None
+            return scaled, predicted, replace(state, mean=mean, covariance=P)
+        scaled[head:], predicted[head:], state = self._settled_rows(z[head:], mean, state)
         return scaled, predicted, state
 
     def _settled_rows(self, z, mean, state):
