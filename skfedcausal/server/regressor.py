@@ -64,6 +64,7 @@ class RegressorServer(MomentServer):
             batch_size=128,
             early_stopping=True,
             n_iter_no_change=10,
+            tol=1e-3,
             max_iter=150,
             random_state=0 if self.random_state is None else self.random_state,
         )
