@@ -8,6 +8,7 @@ from ._version import __version__
 from .client.augmenter import LinearAugmenter, RegressorAugmenter
 from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
+from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
 from .rca import FederatedRCADetector
 from .server.gradient import GradientServer
@@ -18,6 +19,7 @@ from .utils import stack_clients
 
 __all__ = [
     "ExtendedKalmanClient",
+    "FederatedCounterfactualEstimator",
     "FederatedGrangerEstimator",
     "FederatedRCADetector",
     "GradientServer",

@@ -24,6 +24,9 @@ from .message import WIRE_DTYPES
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
 
+# what is kept of a site after a fit
+_KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
+
 
 class FederatedEstimator(TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
@@ -87,14 +90,17 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             channel.close()
         self.server_, self.ledger_ = server, channel.ledger
         self._sites = {
-            name: {key: site.state[key] for key in ("client", "augmenter", "transition")}
+            name: {key: site.state[key] for key in _KEPT if key in site.state}
             for name, site in sites.items()
             if site.state  # empty where the transport has workers of its own elsewhere
         }
         self.clients_ = {name: site["client"] for name, site in self._sites.items()}
         self.augmenters_ = {name: site["augmenter"] for name, site in self._sites.items()}
         self.layout_ = data.layout
-        raw = {name: Y.nbytes for name, Y in zip(data.names, data.outputs, strict=True)}
+        raw = {
+            name: Y.nbytes + (0 if U is None else U.nbytes)
+            for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
+        }
         self.communication_ = self.ledger_.communication(raw)
         self._store_fit(self.server_)
         return self
@@ -135,7 +141,11 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
     def _oracle(self, data):
         """Copy fitted by a central machine that holds all raw measurements."""
-        return clone(self).set_params(transport=None)._fit_plant(data, pooled=True)
+        return self._unfitted()._fit_plant(data, pooled=True)
+
+    def _unfitted(self):
+        """Copy without a fit, in this process."""
+        return clone(self).set_params(transport=None)
 
     # -- predicting ------------------------------------------------------------------------------
 

@@ -53,7 +53,7 @@ def pooled_messages(clients, data):
             info.const if k == 0 else np.zeros(len(Y)),  # of the pooled table, counted once
             model.A,
             model.Q,
-        )
+        ).with_inputs(data.inputs[k], model.B)
         first = rows.stop
     return messages
 

@@ -3,15 +3,14 @@
 import numpy as np
 import pandas as pd
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.validation import check_is_fitted
 
-from ._base import FederatedEstimator
 from ._oracle import training_problems
+from ._plant_model import FederatedPlantModel
 from .client.training import augmented_losses, unit_series
 from .client.worker import local_features
 
 
-class FederatedGrangerEstimator(FederatedEstimator):
+class FederatedGrangerEstimator(FederatedPlantModel):
     """Learns which unit of a plant drives which, from low-dimensional messages.
 
     The plant is ``h[t] = A h[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: units own their sensors,
@@ -160,103 +159,6 @@ class FederatedGrangerEstimator(FederatedEstimator):
             )
         return self._fit_plant(self._read_new(X, inputs, lengths))
 
-    def _store_fit(self, server):
-        self.client_names_ = server.names_
-        self.transition_ = server.transition_
-        self.process_cov_ = server.process_cov_
-        self.state_slices_ = server.state_slices_
-        self.links_ = server.links_
-
-    def predict(self, X, *, inputs=None, lengths=None, model="augmented"):
-        """Measurements of all units predicted one step ahead.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : None
-        lengths : sequence of int, default=None
-        model : {"augmented", "client", "server"}, default="augmented"
-            "client": each unit's own filter. "augmented": the unit's own filter and its guess of the
-            other units' influence. "server": the server's filter over all units' messages.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_columns)
-            In the units of the sensors. Columns in the order of the table that came in, a frame under
-            ``set_output``.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError
-            If `model` is unknown, or X has other units or columns than in `fit`.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(2, random_state=0)
-        >>> FederatedGrangerEstimator().fit(X).predict(X, model="server").shape
-        (2000, 16)
-        """
-        if model not in {"augmented", "client", "server"}:
-            raise ValueError(f"model={model!r}; choose 'augmented', 'client' or 'server'.")
-        data = self._read(X, inputs, lengths)
-        blocks = self._predict_blocks(data, model)
-        layout = data.layout
-        return self._table(blocks, layout.output_positions, layout.columns, data.index)
-
-    def transform(self, X, *, inputs=None, lengths=None):
-        """Filtered states of the whole plant, given the messages up to each step.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : None
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n)
-            In the states of the units' models, in the order of `state_slices_`.
-        """
-        data = self._read(X, inputs, lengths)
-        return self.server_.filter(self._messages(data)).filtered
-
-    def get_feature_names_out(self, input_features=None):
-        """Names of the states, ``unit__state0, unit__state1, ...``."""
-        check_is_fitted(self)
-        return np.array(
-            [
-                f"{name}__state{k}"
-                for name, rows in self.state_slices_.items()
-                for k in range(rows.stop - rows.start)
-            ],
-            dtype=object,
-        )
-
-    def score_samples(self, X, *, inputs=None, lengths=None):
-        """Log-density of all measurements at each time step given the past.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : None
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            In nats; it depends on the units of the sensors. Exact for missing measurements.
-        """
-        data = self._read(X, inputs, lengths)
-        return self.server_.filter(self._messages(data, const=True)).log_likelihood()
-
-    def score(self, X, y=None, *, inputs=None, lengths=None):
-        """Mean of :meth:`score_samples`."""
-        return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
-
     @available_if(lambda self: hasattr(self.server, "dialogue"))
     def losses(self, X, *, inputs=None, lengths=None):
         """Client and server losses of gradient training on a record, for estimators with a GradientServer.
@@ -303,45 +205,3 @@ class FederatedGrangerEstimator(FederatedEstimator):
         data = self._read(X, inputs, lengths)
         clients = {name: self._site(name)["client"] for name in data.names}
         return training_problems(clients, data, self.server_.step_sizes_)
-
-    def oracle(self, X, *, inputs=None, lengths=None):
-        """The same estimator fitted by a central machine that holds all raw measurements.
-
-        Only for data that may be pooled: a check of what the federation costs.
-
-        Returns
-        -------
-        FederatedGrangerEstimator
-            Fitted with the same settings and unit models.
-        """
-        check_is_fitted(self)
-        return self._oracle(self._read(X, inputs, lengths))
-
-    def oracle_gap(self, X, *, inputs=None, lengths=None):
-        """Relative distance of `transition_` to the oracle's, in Frobenius norm.
-
-        Rounding error for well-conditioned plants. On a nearly degenerate plant (``server_.has_prior_``)
-        it is larger, and rounded messages can lead to other links.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            The record of `fit`.
-        inputs : None
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(2, random_state=0)
-        >>> FederatedGrangerEstimator().fit(X).oracle_gap(X) < 1e-8
-        True
-        """
-        oracle = self.oracle(X, inputs=inputs, lengths=lengths)
-        scale = np.linalg.norm(oracle.transition_)
-        return float(np.linalg.norm(self.transition_ - oracle.transition_) / scale)

@@ -7,7 +7,7 @@ Below double precision a series travels scaled to the range of the precision, an
 travels with it: rounding costs the same whatever the units of the states.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from .statespace.rounding import (
 
 WIRE_DTYPES = ("float64", "float32", "float16")
 REQUEST = "fit"  # operation of a packet that asks for the first message
+LAW_REQUEST = "ask law"  # operation of a packet that asks how a unit's inputs follow its measurements
 ACKNOWLEDGEMENT = "done"  # operation of the packet that says a reply was taken
 
 
@@ -46,6 +47,10 @@ class StateMessage:
         values are asked for.
     transition, process_cov : ndarray of shape (n_states, n_states) or None
         The unit's own model; sent only when the server asks for it.
+    inputs : ndarray of shape (n_samples, n_inputs) or None
+        The unit's own inputs as they are; those of row t act on the states of row t + 1.
+    input_matrix : ndarray of shape (n_states, n_inputs) or None
+        How the inputs act on the states in the unit's own model, sent together with it.
     off_subspace : ndarray of shape (n_samples,) or None
         Mahalanobis distance of the measurements from what the states can show; sent by units that are
         watched for faults.
@@ -73,6 +78,8 @@ class StateMessage:
     const: np.ndarray | None = None
     transition: np.ndarray | None = None
     process_cov: np.ndarray | None = None
+    inputs: np.ndarray | None = None
+    input_matrix: np.ndarray | None = None
     off_subspace: np.ndarray | None = None
 
     OP = "states"
@@ -89,16 +96,18 @@ class StateMessage:
 
     def rows(self, start, stop):
         """The message about some rows of one episode."""
-        return StateMessage(
-            self.z[start:stop],
-            self.patterns,
-            None if self.index is None else self.index[start:stop],
-            (stop - start,),
-            None if self.const is None else self.const[start:stop],
-            self.transition,
-            self.process_cov,
-            None if self.off_subspace is None else self.off_subspace[start:stop],
-        )
+        series = {
+            name: getattr(self, name)[start:stop]
+            for name in ("z", "index", "const", "inputs", "off_subspace")
+            if getattr(self, name) is not None
+        }
+        return replace(self, lengths=(stop - start,), **series)
+
+    def with_inputs(self, inputs, input_matrix=None):
+        """The message with the unit's inputs; its input matrix only travels with the rest of its model."""
+        if inputs is None:
+            return self
+        return replace(self, inputs=inputs, input_matrix=None if self.transition is None else input_matrix)
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the series in the given precision.
@@ -122,7 +131,9 @@ class StateMessage:
         if self.index is not None:
             arrays["index"] = self.index.astype(_index_dtype(len(packed)))
         arrays["lengths"] = np.asarray(self.lengths, dtype=np.int64)
-        for name in ("const", "transition", "process_cov", "off_subspace"):
+        if self.inputs is not None:  # half precision would round the position of a valve
+            arrays |= _series("inputs", self.inputs, "float32" if dtype == "float16" else dtype)
+        for name in ("const", "transition", "process_cov", "input_matrix", "off_subspace"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
         return Packet(self.OP, round, arrays)
@@ -150,9 +161,13 @@ class StateMessage:
         const = fields.numbers("const", (n_samples,), optional=True)
         transition = fields.numbers("transition", (p, p), optional=True)
         process_cov = fields.covariance("process_cov", p, optional=True)
+        inputs = fields.series("inputs", (n_samples, None), optional=True)
+        k = None if inputs is None else inputs.shape[1]
+        input_matrix = fields.numbers("input_matrix", (p, k), optional=True)
         off_subspace = fields.numbers("off_subspace", (n_samples,), optional=True)
         fields.check_all_read()
-        return cls(z, patterns, index, lengths, const, transition, process_cov, off_subspace)
+        own = (const, transition, process_cov, inputs, input_matrix, off_subspace)
+        return cls(z, patterns, index, lengths, *own)
 
 
 def _check_index(index, n_patterns):
@@ -228,11 +243,16 @@ class StateReply:
     Attributes
     ----------
     cross_term : ndarray of shape (n_samples, n_states)
-        Influence of the other units, ``sum_n A_mn E[h_n[t-1] | messages up to t-1]``.
+        Influence of the other units, ``sum_n A_mn E[h_n[t-1] | messages up to t-1] + B_mn u_n[t-1]``, inputs
+        less their mean.
     predicted : ndarray of shape (n_samples, n_states) or None
         The server's one-step-ahead prediction of the unit's states.
     transition, process_cov : ndarray of shape (n_states, n_states)
         The unit's diagonal blocks as the server estimated them.
+    input_matrix : ndarray of shape (n_states, n_inputs) or None
+        How the unit's own inputs act on its states; None for a unit without inputs.
+    input_level : ndarray of shape (n_states,) or None
+        Mean influence of the other units' inputs, ``sum_n B_mn mean(u_n)``; None for a plant without inputs.
 
     Examples
     --------
@@ -247,6 +267,8 @@ class StateReply:
     transition: np.ndarray
     process_cov: np.ndarray
     predicted: np.ndarray | None = None
+    input_matrix: np.ndarray | None = None
+    input_level: np.ndarray | None = None
 
     OP = "reply"
 
@@ -256,6 +278,9 @@ class StateReply:
         if self.predicted is not None:
             arrays |= _series("predicted", self.predicted, dtype)
         arrays["transition"], arrays["process_cov"] = self.transition, self.process_cov
+        for name in ("input_matrix", "input_level"):
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
         return Packet(self.OP, round, arrays)
 
     @classmethod
@@ -273,8 +298,51 @@ class StateReply:
         predicted = fields.series("predicted", cross_term.shape, optional=True)
         transition = fields.numbers("transition", (p, p))
         process_cov = fields.covariance("process_cov", p)
+        input_matrix = fields.numbers("input_matrix", (p, None), optional=True)
+        input_level = fields.numbers("input_level", (p,), optional=True)
         fields.check_all_read()
-        return cls(cross_term, transition, process_cov, predicted)
+        return cls(cross_term, transition, process_cov, predicted, input_matrix, input_level)
+
+
+@dataclass(frozen=True)
+class EffectReply:
+    """What a change of inputs does to a unit's states, for the unit to map through its own sensors.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_steps, n_states)
+        Effect on the states.
+    covariances : ndarray of shape (n_steps, n_states, n_states)
+        Covariance of the estimated effect.
+    """
+
+    states: np.ndarray
+    covariances: np.ndarray
+
+    OP = "effect"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form, with the effects in the given precision."""
+        arrays = _series("states", self.states, dtype)
+        arrays["packed"] = packed_triangles(self.covariances)
+        return Packet(self.OP, round, arrays)
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Reply in a packet.
+
+        Raises
+        ------
+        PacketError
+            If the arrays do not fit together, are not finite or hold a matrix that is no covariance.
+        """
+        fields = Fields(packet, cls.OP)
+        states = fields.series("states")
+        covariances = fields.symmetric("packed", states.shape[1])
+        if len(covariances) != len(states):
+            raise PacketError(f"Array 'packed' has {len(covariances)} covariances for {len(states)} steps.")
+        fields.check_all_read()
+        return cls(states, covariances)
 
 
 def _series(name, values, dtype):
@@ -283,3 +351,46 @@ def _series(name, values, dtype):
         return {name: values}
     rounded, scale = scaled_columns(values, dtype)
     return {name: rounded, f"{name}_scale": scale}
+
+
+@dataclass(frozen=True)
+class FeedbackLaw:
+    """How a unit's controllers compute its inputs, in terms of the unit's states.
+
+    ``u[t] = K0 h[t] + K1 h[t-1] + F u[t-1] + rest``, what a law ``u[t] = L0 y[t] + L1 y[t-1] + F u[t-1]`` in
+    measurements makes of a change of the states. The gains L0 and L1 stay at the unit.
+
+    Attributes
+    ----------
+    present, previous : ndarray of shape (n_inputs, n_states)
+        K0 and K1.
+    persistence : ndarray of shape (n_inputs, n_inputs)
+        F.
+    """
+
+    present: np.ndarray
+    previous: np.ndarray
+    persistence: np.ndarray
+
+    OP = "law"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form; matrices travel in double precision."""
+        names = ("present", "previous", "persistence")
+        return Packet(self.OP, round, {name: getattr(self, name) for name in names})
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Law in a packet.
+
+        Raises
+        ------
+        PacketError
+            If the arrays do not fit together or are not finite.
+        """
+        fields = Fields(packet, cls.OP)
+        present = fields.numbers("present", (None, None))
+        previous = fields.numbers("previous", present.shape)
+        persistence = fields.numbers("persistence", (len(present),) * 2)
+        fields.check_all_read()
+        return cls(present, previous, persistence)

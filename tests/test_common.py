@@ -1,4 +1,4 @@
-"""KalmanClient and FederatedGrangerEstimator are scikit-learn estimators whose rows are time steps."""
+"""The client and the estimators are scikit-learn estimators whose rows are time steps."""
 
 import copy
 import pickle
@@ -17,6 +17,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
 from skfedcausal import (
+    FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     KalmanClient,
     LikelihoodServer,
@@ -28,7 +29,7 @@ from skfedcausal.datasets import make_granger_plant
 
 N = 400
 MODELS = ("client", "augmented", "server")
-ESTIMATORS = [KalmanClient(), FederatedGrangerEstimator()]
+ESTIMATORS = [KalmanClient(), FederatedGrangerEstimator(), FederatedCounterfactualEstimator()]
 ROUNDING = 1e-10  # of sums in another order, relative to values of size one to ten
 
 # A row is a time step: what a filter says about it rests on the rows before it. What holds instead is

@@ -182,6 +182,12 @@ def marks(value, column, row):
     return {np.array(form, dtype=kind).tobytes() for form in forms for kind in ("<f8", ">f8", "<f4", ">f4")}
 
 
+def short_elements(packets):
+    """Elements of four bytes in arrays of such: anywhere else four bytes meet by chance now and then."""
+    arrays = [array for packet in packets for array in packet.arrays.values() if array.dtype.itemsize == 4]
+    return {element for array in arrays for element in array.reshape(-1).view("V4").tolist()}
+
+
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
 def test_a_marked_raw_value_is_in_no_packet(settings):
     X, _ = make_plant()
@@ -192,12 +198,13 @@ def test_a_marked_raw_value_is_in_no_packet(settings):
             Y[row, sensor] = np.sqrt(2 + k) * np.pi + sensor
     _, spy = spied_fit(marked, **settings)
     wire = b"".join(data for _, _, data in spy.up + spy.down)
+    short = short_elements(packet for _, packet, _ in spy.up + spy.down)
     found = {
         (name, row)
         for name, Y in marked.items()
         for row, sensor in zip(rows, sensors, strict=True)
         for mark in marks(Y[row, sensor], Y[:, sensor], row)
-        if mark in wire
+        if mark in (wire if len(mark) == 8 else short)
     }
     assert not found
     # the search itself finds what is there

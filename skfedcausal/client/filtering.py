@@ -113,18 +113,18 @@ class FilterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         Returns
         -------
         StateMessage
-            With ``z`` of shape (n_samples, n_states) and the information matrix ``J``.
+            With ``z`` of shape (n_samples, n_states), the information matrix ``J`` and the inputs.
         """
-        model, Y, _, starts = self._read(X, inputs, lengths)
-        return message_of(model, Y, starts, const=const, local_model=local_model)
+        model, Y, U, starts = self._read(X, inputs, lengths)
+        return message_of(model, Y, starts, inputs=U, const=const, local_model=local_model)
 
 
-def message_of(model, Y, starts, *, const=False, local_model=False):
-    """Message of a unit model about measurements of its active columns."""
+def message_of(model, Y, starts, *, inputs=None, const=False, local_model=False):
+    """Message of a unit model about measurements of its active columns, and its inputs."""
     info = model.information(Y, with_const=const)
     local_model = local_model or not info.determines_states  # the server needs a start
     bounds = [*starts, len(Y)]
-    return StateMessage(
+    message = StateMessage(
         info.z,
         info.patterns,
         info.index,
@@ -133,3 +133,4 @@ def message_of(model, Y, starts, *, const=False, local_model=False):
         model.A if local_model else None,
         model.Q if local_model else None,
     )
+    return message.with_inputs(inputs, model.B)

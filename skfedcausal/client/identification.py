@@ -59,17 +59,17 @@ def canonical_basis(moments):
 
 
 def hankel_basis(moments, n_future=3):
-    """Loadings of the states behind the Hankel matrix of a long autoregression's coefficients [1]_.
+    """Loadings of the states behind the Hankel matrix of a long autoregression with the inputs [1]_.
 
     References
     ----------
     .. [1] Jansson (2003), Subspace identification and ARX modeling, IFAC Proceedings 36(16).
     """
     predictor = _long_autoregression(moments)
-    n_lags, d, _ = predictor.shape
+    n_lags, d, c = predictor.shape
     past = moments.past[1]
     n_future = min(n_future, n_lags)
-    hankel = np.zeros((n_future, d, n_lags, d))
+    hankel = np.zeros((n_future, d, n_lags, c))
     for i in range(n_future):
         for j in range(n_lags - i):
             hankel[i, :, j] = predictor[i + j]
@@ -81,14 +81,12 @@ def hankel_basis(moments, n_future=3):
 
 
 def _long_autoregression(moments):
-    """Coefficients of the lags in a long autoregression, by statsmodels where the record allows it."""
-    n_lags, d = moments.n_lags, moments.n_sensors
-    inputs = moments.inputs
-    n_inputs = 0 if inputs is None else inputs.series.shape[1]
-    if not _one_complete_series(moments) or moments.n_samples <= 2 * n_lags * (d + n_inputs) + n_lags + 1:
+    """Coefficients of the lags of measurements and inputs, by statsmodels where the record allows it."""
+    n_lags = moments.n_lags
+    if not _one_complete_series(moments) or moments.n_samples <= 2 * moments.n_past + n_lags + 1:
         return moments.autoregression()
-    moving = None if inputs is None else inputs.series[:, np.diag(inputs.covariance) > 0]
-    return _statsmodels_lags(moments.series, n_lags, moving)
+    inputs = None if moments.inputs is None else moments.inputs.series
+    return _statsmodels_lags(moments.series, n_lags, inputs)
 
 
 def _one_complete_series(moments):
@@ -96,11 +94,22 @@ def _one_complete_series(moments):
 
 
 def _statsmodels_lags(series, n_lags, inputs=None):
-    """Lag coefficients of a vector autoregression with the inputs of the same lags, by statsmodels."""
+    """Coefficients of the lags of series and inputs by statsmodels, shape (n_lags, d, d + n_inputs).
+
+    Inputs that never move get the coefficient zero.
+    """
+    if inputs is None:
+        return VAR(series).fit(n_lags, trend="c").coefs
+    moving = inputs.std(axis=0) > 0
     exog = None
-    if inputs is not None and inputs.shape[1]:
-        exog = np.hstack([np.roll(inputs, lag, axis=0) for lag in range(1, n_lags + 1)])
-    return VAR(series, exog=exog).fit(n_lags, trend="c").coefs
+    if moving.any():
+        exog = np.hstack([np.roll(inputs[:, moving], lag, axis=0) for lag in range(1, n_lags + 1)])
+    fit = VAR(series, exog=exog).fit(n_lags, trend="c")
+    d, k = series.shape[1], int(moving.sum())
+    driven = np.zeros((n_lags, d, len(moving)))
+    rows = np.asarray(fit.params)[1 : 1 + n_lags * k]  # after the constant
+    driven[:, :, moving] = np.swapaxes(rows.reshape(n_lags, k, d), 1, 2)
+    return np.concatenate([fit.coefs, driven], axis=2)
 
 
 METHODS = {
@@ -126,7 +135,7 @@ def choose_order(moments):
            structure analysis, in Latent variables analysis, Sage.
     """
     squared, _ = moments.canonical
-    d, n_past = moments.n_sensors, moments.n_sensors * moments.n_lags
+    d, n_past = moments.n_sensors, moments.n_past
     weight = max(moments.n_samples - (d + n_past + 1) / 2, 1.0)
     most = min(d, _MAX_STATES, max(moments.n_samples // _ROWS_PER_STATE, 1))
     for order in range(1, most):

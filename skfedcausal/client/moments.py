@@ -46,6 +46,7 @@ class Moments:
 
     def __init__(self, Y, mean, starts, U=None, input_mean=None):
         present = ~np.isnan(Y)
+        self._d = Y.shape[1]
         complete = bool(present.all())
         self.n_samples, self.starts, self.mean = len(Y), starts, mean
         centred = Y - mean
@@ -57,15 +58,22 @@ class Moments:
         self.complete, self.series = complete, centred
         longest = max(stop - start for start, stop in episodes(starts, len(Y)))
         lags = range(min(_N_LAGS, max(len(Y) // 4, 1), longest - 1) + 1)
-        self.V = self.G = lag_covariances(centred, lags, starts) / len(Y)
+        self.inputs = None if U is None else _InputMoments(U - input_mean)
+        joint = centred if U is None else np.hstack([centred, self.inputs.series])
+        self._G = self._V = lag_covariances(joint, lags, starts) / len(Y)
+        self._joint = joint
         if not complete:
             mask = present.astype(float)
-            self.G = lag_covariances(centred, lags, starts, mask) / len(Y)
-            self.V = self.V / np.outer(share, share)
-        self.inputs = None if U is None else _InputMoments(centred, present, U - input_mean, starts)
-        if not complete:
-            self.series = centred / share
+            there = np.ones(joint.shape)
+            there[:, : self._d] = mask
+            both = np.append(share, np.ones(joint.shape[1] - self._d))
+            self._G = lag_covariances(joint, lags, starts, there) / len(Y)
+            self._V = self._V / np.outer(both, both)
+            self.series, self._joint = centred / share, joint / both
             self._overlap = lag_covariances(mask, lags[1:], starts) / np.outer(share, share) / len(Y)
+        self.G, self.V = self._G[:, : self._d, : self._d], self._V[:, : self._d, : self._d]
+        if U is not None:
+            self.inputs.store(self._G, self._d)
 
     @property
     def n_sensors(self):
@@ -79,14 +87,22 @@ class Moments:
 
     @cached_property
     def past(self):
-        """Covariance of the present with the past lags, and of the past lags with each other."""
-        d, n_lags = self.n_sensors, self.n_lags
-        cross = np.hstack(list(self.G[1:]))
-        block = np.empty((n_lags, d, n_lags, d))
+        """Covariance of the present with the past lags, and of the past lags with each other.
+
+        The past are measurements and inputs side by side, lag by lag.
+        """
+        c, n_lags = self._V.shape[1], self.n_lags
+        cross = np.hstack(list(self._G[1:, : self._d]))
+        block = np.empty((n_lags, c, n_lags, c))
         for i in range(n_lags):
             for j in range(n_lags):
-                block[i, :, j] = self.V[j - i] if j >= i else self.V[i - j].T
-        return cross, block.reshape(n_lags * d, n_lags * d)
+                block[i, :, j] = self._V[j - i] if j >= i else self._V[i - j].T
+        return cross, block.reshape(n_lags * c, n_lags * c)
+
+    @property
+    def n_past(self):
+        """Number of measurements and inputs that the past consists of."""
+        return self._V.shape[1] * self.n_lags
 
     @cached_property
     def explained(self):
@@ -126,7 +142,7 @@ class Moments:
         if self.complete:
             return np.ones(self.n_sensors)
         past = self.past[1]
-        Z = lagged_rows(self.series, self.n_lags, self.starts)
+        Z = lagged_rows(self._joint, self.n_lags, self.starts)
         whitened = np.linalg.solve(np.linalg.cholesky(past + _RIDGE * np.eye(len(past))), Z.T)
         size = np.einsum("it,it->t", whitened, whitened) / len(past)
         dependence = size @ (self.series @ self.canonical[1]) ** 2 / self.n_samples
@@ -134,21 +150,24 @@ class Moments:
         return dependence / there.mean() * (1 / there).mean()
 
     def autoregression(self):
-        """Coefficients of the lags in a long autoregression, shape (n_lags, n_sensors, n_sensors)."""
+        """Coefficients of the lags in a long autoregression with the inputs.
+
+        Shape (n_lags, n_sensors, n_sensors + n_inputs).
+        """
         cross, past = self.past
         flat = np.linalg.solve(past + _RIDGE * np.eye(len(past)), cross.T).T
-        return np.swapaxes(flat.reshape(self.n_sensors, self.n_lags, self.n_sensors), 0, 1)
+        return np.swapaxes(flat.reshape(self.n_sensors, self.n_lags, -1), 0, 1)
 
 
 class _InputMoments:
-    """Covariances of scaled measurements with the inputs of the same and the previous time step."""
+    """Scaled inputs, and their covariances with the scaled measurements of the same and the next step."""
 
-    def __init__(self, centred, present, U, starts):
+    def __init__(self, U):
         self.scale = np.sqrt((U**2).mean(axis=0))
         self.scale[self.scale == 0] = 1.0  # an input that never moves gets the coefficient zero
         self.series = U / self.scale
-        d = centred.shape[1]
-        mask = None if present.all() else np.hstack([present, np.ones(U.shape)]).astype(float)
-        both = lag_covariances(np.hstack([centred, self.series]), (0, 1), starts, mask) / len(U)
-        self.same, self.previous = both[0, :d, d:], both[1, :d, d:]
-        self.covariance = both[0, d:, d:]
+
+    def store(self, joint, d):
+        """Take the covariances from lag covariances of measurements and inputs side by side."""
+        self.same, self.previous = joint[0, :d, d:], joint[1, :d, d:]
+        self.covariance = joint[0, d:, d:]

@@ -4,12 +4,22 @@ import numpy as np
 from sklearn.base import clone
 
 from ..federation.packet import Packet, PacketError
-from ..message import ACKNOWLEDGEMENT, REQUEST, WIRE_DTYPES, SmoothedReply, StateMessage, StateReply
+from ..message import (
+    ACKNOWLEDGEMENT,
+    LAW_REQUEST,
+    REQUEST,
+    WIRE_DTYPES,
+    SmoothedReply,
+    StateMessage,
+    StateReply,
+)
 from . import training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
+from .feedback_law import identify_law
 from .filtering import message_of
 from .kalman import KalmanClient
+from .loading_error import loading_error
 
 
 class UnitWorker:
@@ -34,7 +44,8 @@ class UnitWorker:
     -----
     State between packets, all of it kept at the site: ``client``, the fitted model, ``n_states`` and
     ``round`` of its last message and ``previous``, the model before that round; ``augmenter`` and
-    ``transition`` once a reply came. A packet that comes again in its round is answered from `previous`,
+    what the server says about the unit's own blocks (``transition``, ``input_matrix`` and ``input_mean``,
+    ``phi``) once a reply came. A packet that comes again in its round is answered from `previous`,
     so that nothing counts twice, and a packet of an earlier round is refused. A new fit starts with an
     empty state.
     """
@@ -64,7 +75,12 @@ class UnitWorker:
         PacketError
             If the packet is of an unknown kind, out of turn or not about this unit's record.
         """
-        operations = {REQUEST: self._fit, SmoothedReply.OP: self._refine, StateReply.OP: self._learn_from}
+        operations = {
+            REQUEST: self._fit,
+            SmoothedReply.OP: self._refine,
+            LAW_REQUEST: self._tell_law,
+            StateReply.OP: self._learn_from,
+        }
         operations |= dict.fromkeys(training.OPERATIONS, self._train)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
@@ -107,7 +123,18 @@ class UnitWorker:
         if not isinstance(client, KalmanClient):
             self._check_message(message)
         state = {"client": client, "previous": previous, "round": packet.round}
+        if isinstance(client, KalmanClient):
+            state["loading_error"] = loading_error(client, message)
         return message.to_packet(packet.round, dtype), {**kept, **state, "n_states": message.z.shape[1]}
+
+    def _tell_law(self, packet, state):
+        """Identify how the unit's inputs follow its measurements."""
+        if self._U is None:
+            raise PacketError(f"Unit {self.name!r} was asked for the law of its inputs, but has none.")
+        loads = loadings(state["client"], state["n_states"])
+        varying = np.abs(loads).max(axis=1) > 0
+        law = identify_law(self._Y[:, varying], self._U, loads[varying], self._starts)
+        return law.to_packet(packet.round), state
 
     def _train(self, packet, state):
         """Answer a packet of gradient training; the first one identifies the unit's model."""
@@ -130,8 +157,12 @@ class UnitWorker:
         augmenter = clone(LinearAugmenter() if self._augmenter is None else self._augmenter)
         local = local_features(state["client"], self._Y, self._U, self._starts)
         augmenter.fit(local, reply.cross_term, reply.transition, self._starts)
-        state = {**state, "augmenter": augmenter, "transition": reply.transition}
-        return Packet(ACKNOWLEDGEMENT, packet.round), state
+        learned = {"augmenter": augmenter, "transition": reply.transition}
+        if reply.input_matrix is not None:
+            learned |= {"input_matrix": reply.input_matrix, "input_mean": self._U.mean(axis=0)}
+        if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
+            learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
+        return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **learned}
 
     def _wishes(self, packet):
         """Precision of the series and what the server wants besides the sufficient statistic."""
@@ -203,17 +234,24 @@ def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=Fal
     """Message of a fitted client about measurements, whatever kind of client it is."""
     if hasattr(client, "watched_message") and not (const or local_model):
         return client.watched_message(Y, starts)[0]
+    wishes = {"const": const, "local_model": local_model}
     if isinstance(client, KalmanClient):
-        return message_of(
-            client.model, client.active_columns(Y), starts, const=const, local_model=local_model
-        )
-    return client.message(Y, const=const, local_model=local_model, **_along(Y, inputs, starts))
+        return message_of(client.model, client.active_columns(Y), starts, inputs=inputs, **wishes)
+    message = client.message(Y, **wishes, **_along(Y, inputs, starts))
+    about_these_rows = isinstance(message, StateMessage) and len(message.z) == len(Y)
+    return message.with_inputs(inputs) if about_these_rows and message.inputs is None else message
 
 
 def _along(Y, inputs, starts):
     """Keywords of the methods of a KalmanClient beside the record."""
     lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
     return {"lengths": lengths} if inputs is None else {"lengths": lengths, "inputs": inputs}
+
+
+def loadings(client, n_states):
+    """How a unit's measurements follow its states, shape (n_sensors, n_states), whatever its client is."""
+    level = client.measurements(np.zeros((1, n_states)))
+    return (client.measurements(np.eye(n_states)) - level).T
 
 
 def local_features(client, Y, U, starts):
@@ -239,7 +277,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
     Parameters
     ----------
     site : dict
-        The unit's state: ``client`` and, for the augmented model, ``augmenter`` and ``transition``.
+        The unit's state: ``client`` and, for the augmented model, ``augmenter``, ``transition`` and, for a
+        unit with inputs, ``input_matrix`` and ``input_mean``.
     Y : ndarray of shape (n_samples, n_sensors)
     U : ndarray of shape (n_samples, n_inputs) or None
     starts : tuple of int
@@ -264,6 +303,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
     )
     states = np.empty_like(filtered)
     np.dot(filtered[:-1], site["transition"].T, out=states[1:])
+    if "input_matrix" in site:
+        states[1:] += (U[:-1] - site["input_mean"]) @ site["input_matrix"].T
     states[list(starts)] = 0.0
     states += site["augmenter"].predict(local_features(client, Y, U, starts), starts)
     return client.measurements(states)

@@ -1,6 +1,6 @@
 """The rounds that estimators run over a transport."""
 
-from ..message import ACKNOWLEDGEMENT, REQUEST, StateMessage
+from ..message import ACKNOWLEDGEMENT, LAW_REQUEST, REQUEST, FeedbackLaw, StateMessage
 from .packet import Failure, Packet, PacketError
 
 
@@ -38,6 +38,9 @@ def learn_plant(channel, server, names, *, dtype="float64", pool=None):
             messages = refine_messages(channel, server.smoothed(messages), **wishes, round=round)
         messages = messages if pool is None else pool(messages)
         server.fit(messages)
+    controlled = getattr(server, "controlled_units_", ())
+    if controlled:
+        server.take_laws(collect_laws(channel, controlled, round=n_rounds))
     deliver_replies(channel, server.replies(messages), dtype=dtype, round=n_rounds)
 
 
@@ -90,6 +93,23 @@ def refine_messages(channel, replies, *, dtype="float64", local_model=False, rou
     packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
     packets = {name: Packet(p.op, p.round, p.arrays, wishes) for name, p in packets.items()}
     return messages_of(channel, packets, StateMessage)
+
+
+def collect_laws(channel, names, *, round):
+    """Ask units how their inputs follow their measurements.
+
+    Parameters
+    ----------
+    channel : Transport
+    names : sequence of str
+    round : int
+
+    Returns
+    -------
+    dict of str to FeedbackLaw
+    """
+    request = Packet(LAW_REQUEST, round)
+    return messages_of(channel, dict.fromkeys(names, request), FeedbackLaw)
 
 
 def deliver_replies(channel, replies, *, dtype="float64", round=1):

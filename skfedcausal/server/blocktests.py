@@ -4,6 +4,7 @@ import numpy as np
 
 from ..statespace.pairs import (
     covariance_pair_information,
+    input_pair_information,
     pair_blocks,
     transition_pair_information,
     uncoupled_pair_information,
@@ -28,10 +29,26 @@ def link_estimates(scoring):
     structure = scoring.structure
     return _estimates(
         scoring,
+        structure.partition,
         structure.linked,
-        scoring.columns.transition,
+        scoring.whitened_columns,
         scoring.point.evaluation.grad_A,
         transition_pair_information(scoring.info, structure.partition),
+        structure.transition_positions,
+        scoring.matrices(scoring.vector + scoring.step)[0],
+    )
+
+
+def input_estimates(scoring):
+    """The same for the blocks of the input matrix between different units."""
+    structure = scoring.structure
+    return _estimates(
+        scoring,
+        structure.partition.input_pairs,
+        structure.driven,
+        scoring.whitened_columns,
+        scoring.point.evaluation.grad_A,
+        input_pair_information(scoring.info, structure.partition),
         structure.transition_positions,
         scoring.matrices(scoring.vector + scoring.step)[0],
     )
@@ -45,8 +62,9 @@ def correlation_estimates(scoring):
     structure = scoring.structure
     return _estimates(
         scoring,
+        structure.partition.without_inputs,
         structure.correlated,
-        scoring.columns.covariance,
+        scoring.whitened(scoring.columns.covariance.reshape(len(scoring.vector), -1)),
         2 * scoring.point.evaluation.grad_Q,
         covariance_pair_information(scoring.info, structure.partition),
         structure.covariance_positions,
@@ -54,21 +72,26 @@ def correlation_estimates(scoring):
     )
 
 
-def _estimates(scoring, inside, columns, gradient, own, positions, stepped):
-    partition = scoring.structure.partition
-    n = partition.n_states
-    elements = partition.pair_elements
-    flat = columns.reshape(len(columns), n * n)
-    half = np.zeros((len(flat), n * n + 1))
-    half[:, :-1] = scoring.whitened(flat)
-    residual = gradient.ravel() - half[:, :-1].T @ scoring.whitened(scoring.gradient)
-    score = pair_blocks(residual.reshape(n, n), partition)
-    gathered = np.moveaxis(half[:, elements], 0, -1)  # (pairs, e, free)
-    own -= gathered @ np.swapaxes(gathered, 1, 2)
+def _estimates(scoring, family, inside, half, gradient, own, positions, stepped):
+    """Estimates of a family of blocks.
+
+    `family` says where its pairs' elements lie in the flat matrix, `half` holds the whitened columns of the
+    information against all elements of that matrix.
+    """
+    elements = family.pair_elements
     estimate, covariance = np.zeros(elements.shape), np.zeros((*elements.shape, elements.shape[1]))
     outside = ~inside
-    covariance[outside] = np.linalg.inv(own[outside]) / scoring.n_samples
-    estimate[outside] = scoring.n_samples * np.einsum("xij,xj->xi", covariance[outside], score[outside])
+    if outside.any():
+        at = elements[outside]
+        padded = at == family.n_elements
+        at = np.where(padded, 0, at)
+        gathered = np.ascontiguousarray(np.moveaxis(half[:, at], 0, -1))  # (pairs, e, free)
+        gathered[padded] = 0.0
+        score = gradient.ravel()[at] - gathered @ scoring.whitened(scoring.gradient)
+        score[padded] = 0.0
+        rest = own[outside] - gathered @ np.swapaxes(gathered, 1, 2)
+        covariance[outside] = np.linalg.inv(rest) / scoring.n_samples
+        estimate[outside] = scoring.n_samples * np.einsum("xij,xj->xi", covariance[outside], score)
     if inside.any():
         position = positions[elements[inside]]  # (pairs, e), -1 where padded
         padded = position < 0
@@ -76,7 +99,7 @@ def _estimates(scoring, inside, columns, gradient, own, positions, stepped):
         blocks = scoring.covariance[position[:, :, None], position[:, None, :]]
         blocks[padded[:, :, None] | padded[:, None, :]] = 0.0
         covariance[inside] = blocks
-    return BlockEstimates.padded(estimate, covariance, partition)
+    return BlockEstimates.padded(estimate, covariance, family)
 
 
 def uncoupled_estimates(objective, partition, point):
@@ -94,7 +117,7 @@ def uncoupled_estimates(objective, partition, point):
     """
     joint = uncoupled_pair_information(objective.information(point.A, point.Q), partition)
     e = joint.shape[1] // 3
-    score_A = pair_blocks(point.evaluation.grad_A, partition)
+    score_A = pair_blocks(point.evaluation.grad_A[:, : partition.n_states], partition)
     score_Q = pair_blocks(2 * point.evaluation.grad_Q, partition)
     reverse = partition.reverse_pairs
     both = np.concatenate([score_A, score_A[reverse]], axis=1)

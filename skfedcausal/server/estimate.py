@@ -13,11 +13,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .blocktests import correlation_estimates, link_estimates, uncoupled_estimates
+from .blocktests import correlation_estimates, input_estimates, link_estimates
 from .evidence import BlockEstimates
 from .prior import Prior, WithPrior
 from .scoring import Point, Scoring, ascend
-from .search import StructureSearch, is_degenerate, is_singular, search_structure
+from .search import StructureSearch, first_links, is_degenerate, is_singular, search_structure
 from .shrinkage import shrunk_transition
 from .standardised import StandardisedPlant
 from .structure import Structure
@@ -28,6 +28,34 @@ _DEGENERATE_GOALS = {"near": 1e-4, "tol": 1e-4}
 
 
 @dataclass(frozen=True)
+class Coefficients:
+    """Estimated ``[A | B]`` in standardised states and inputs, with its sampling covariance.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n, c)
+    rows, cols : ndarray of int, shape (n_free,)
+        Its free elements.
+    covariance : ndarray of shape (n_free, n_free)
+        Not shrunk, given the selected structure.
+    state_scale : ndarray of shape (n, n)
+        Matrix S with ``h = S h_standardised``.
+    input_scale : ndarray of shape (k,)
+        Standard deviations of the inputs.
+    regressors : ndarray of shape (c, c)
+        Covariance of the regressors ``[h; u]``.
+    """
+
+    matrix: np.ndarray
+    rows: np.ndarray
+    cols: np.ndarray
+    covariance: np.ndarray
+    state_scale: np.ndarray
+    input_scale: np.ndarray
+    regressors: np.ndarray
+
+
+@dataclass(frozen=True)
 class PlantEstimate:
     """Fitted plant.
 
@@ -35,12 +63,18 @@ class PlantEstimate:
     ----------
     A, Q : ndarray of shape (n, n)
         Maximum-likelihood estimate on the selected links, not shrunk.
-    shrunk_A : ndarray of shape (n, n)
-        The same with off-diagonal blocks shrunk (equal to `A` without shrinkage).
+    B : ndarray of shape (n, k)
+        Input matrix.
+    shrunk_A, shrunk_B : ndarray
+        The same with off-diagonal blocks shrunk (equal to `A` and `B` without shrinkage).
     structure : Structure
-        Links and noise correlations in the model.
+        Links, inputs and noise correlations in the model.
     blocks, correlations : BlockEstimates
         Every off-diagonal block of A and of Q in standardised states.
+    input_blocks : BlockEstimates
+        Every block of B between different units, in standardised states and inputs.
+    coefficients : Coefficients
+        Standardised ``[A | B]`` with the covariance of its free elements.
     n_rounds, n_iter : int
         Rounds of the structure search and iterations of the final ascent.
     converged : bool
@@ -54,10 +88,14 @@ class PlantEstimate:
 
     A: np.ndarray
     Q: np.ndarray
+    B: np.ndarray
     shrunk_A: np.ndarray
+    shrunk_B: np.ndarray
     structure: Structure
     blocks: BlockEstimates
     correlations: BlockEstimates
+    input_blocks: BlockEstimates
+    coefficients: Coefficients
     n_rounds: int
     n_iter: int
     converged: bool
@@ -66,9 +104,19 @@ class PlantEstimate:
 
 
 def estimate_plant(
-    record, *, local=None, fix_local=False, sparsity="fdr", alpha=0.05, shrinkage=True, max_iter, tol
+    record,
+    *,
+    local=None,
+    fix_local=False,
+    sparsity="fdr",
+    alpha=0.05,
+    shrinkage=True,
+    time_domain=False,
+    feedback=False,
+    max_iter,
+    tol,
 ):
-    """Fit transition matrix and process covariance to a joint record.
+    """Fit transition matrix, input matrix and process covariance to a joint record.
 
     Parameters
     ----------
@@ -81,6 +129,10 @@ def estimate_plant(
         False discovery rate of the search.
     shrinkage : bool
         Shrink the off-diagonal blocks.
+    time_domain : bool
+        Use the exact likelihood also for complete records.
+    feedback : bool
+        Inputs depend on measurements: the covariance of the coefficients is that of the observed information.
     max_iter : int
     tol : float
         Length of the gradient per time step, in the metric of the curvature, that counts as zero.
@@ -93,23 +145,45 @@ def estimate_plant(
     objective = plant.first_likelihood()
     degenerate = is_degenerate(objective, plant.partition, Point.at(objective, *plant.uncoupled), alpha)
     goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
-    objective, search = _learn_structure(plant, degenerate, sparsity, alpha)
+    settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
+    objective, search = _learn_structure(plant, degenerate, **settings)
     ascent = ascend(objective, search.scoring, **goal)
     if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
         degenerate = True
-        objective, search = _learn_structure(plant, degenerate, sparsity, alpha)
+        objective, search = _learn_structure(plant, degenerate, **settings)
         ascent = ascend(objective, search.scoring, **goal)
     scoring = Scoring(objective, search.scoring.structure, ascent.point)
     blocks = link_estimates(scoring)
-    A = ascent.point.A
-    shrunk = shrunk_transition(objective, scoring, blocks) if shrinkage and sparsity else A
+    input_blocks = input_estimates(scoring) if plant.partition.n_inputs else None
+    theta = shrunk = ascent.point.A
+    if shrinkage and sparsity:
+        shrunk = shrunk_transition(objective, scoring, blocks, input_blocks)
+    curvature = scoring
+    if feedback:
+        curvature = Scoring(objective, scoring.structure, ascent.point, observed=True)
+    n, free = len(ascent.point.Q), scoring.structure.free
+    split = slice(0, free.n_transition)
+    A, B = np.hsplit(plant.unscaled(theta), [n])
+    shrunk_A, shrunk_B = np.hsplit(plant.unscaled(shrunk), [n])
     return PlantEstimate(
-        plant.unscaled(A),
+        A,
         plant.unscaled_covariance(ascent.point.Q),
-        plant.unscaled(shrunk),
+        B,
+        shrunk_A,
+        shrunk_B,
         scoring.structure,
         blocks,
         correlation_estimates(scoring),
+        input_blocks,
+        Coefficients(
+            theta,
+            free.rows,
+            free.cols,
+            curvature.covariance[split, split],
+            plant.state_scale,
+            plant.input_scale,
+            plant.regressor_covariance,
+        ),
         search.n_rounds,
         ascent.n_iter,
         search.settled and ascent.converged,
@@ -129,20 +203,21 @@ def screen_plant(record):
     plant = StandardisedPlant(record)
     start = plant.uncoupled
     objective = plant.first_likelihood()
-    return uncoupled_estimates(objective, plant.partition, Point.at(objective, *start))[0]
+    return first_links(objective, plant.structure(), Point.at(objective, *start))
 
 
-def _learn_structure(plant, degenerate, sparsity, alpha):
+def _learn_structure(plant, degenerate, *, sparsity, alpha, time_domain):
     """Structure of the plant and the likelihood it was learned from, with a prior if it is degenerate.
 
-    Where measurements are missing, the Whittle likelihood of the scores that exist gives the start of the
-    search with the exact likelihood; where they are not clear enough for it, the search starts with that.
+    Where measurements are missing, or the exact likelihood is asked for, the Whittle likelihood of the
+    scores that exist gives the start of the search with the exact one; where they are not clear enough for
+    it, the search starts with that.
     """
     start, structure = plant.uncoupled, plant.structure()
-    prior = Prior.for_units(start[1], plant.partition, plant.n_samples) if degenerate else None
+    prior = Prior.for_units(*start, plant.partition, plant.n_samples) if degenerate else None
     objective = WithPrior.of(plant.first_likelihood(), prior)
     search = _search(objective, structure, Point.at(objective, *start), sparsity, alpha)
-    if plant.has_clear_scores and not plant.is_complete:
+    if plant.has_clear_scores and (time_domain or not plant.is_complete):
         objective = WithPrior.of(plant.time_domain(), prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)

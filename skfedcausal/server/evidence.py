@@ -46,8 +46,11 @@ class BlockEstimates:
 
     @classmethod
     def padded(cls, estimate, covariance, partition):
-        """Estimates whose padded elements get zero mean and a huge variance."""
-        rows, cols = np.nonzero(partition.pair_elements == partition.n_states**2)
+        """Estimates whose padded elements get zero mean and a huge variance.
+
+        `partition` is a Partition or any other family of pairs with ``pair_elements`` and ``pair_dof``.
+        """
+        rows, cols = np.nonzero(partition.pair_elements == partition.n_elements)
         covariance[rows, cols, cols] = _PADDED_VARIANCE
         estimate[rows, cols] = 0.0
         return cls(estimate, covariance, partition.pair_dof)

@@ -27,11 +27,14 @@ class JointRecord:
         One per unit.
     starts : tuple of int
         First row of each episode.
+    inputs : tuple of (ndarray of shape (n_samples, k_m) or None)
+        Inputs of each unit, None for a unit without inputs; empty for a plant without inputs.
     """
 
     names: tuple[str, ...]
     parts: tuple[Information, ...]
     starts: tuple[int, ...]
+    inputs: tuple[np.ndarray | None, ...] = ()
 
     @classmethod
     def from_messages(cls, messages, names=None):
@@ -57,12 +60,41 @@ class JointRecord:
         if len(set(lengths.values())) != 1:
             raise ValueError(f"The units' messages cover different episodes: {lengths}.")
         starts = (0, *np.cumsum(lengths[names[0]])[:-1].tolist())
-        return cls(names, tuple(messages[name].information for name in names), starts)
+        inputs = tuple(messages[name].inputs for name in names)
+        if all(u is None for u in inputs):
+            inputs = ()
+        return cls(names, tuple(messages[name].information for name in names), starts, inputs)
 
     @cached_property
     def partition(self):
-        """Division of the states into units."""
-        return Partition(tuple(part.z.shape[1] for part in self.parts))
+        """Division of the states and inputs into units."""
+        sizes = tuple(part.z.shape[1] for part in self.parts)
+        return Partition(sizes, tuple(0 if u is None else u.shape[1] for u in self.inputs))
+
+    @cached_property
+    def u(self):
+        """Inputs of the plant, shape (n_samples, n_inputs); None for a plant without inputs."""
+        if not self.partition.n_inputs:
+            return None
+        return np.concatenate([u for u in self.inputs if u is not None], axis=1)
+
+    @cached_property
+    def input_level(self):
+        """Mean of each input, shape (n_inputs,)."""
+        return np.zeros(0) if self.u is None else self.u.mean(axis=0)
+
+    @cached_property
+    def input_scale(self):
+        """Standard deviation of each input within the episodes, shape (n_inputs,)."""
+        if self.u is None:
+            return np.ones(0)
+        centred = remove_episode_means(self.u, self.starts)
+        return np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
+
+    @cached_property
+    def standard_inputs(self):
+        """Inputs less their mean in each episode, of unit variance, shape (n_samples, n_inputs)."""
+        return remove_episode_means(self.u, self.starts) / self.input_scale
 
     @property
     def n_samples(self):
@@ -104,7 +136,7 @@ class JointRecord:
         return sum(part.const for part in self.parts)
 
     def rescaled(self, scale):
-        """The same record in states ``S_m^-1 h_m``.
+        """The same record in states ``S_m^-1 h_m``; inputs are not touched.
 
         Parameters
         ----------
@@ -115,7 +147,7 @@ class JointRecord:
             Information(part.z @ S, S.T @ part.patterns @ S, part.index, part.const)
             for part, S in zip(self.parts, scale, strict=True)
         )
-        return JointRecord(self.names, parts, self.starts)
+        return JointRecord(self.names, parts, self.starts, self.inputs)
 
     def regimes(self):
         """Average information matrices of stretches in which the same units are present.
@@ -160,7 +192,9 @@ def _presence(part, n_samples):
 
 
 class Scores:
-    """Centred scores ``s = J^-1 z`` of a record and their lag covariances, formed on demand.
+    """Centred scores ``s = J^-1 z`` of a record with its inputs, and their lag covariances, on demand.
+
+    Inputs are scaled to unit variance.
 
     Time steps at which a unit's measurements do not determine its states are left out of every product
     they enter; the covariance of the scores around the states is their average over the steps used.
@@ -175,18 +209,26 @@ class Scores:
         series, present, noise = zip(*(_unit_scores(part) for part in record.parts), strict=True)
         self.noise = list(noise)
         self._present = None
-        joined = np.concatenate(series, axis=1)
+        inputs = [] if record.u is None else [record.u / record.input_scale]
+        joined = np.concatenate([*series, *inputs], axis=1)
+        partition = record.partition
         if all(p is None for p in present):
             self._series = remove_episode_means(joined, record.starts)
         else:
             full = np.ones(record.n_samples, dtype=bool)
             masks = [full if p is None else p for p in present]
-            self._present = np.column_stack(masks)[:, record.partition.unit_of_state].astype(float)
+            owner = np.concatenate([partition.unit_of_state, np.full(partition.n_inputs, len(masks))])
+            self._present = np.column_stack([*masks, full])[:, owner].astype(float)
             self._series = _remove_present_means(joined, self._present, record.starts)
-        self._sums = np.empty((0, record.partition.n_states, record.partition.n_states))
+        self._sums = np.empty((0, partition.n_regressors, partition.n_regressors))
+
+    @property
+    def inputs(self):
+        """Centred inputs of unit variance, shape (n_samples, n_inputs)."""
+        return self._series[:, self._record.partition.n_states :]
 
     def covariance(self):
-        """Sample covariance of the scores, shape (n, n)."""
+        """Sample covariance of the scores and inputs, shape (c, c)."""
         return self._lag_sums(1)[0] / self._record.n_samples
 
     def moments(self, n_lags):

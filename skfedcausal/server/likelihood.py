@@ -4,16 +4,22 @@ import warnings
 from numbers import Integral, Real
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..message import SmoothedReply, StateReply
+from ..message import EffectReply, SmoothedReply, StateReply
 from ..statespace.geweke import geweke_measures
+from ..statespace.responses import FeedbackGains, input_response, response_covariances
 from .estimate import estimate_plant, screen_plant
+from .excitation import check_separable, excitation_table
+from .feedback import feedback_table
 from .joint import JointRecord
 from .links import correlation_table, links_table
-from .prediction import PlantFilter, smooth_plant
+from .prediction import InputDrive, PlantFilter, smooth_plant
+
+_FEEDBACK_LEVEL = 1e-3
 
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
@@ -28,6 +34,7 @@ class LikelihoodServer(BaseEstimator):
     about the states, so the estimate equals that of a central machine with all raw data. Complete records
     are fitted through the Whittle likelihood, at a cost per iteration that does not depend on their
     length; records with missing measurements or absent units through the exact time-domain likelihood.
+    Inputs that the units send along are regressors of the state equation, ``h[t] = A h[t-1] + B u[t-1] + w``.
 
     Parameters
     ----------
@@ -42,6 +49,8 @@ class LikelihoodServer(BaseEstimator):
     shrink : bool, default=True
         Shrink the off-diagonal blocks of `transition_` by empirical Bayes. Tables, tests and standard
         errors always use the estimate that is not shrunk.
+    likelihood : {"whittle", "time-domain"}, default="whittle"
+        For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
     margin : float, default=0.1
         Strength below which an influence counts as none in the verdicts.
     n_rounds : int, default=1
@@ -66,8 +75,28 @@ class LikelihoodServer(BaseEstimator):
         Maximum-likelihood estimate on the selected links.
     process_cov_ : ndarray of shape (n, n)
         Block-diagonal process covariance.
+    input_, unshrunk_input_ : ndarray of shape (n, k)
+        Input matrix, like the transition matrices; no columns for a plant without inputs.
+    input_slices_ : dict of str to slice
+        Inputs of each unit among the columns of `input_`.
+    input_level_ : ndarray of shape (k,)
+        Mean of each input.
+    coefficients_ : Coefficients or None
+        ``[A | B]`` in standardised states with the covariance of its free elements; None for a plant without
+        inputs.
+    excitation_ : DataFrame or None
+        One row per input: its standard deviation, order of persistent excitation and the share of its
+        variance that is its own; None for a plant without inputs.
+    feedback_ : DataFrame or None
+        Tests of feedback from measurements to inputs; None for a plant without inputs.
+    has_feedback_ : bool
+        Whether one of these tests rejects at level 0.001.
+    laws_ : dict of str to FeedbackLaw
+        Laws of the controllers of units whose inputs depend on measurements.
+    likelihood_ : {"whittle", "time-domain"}
+        The likelihood that was maximised.
     links_ : DataFrame
-        One row per ordered pair of units.
+        One row per ordered pair of units, of kind "state" and, where the cause has inputs, "input".
     correlations_ : DataFrame
         Pairs of units whose process noise is correlated: a cause they share, or influence within one
         sampling period, that the data cannot give a direction.
@@ -116,6 +145,7 @@ class LikelihoodServer(BaseEstimator):
         "sparsity": [StrOptions({"fdr"}), None],
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "shrink": ["boolean"],
+        "likelihood": [StrOptions({"whittle", "time-domain"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -129,6 +159,7 @@ class LikelihoodServer(BaseEstimator):
         sparsity="fdr",
         alpha=0.05,
         shrink=True,
+        likelihood="whittle",
         margin=0.1,
         n_rounds=1,
         max_iter=300,
@@ -138,10 +169,14 @@ class LikelihoodServer(BaseEstimator):
         self.sparsity = sparsity
         self.alpha = alpha
         self.shrink = shrink
+        self.likelihood = likelihood
         self.margin = margin
         self.n_rounds = n_rounds
         self.max_iter = max_iter
         self.tol = tol
+
+    def __getstate__(self):
+        return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
 
     @property
     def needs_local_model(self):
@@ -173,17 +208,30 @@ class LikelihoodServer(BaseEstimator):
         """
         self._validate_params()
         record = JointRecord.from_messages(messages)
-        estimate = estimate_plant(
+        check_separable(record)
+        self._store(record, self._estimate(record, messages))
+        self._diagnose_inputs(record)
+        if self.has_feedback_:
+            self._store(record, self._estimate(record, messages, feedback=True))
+            self._run = None
+        self._warn_of_convergence()
+        self._warn_about_drift(record.n_samples)
+        self.links_ = self._links()
+        return self
+
+    def _estimate(self, record, messages, feedback=False):
+        return estimate_plant(
             record,
             local=[_local_model(name, message, self.fix_local) for name, message in messages.items()],
             fix_local=self.fix_local,
             sparsity=self.sparsity,
             alpha=self.alpha,
             shrinkage=self.shrink,
+            time_domain=self.likelihood == "time-domain",
+            feedback=feedback,
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        return self._store(record, estimate)
 
     def _store(self, record, estimate):
         self.names_ = record.names
@@ -192,24 +240,40 @@ class LikelihoodServer(BaseEstimator):
         self.transition_ = estimate.shrunk_A
         self.unshrunk_transition_ = estimate.A
         self.process_cov_ = estimate.Q
+        self.input_slices_ = dict(zip(record.names, record.partition.input_slices, strict=True))
+        self.input_ = estimate.shrunk_B
+        self.unshrunk_input_ = estimate.B
+        self.input_level_ = record.input_level
+        self.coefficients_ = estimate.coefficients if record.partition.n_inputs else None
+        complete = record.is_constant and all(record.determined)
+        self.likelihood_ = self.likelihood if complete else "time-domain"
         self.n_iter_ = estimate.n_iter
         self.converged_ = estimate.converged
         self.gradient_norm_ = estimate.gradient_norm
         self.has_prior_ = estimate.has_prior
         self.information_ = record.block_diagonal([p.mean_information for p in record.parts])
-        self._blocks = estimate.blocks
+        self._blocks, self._input_blocks = estimate.blocks, estimate.input_blocks
         self.correlations_ = correlation_table(record.names, estimate)
-        if not estimate.converged:
+
+    def _diagnose_inputs(self, record):
+        """Find out whether inputs are excited and whether they depend on measurements."""
+        self.feedback_, self.excitation_, self.has_feedback_, self.laws_ = None, None, False, {}
+        self._run = None
+        if record.partition.n_inputs:
+            self.excitation_ = excitation_table(record, self.coefficients_.regressors)
+            run = self._run = self._filter(record)
+            self.feedback_ = feedback_table(record, run.filtered - run.predicted)
+            self.has_feedback_ = bool((self.feedback_["p_adjusted"] < _FEEDBACK_LEVEL).any())
+
+    def _warn_of_convergence(self):
+        if not self.converged_:
             warnings.warn(
-                f"The likelihood did not converge: after {estimate.n_iter} iterations its gradient per time "
-                f"step has length {estimate.gradient_norm:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
+                f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
+                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
                 "fewer states or more data; the links are tested at the point reached.",
                 ConvergenceWarning,
                 stacklevel=6,
             )
-        self._warn_about_drift(record.n_samples)
-        self.links_ = self._links()
-        return self
 
     def _warn_about_drift(self, n_samples):
         """Say which units cannot be told from random walks."""
@@ -233,7 +297,14 @@ class LikelihoodServer(BaseEstimator):
     def _links(self):
         partition = self.partition_
         geweke = geweke_measures(self.unshrunk_transition_, self.process_cov_, self.information_, partition)
-        return links_table(self.names_, partition, self._blocks, geweke, alpha=self.alpha, margin=self.margin)
+        levels = {"alpha": self.alpha, "margin": self.margin}
+        states = links_table(self.names_, partition, self._blocks, geweke, **levels)
+        pairs = partition.input_pairs
+        if not len(pairs.pairs):
+            return states
+        unknown = np.full_like(geweke, np.nan)  # Geweke's measure is between measured processes
+        inputs = links_table(self.names_, pairs, self._input_blocks, unknown, **levels, kind="input")
+        return pd.concat([states, inputs], ignore_index=True)
 
     def screen(self, messages):
         """Test every pair once, at the uncoupled plant: the fast first step of :meth:`fit`.
@@ -270,8 +341,25 @@ class LikelihoodServer(BaseEstimator):
 
     def filter(self, messages):
         """Filter of the whole plant over a record, a :class:`PlantFilter`."""
-        record = JointRecord.from_messages(messages, names=self.names_)
-        return PlantFilter(self.transition_, self.process_cov_, record)
+        return self._filter(JointRecord.from_messages(messages, names=self.names_))
+
+    def _filter(self, record):
+        self._check_inputs(record)
+        return PlantFilter(self.transition_, self.process_cov_, record, self._drive(self.input_))
+
+    def _drive(self, B):
+        """How the inputs act; None for a plant without inputs."""
+        if not self.partition_.n_inputs:
+            return None
+        S = self.coefficients_.state_scale  # driven states of unknown past: the variance of the record
+        return InputDrive(B, self.input_level_, S @ S.T)
+
+    def _check_inputs(self, record):
+        if record.partition.input_sizes != self.partition_.input_sizes:
+            raise ValueError(
+                f"The units have {record.partition.input_sizes} inputs, in `fit` they had "
+                f"{self.partition_.input_sizes}."
+            )
 
     def smoothed(self, messages):
         """Every unit's own states given all units' messages.
@@ -281,7 +369,26 @@ class LikelihoodServer(BaseEstimator):
         dict of str to SmoothedReply
         """
         record = JointRecord.from_messages(messages, names=self.names_)
-        states, covariances = smooth_plant(self.unshrunk_transition_, self.process_cov_, record)
+        self._check_inputs(record)
+        drive = self._drive(self.unshrunk_input_)
+        return self._replies_of(smooth_plant(self.unshrunk_transition_, self.process_cov_, record, drive))
+
+    def abducted(self, messages):
+        """The same at the operating point of `fit` and with the plant that answers questions.
+
+        Returns
+        -------
+        dict of str to SmoothedReply
+        """
+        record = JointRecord.from_messages(messages, names=self.names_)
+        self._check_inputs(record)
+        drive = self._drive(self.input_)
+        return self._replies_of(
+            smooth_plant(self.transition_, self.process_cov_, record, drive, intercept=False)
+        )
+
+    def _replies_of(self, smoothed):
+        states, covariances = smoothed
         return {
             name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
             for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
@@ -294,17 +401,90 @@ class LikelihoodServer(BaseEstimator):
         -------
         dict of str to StateReply
         """
-        run = self.filter(messages)
+        record = JointRecord.from_messages(messages, names=self.names_)
         off_diagonal = np.where(self.partition_.block_diagonal, 0.0, self.transition_)
+        run, self._run = self._run, None
+        if run is None or not run.is_about(record):
+            run = self._filter(record)
         cross_terms = run.carried(off_diagonal)
+        has_inputs = self.partition_.n_inputs > 0
+        if has_inputs:
+            own = self.partition_.own_input_mask(np.ones(len(self.names_), dtype=bool))
+            foreign = np.where(own, 0.0, self.input_)
+            cross_terms += self._drive(foreign).term(record)
+            level = foreign @ self.input_level_
         replies = {}
         for name, rows in self.state_slices_.items():
+            inputs = self.input_slices_[name]
             replies[name] = StateReply(
                 np.ascontiguousarray(cross_terms[:, rows]),
                 self.transition_[rows, rows],
                 self.process_cov_[rows, rows],
+                input_matrix=self.input_[rows, inputs] if inputs.stop > inputs.start else None,
+                input_level=level[rows] if has_inputs else None,
             )
         return replies
+
+    def take_laws(self, laws):
+        """Remember how controllers compute inputs from measurements.
+
+        Parameters
+        ----------
+        laws : dict of str to FeedbackLaw
+            Of the units whose inputs depend on measurements.
+        """
+        self.laws_ = dict(laws)
+
+    @property
+    def controlled_units_(self):
+        """Units whose inputs depend on measurements."""
+        if not self.has_feedback_:
+            return ()
+        rejected = self.feedback_[self.feedback_["p_adjusted"] < _FEEDBACK_LEVEL]
+        return tuple(name for name in self.names_ if name in set(rejected["controlled"]))
+
+    def effects(self, change, *, held=None):
+        """What a change of inputs does to every unit's states.
+
+        Parameters
+        ----------
+        change : ndarray of shape (n_steps, k)
+            Change of all inputs at each step.
+        held : ndarray of bool, shape (k,), default=None
+            Inputs that no controller moves; the known controllers of the others respond. None holds all.
+
+        Returns
+        -------
+        dict of str to EffectReply
+            Row j is the effect one step after row j of `change`. The effect uses `transition_` and `input_`;
+            its covariance is that of the estimate before shrinkage, given the selected links and laws.
+        """
+        c = self.coefficients_
+        gains = None if held is None else self._gains(held)
+        effect = input_response(self.transition_, self.input_, change, gains).effect
+        A, B = np.hsplit(c.matrix, [self.partition_.n_states])
+        if gains is not None:
+            gains = gains.scaled(c.state_scale, c.input_scale)
+        unshrunk = input_response(A, B, change / c.input_scale, gains)
+        blocks = self.partition_.slices
+        covariances = response_covariances(unshrunk, c.rows, c.cols, c.covariance, blocks)
+        replies = {}
+        for (name, rows), V in zip(self.state_slices_.items(), covariances, strict=True):
+            S = c.state_scale[rows, rows]
+            replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), S @ V @ S.T)
+        return replies
+
+    def _gains(self, held):
+        """Laws of all controllers as matrices of the plant, without the inputs that are held."""
+        n, k = self.input_.shape
+        present, previous, persistence = np.zeros((k, n)), np.zeros((k, n)), np.zeros((k, k))
+        for name, law in self.laws_.items():
+            states, inputs = self.state_slices_[name], self.input_slices_[name]
+            present[inputs, states], previous[inputs, states] = law.present, law.previous
+            persistence[inputs, inputs] = law.persistence
+        for matrix in (present, previous, persistence):
+            matrix[held] = 0.0
+        return FeedbackGains(present, previous, persistence)
 
 
 def _local_model(name, message, needed):
@@ -313,4 +493,4 @@ def _local_model(name, message, needed):
         if needed:
             raise ValueError(f"fix_local=True needs the own model of unit {name!r}, which it did not send.")
         return None
-    return message.transition, message.process_cov
+    return message.transition, message.process_cov, message.input_matrix

@@ -20,20 +20,23 @@ COLUMNS = (
 )
 
 
-def links_table(names, partition, blocks, geweke, *, alpha, margin):
+def links_table(names, partition, blocks, geweke, *, alpha, margin, kind="state"):
     """Table of all ordered pairs.
 
     Parameters
     ----------
     names : sequence of str
-    partition : Partition
+    partition : Partition or InputPairs
+        With the ordered pairs (effect, cause).
     blocks : BlockEstimates
-        In standardised states.
+        In standardised states and inputs.
     geweke : ndarray of shape (n_units, n_units)
     alpha : float
         Level of the verdicts.
     margin : float
         Strength below which an influence counts as none.
+    kind : {"state", "input"}
+        What of the cause acts: its states or its inputs.
 
     Returns
     -------
@@ -47,7 +50,7 @@ def links_table(names, partition, blocks, geweke, *, alpha, margin):
         {
             "cause": np.asarray(names, dtype=object)[cause],
             "effect": np.asarray(names, dtype=object)[effect],
-            "kind": "state",
+            "kind": kind,
             "strength": strength,
             "stderr": _strength_stderr(blocks, strength),
             "statistic": blocks.statistic,

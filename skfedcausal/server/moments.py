@@ -61,5 +61,8 @@ class MomentServer(LikelihoodServer):
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
         self.transition_ = self.unshrunk_transition_ = A
         self.process_cov_ = (Q + np.swapaxes(Q, -1, -2)) / 2
+        self.input_slices_ = dict(zip(record.names, record.partition.input_slices, strict=True))
+        self.input_ = self.unshrunk_input_ = np.zeros((record.partition.n_states, record.partition.n_inputs))
+        self.input_level_, self.coefficients_, self._run = record.input_level, None, None
         self.information_ = record.block_diagonal([part.mean_information for part in record.parts])
         return self

@@ -1,5 +1,6 @@
 """Running the learned plant over a record: filtered and predicted states, log-likelihood."""
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,6 +11,7 @@ from ..statespace.filter import (
     log_likelihood_terms,
     predicted_states,
 )
+from ..statespace.inputs import input_term
 from ..statespace.riccati import stationary_covariance
 from ..statespace.timedomain import smooth_series
 from ..statespace.varying import filter_rows
@@ -22,23 +24,35 @@ class PlantFilter:
     ----------
     A, Q : ndarray of shape (n, n)
     record : JointRecord
+    drive : InputDrive, default=None
+        How the inputs act; None for a plant without inputs.
     """
 
-    def __init__(self, A, Q, record):
+    def __init__(self, A, Q, record, drive=None):
         self._A, self._Q, self._record = A, Q, record
+        self._exogenous = None if drive is None else drive.term(record)
+        self._P0 = stationary_covariance(A, Q)
+        if drive is not None:
+            self._P0 = self._P0 + drive.spread
+
+    def is_about(self, record):
+        """Whether it ran over the same messages."""
+        return len(record.parts) == len(self._record.parts) and all(
+            ours.z is theirs.z for ours, theirs in zip(self._record.parts, record.parts, strict=True)
+        )
 
     @cached_property
     def _states(self):
         """Filtered and predicted states, and the log-likelihood terms that came with them (or None)."""
         record = self._record
+        settings = {"starts": record.starts, "exogenous": self._exogenous}
         if record.is_constant:
-            filtered = filtered_states(self._schedule, (record.z, None), starts=record.starts)
-            return filtered, predicted_states(self._A, filtered, starts=record.starts), None
+            filtered = filtered_states(self._schedule, (record.z, None), **settings)
+            return filtered, predicted_states(self._A, filtered, **settings), None
         n_samples, n = record.z.shape
         filtered, predicted = np.empty((n_samples, n)), np.empty((n_samples, n))
         terms = np.empty(n_samples)
-        P0 = stationary_covariance(self._A, self._Q)
-        for part in filter_rows(self._A, self._Q, P0, record.z, record.matrices, starts=record.starts):
+        for part in filter_rows(self._A, self._Q, self._P0, record.z, record.matrices, **settings):
             predicted[part.rows], filtered[part.rows] = part.predicted, part.filtered
             terms[part.rows] = part.terms
         return filtered, predicted, terms
@@ -46,7 +60,7 @@ class PlantFilter:
     @cached_property
     def _schedule(self):
         J = self._record.block_diagonal([part.patterns[0] for part in self._record.parts])
-        return covariance_schedule(self._A, self._Q, J)
+        return covariance_schedule(self._A, self._Q, J, self._P0)
 
     @property
     def filtered(self):
@@ -83,26 +97,57 @@ class PlantFilter:
         return log_likelihood_terms(self._schedule, record.z, const, predicted, record.starts)
 
 
-def smooth_plant(A, Q, record):
+@dataclass(frozen=True)
+class InputDrive:
+    """How the inputs of a record act on the states.
+
+    Attributes
+    ----------
+    B : ndarray of shape (n, k)
+    level : ndarray of shape (k,)
+        Level of the inputs at which the states have theirs.
+    spread : ndarray of shape (n, n)
+        Covariance that unknown inputs before an episode add to its first state.
+    """
+
+    B: np.ndarray
+    level: np.ndarray
+    spread: np.ndarray
+
+    def inputs(self, record):
+        """Inputs less their level, shape (n_samples, k)."""
+        return record.u - self.level
+
+    def term(self, record):
+        """``B u[t-1]`` of each row, shape (n_samples, n)."""
+        return input_term(self.B, self.inputs(record), record.starts)
+
+
+def smooth_plant(A, Q, record, drive=None, *, intercept=True):
     """States of the plant given a whole record.
 
     Parameters
     ----------
     A, Q : ndarray of shape (n, n)
     record : JointRecord
+    drive : InputDrive, default=None
+    intercept : bool, default=True
+        Estimate a level of the states in each episode and leave it out.
 
     Returns
     -------
     states : ndarray of shape (n_samples, n)
-        Less the constant level of each episode.
+        Less the level of each episode, if one was estimated.
     covariances : list of ndarray of shape (n_samples or 1, p, p)
         Of each unit's states: per time step, or averaged over time for a unit whose sensors are always
         there (only the sum enters its estimates then).
     """
     J = record.block_diagonal([part.patterns[0] for part in record.parts]) if record.is_constant else None
-    _, _, smoothed = smooth_series(
-        A, Q, record.z, record.matrices, J=J, starts=record.starts, keep=record.partition.slices
-    )
+    settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
+    if drive is not None:
+        A = np.hstack([A, drive.B])
+        settings |= {"inputs": drive.inputs(record), "spread": drive.spread}
+    _, _, smoothed = smooth_series(A, Q, record.z, record.matrices, **settings)
     covariances = [
         covariance.mean(axis=0, keepdims=True) if part.is_constant else covariance
         for part, covariance in zip(record.parts, smoothed.covariances, strict=True)

@@ -31,36 +31,51 @@ class Prior:
     covariance : ndarray of shape (n, n)
         Process covariance of the pseudo-observations.
     coupling : ndarray of bool, shape (n, n)
-        Elements of A with a prior.
+        Elements of A with a prior; inputs have none.
     n_samples : int
         Time steps of the record, over which the prior is spread.
+    states : ndarray of shape (n, n), default=None
+        Covariance of the pseudo-states; None stands for unit variance, that of the record. With inputs it is
+        what the units' own noise makes of their states, the rest of their variance is not the noise's.
     """
 
     covariance: np.ndarray
     coupling: np.ndarray
     n_samples: int
+    states: np.ndarray | None = None
 
     @classmethod
-    def for_units(cls, Q, partition, n_samples):
-        """Prior around the units' own process covariances, none of them singular."""
-        return cls(floor_eigenvalues(Q, _VARIANCE_FLOOR), ~partition.block_diagonal, n_samples)
+    def for_units(cls, A, Q, partition, n_samples):
+        """Prior around the units' own models, none of their process covariances singular."""
+        states = None
+        if partition.n_inputs:
+            own = stationary_covariance(A[:, : len(Q)], Q)
+            states = np.eye(len(Q)) - floor_eigenvalues(np.eye(len(Q)) - own, 0.0)  # at most the record's
+            states = floor_eigenvalues(states, _VARIANCE_FLOOR)
+        return cls(floor_eigenvalues(Q, _VARIANCE_FLOOR), ~partition.block_diagonal, n_samples, states)
 
     def evaluate(self, A, Q):
-        """Log-prior and its derivatives per time step."""
+        """Log-prior and its derivatives per time step, zero for the columns of B in A."""
+        n_inputs = A.shape[1] - len(Q)
+        A = A[:, : len(Q)]
         inverse = np.linalg.inv(Q)
         spread = inverse @ self.covariance @ inverse
         trace = np.trace(inverse @ self.covariance)
         linked = np.where(self.coupling, A, 0.0) / _LINK_SCALE**2
         value = -_PSEUDO_STEPS / 2 * (np.linalg.slogdet(Q)[1] + trace) - 0.5 * (linked * A).sum()
         grad_Q = _PSEUDO_STEPS / 2 * (spread - inverse)
-        start = _stationary_prior(A, Q)
+        start = _stationary_prior(A, Q, np.eye(len(Q)) if self.states is None else self.states)
         grad_A, grad_Q = start.grad_A - linked, start.grad_Q + (grad_Q + grad_Q.T) / 2
+        grad_A = np.pad(grad_A, [(0, 0), (0, n_inputs)])
         n = self.n_samples
         return Evaluation((value + start.value) / n, grad_A / n, grad_Q / n)
 
     def information(self, free, Q):
         """Curvature of the log-prior for the free elements, per time step."""
-        diagonal = np.where(self.coupling[free.rows, free.cols], 1 / _LINK_SCALE**2, 0.0)
+        inside = free.cols < len(Q)
+        coupling = np.zeros(free.n_transition, dtype=bool)
+        coupling[inside] = self.coupling[free.rows[inside], free.cols[inside]]
+        diagonal = np.where(coupling, 1 / _LINK_SCALE**2, 0.0)
         split = free.n_transition
         matrix = np.zeros((split + len(free.first),) * 2)
         matrix[np.arange(split), np.arange(split)] = diagonal
@@ -73,12 +88,12 @@ class Prior:
         return matrix / self.n_samples
 
 
-def _stationary_prior(A, Q):
-    """Log-density of pseudo-states of unit covariance under the plant's stationary distribution."""
+def _stationary_prior(A, Q, states):
+    """Log-density of pseudo-states with covariance `states` under the plant's stationary distribution."""
     S = stationary_covariance(A, Q)
     inverse = np.linalg.inv(S)
-    value = -_PSEUDO_STEPS / 2 * (np.linalg.slogdet(S)[1] + np.trace(inverse))
-    through = adjoint_lyapunov(A, _PSEUDO_STEPS / 2 * (inverse @ inverse - inverse))
+    value = -_PSEUDO_STEPS / 2 * (np.linalg.slogdet(S)[1] + np.trace(inverse @ states))
+    through = adjoint_lyapunov(A, _PSEUDO_STEPS / 2 * (inverse @ states @ inverse - inverse))
     return Evaluation(value, 2 * through @ A @ S, through)
 
 

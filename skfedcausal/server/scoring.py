@@ -12,13 +12,18 @@ from ..statespace.positive import cap_radius, spectral_radius
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
 _RIDGE = 1e-12
+_INDEFINITE = 1e-6  # relative ridge that cures no rounding but a negative eigenvalue
+_DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
 
 @dataclass(frozen=True)
 class Point:
-    """Plant matrices with the value and gradients of the likelihood there."""
+    """Plant matrices with the value and gradients of the likelihood there.
+
+    A stands for the coefficients ``[A | B]`` where the plant has inputs.
+    """
 
     A: np.ndarray
     Q: np.ndarray
@@ -40,17 +45,22 @@ class Scoring:
     structure : Structure
         Elements that are not free keep their value.
     point : Point
+    observed : bool, default=False
+        Take the curvature of the likelihood itself in place of its expectation, which supposes that inputs do
+        not depend on measurements.
     """
 
-    def __init__(self, objective, structure, point):
+    def __init__(self, objective, structure, point, *, observed=False):
         self.structure, self.point = structure, point
         self.n_samples = objective.n_samples
         self.info = objective.information(point.A, point.Q)
         self.columns = InformationColumns(self.info, structure.free)
+        if observed:
+            self.columns = ObservedColumns(objective, structure.free, point)
         matrix = self.columns.square()
         if getattr(objective, "prior", None) is not None:
             matrix += objective.prior.information(structure.free, point.Q)
-        self._factor = _cholesky(matrix)
+        self._factor = _metric(matrix) if structure.partition.n_inputs else _cholesky(matrix)
         self.gradient = self.gradient_at(point)
         self.step = cho_solve(self._factor, self.gradient, check_finite=False)
 
@@ -78,6 +88,12 @@ class Scoring:
         """Inverse of :attr:`covariance`."""
         lower = np.tril(self._factor[0])
         return self.n_samples * (lower @ lower.T)
+
+    @cached_property
+    def whitened_columns(self):
+        """Whitened columns of the information, against all elements of ``[A | B]`` (flat)."""
+        columns = self.columns.transition
+        return self.whitened(columns.reshape(len(columns), -1))
 
     def whitened(self, x):
         """``L^-1 x`` with the information ``I = L L'``."""
@@ -107,7 +123,46 @@ class Scoring:
         return A, np.where(self.structure.covariance_mask, Q, self.point.Q)
 
 
-def _cholesky(matrix):
+class ObservedColumns:
+    """Columns of the observed information, by central differences of the gradient.
+
+    Parameters
+    ----------
+    objective : object
+    free : FreeElements
+    point : Point
+
+    Attributes
+    ----------
+    transition : ndarray of shape (n_free, n, c)
+        Against all elements of ``[A | B]``.
+    covariance : ndarray of shape (n_free, n, n)
+        Against all symmetric elements of Q.
+    """
+
+    def __init__(self, objective, free, point):
+        self._free = free
+        x, shape = free.gather(point.A, point.Q), point.A.shape
+        self.transition, self.covariance = np.empty((len(x), *shape)), np.empty((len(x), *point.Q.shape))
+        for k, direction in enumerate(_DIFFERENCE * np.eye(len(x))):
+            A, Q = free.scatter(direction, shape)
+            ahead = objective.evaluate(point.A + A, point.Q + Q)
+            behind = objective.evaluate(point.A - A, point.Q - Q)
+            self.transition[k] = (behind.grad_A - ahead.grad_A) / (2 * _DIFFERENCE)
+            self.covariance[k] = (behind.grad_Q - ahead.grad_Q) / _DIFFERENCE
+        diagonal = np.arange(len(point.Q))
+        self.covariance[:, diagonal, diagonal] /= 2
+
+    def square(self):
+        """Information matrix of the free elements, shape (n_free, n_free)."""
+        free = self._free
+        matrix = np.hstack(
+            [self.transition[:, free.rows, free.cols], self.covariance[:, free.first, free.second]]
+        )
+        return (matrix + matrix.T) / 2
+
+
+def _cholesky(matrix, largest_ridge=1.0):
     """Lower Cholesky factor, with the smallest relative ridge that makes it exist."""
     diagonal = np.diag(matrix).copy()
     ridge = _RIDGE
@@ -116,8 +171,22 @@ def _cholesky(matrix):
             return cho_factor(matrix + np.diag(ridge * diagonal), lower=True, check_finite=False)
         except np.linalg.LinAlgError:
             ridge *= 100
-            if ridge > 1:
+            if ridge > largest_ridge:
                 raise
+
+
+def _metric(matrix):
+    """Lower Cholesky factor of the matrix, or where it is indefinite of the one with absolute eigenvalues.
+
+    Inputs under feedback can make the expected information indefinite; it still has to be a metric to climb
+    in.
+    """
+    try:
+        return _cholesky(matrix, largest_ridge=_INDEFINITE)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(matrix)
+        values = np.maximum(np.abs(values), _INDEFINITE * np.abs(values).max())
+        return _cholesky((vectors * values) @ vectors.T)
 
 
 def is_valid(A, Q):
@@ -127,7 +196,7 @@ def is_valid(A, Q):
         return False
     scale = np.sqrt(variances)
     smallest = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0]
-    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(A) < MAX_RADIUS)
+    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(A[:, : len(Q)]) < MAX_RADIUS)
 
 
 def made_valid(A, Q, partition, radius=0.99):
@@ -135,12 +204,13 @@ def made_valid(A, Q, partition, radius=0.99):
 
     The diagonal blocks of `Q` have to be positive definite already.
     """
-    diagonal = partition.block_diagonal
+    diagonal, B = partition.block_diagonal, A[:, len(Q) :]
+    A = A[:, : len(Q)]
     for share in (1.0, 0.5, 0.25, 0.125, 0.0):
         weight = np.where(diagonal, 1.0, share)
         if is_valid(weight * A, weight * Q) and (share == 0 or spectral_radius(weight * A) < radius):
-            return weight * A, weight * Q
-    return cap_radius(np.where(diagonal, A, 0.0), radius), np.where(diagonal, Q, 0.0)
+            return np.hstack([weight * A, B]), weight * Q
+    return np.hstack([cap_radius(np.where(diagonal, A, 0.0), radius), B]), np.where(diagonal, Q, 0.0)
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..statespace.positive import spectral_radius
-from .blocktests import correlation_estimates, link_estimates, uncoupled_estimates
+from .blocktests import correlation_estimates, input_estimates, link_estimates, uncoupled_estimates
 from .evidence import benjamini_hochberg
 from .scoring import Point, Scoring, ascend, is_valid, made_valid
 
@@ -77,9 +77,7 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
         if left < near:
             proposed = _proposal(scoring, alpha)
         if proposed.key in seen:  # a structure that was left before: from here on only drop
-            proposed = structure.with_links(structure.linked & proposed.linked).with_correlated(
-                structure.correlated & proposed.correlated
-            )
+            proposed = structure.within(proposed)
         if proposed.key == structure.key and left < tol:
             return StructureSearch(scoring, n_rounds, True)
         seen.add(proposed.key)
@@ -96,7 +94,8 @@ def is_degenerate(objective, partition, point, alpha):
     """
     _, correlations = uncoupled_estimates(objective, partition, point)
     correlated = _symmetric_bh(correlations.p_value, partition, alpha).any()
-    return bool(correlated or is_singular(point.Q) or spectral_radius(point.A) > _UNIT_ROOT)
+    radius = spectral_radius(point.A[:, : len(point.Q)])
+    return bool(correlated or is_singular(point.Q) or radius > _UNIT_ROOT)
 
 
 def is_singular(Q):
@@ -104,18 +103,38 @@ def is_singular(Q):
     return bool(np.linalg.eigvalsh(Q)[0] < _SINGULAR)
 
 
+def first_links(objective, structure, point):
+    """One-step estimates of all links at the plant whose states are uncoupled."""
+    if structure.partition.n_inputs:  # the same inputs drive the states of all units: nothing decouples
+        return link_estimates(Scoring(objective, structure, point))
+    return uncoupled_estimates(objective, structure.partition, point)[0]
+
+
 def _first_structure(objective, structure, point, alpha, near):
-    """Links and correlations that the score tests at the uncoupled plant suggest."""
+    """Links, inputs and correlations that the tests at the plant with uncoupled states suggest."""
     partition = structure.partition
     links, correlations = uncoupled_estimates(objective, partition, point)
     correlated = _symmetric_bh(correlations.p_value, partition, alpha)
     if correlated.any():  # they disturb the tests of the links, so they come first
         structure = structure.with_correlated(correlated)
         point = ascend(objective, Scoring(objective, structure, point), gain_tol=near).point
-        links = link_estimates(Scoring(objective, structure, point))
+    if correlated.any() or partition.n_inputs:
+        scoring = Scoring(objective, structure, point)
+        if scoring.gain > near:  # units whose inputs are under feedback may not have settled
+            point = ascend(objective, scoring, gain_tol=near).point
+            scoring = Scoring(objective, structure, point)
+        links = link_estimates(scoring)
+    A = point.A
+    if partition.n_inputs:
+        driven = benjamini_hochberg(input_estimates(scoring).p_value, alpha)
+        structure = structure.with_driven(driven)
+        A = A.copy()
+        A[:, partition.n_states :][partition.input_mask(~driven)] = 0.0
     linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
     if linked.any():
-        point = Point.at(objective, _with_blocks(point.A, links, linked, partition), point.Q)
+        A = _with_blocks(A, links, linked, partition)
+    if A is not point.A:
+        point = Point.at(objective, A, point.Q)
     return structure.with_links(linked), point
 
 
@@ -123,13 +142,21 @@ def _proposal(scoring, alpha):
     """Structure that the tests at the current point suggest."""
     structure = scoring.structure
     partition, linked = structure.partition, structure.linked
-    p_values = link_estimates(scoring).p_value
-    wanted = benjamini_hochberg(p_values, alpha)
-    wanted = linked & wanted | _capped(wanted & ~linked, p_values, partition)
+    wanted = _wanted(link_estimates(scoring).p_value, linked, partition, alpha)
     if (wanted != linked).any():
         return structure.with_links(wanted)
+    if partition.n_inputs:
+        driven = _wanted(input_estimates(scoring).p_value, structure.driven, partition.input_pairs, alpha)
+        if (driven != structure.driven).any():
+            return structure.with_driven(driven)
     correlated = _symmetric_bh(correlation_estimates(scoring).p_value, partition, alpha)
     return structure.with_correlated(correlated)
+
+
+def _wanted(p_values, inside, family, alpha):
+    """Pairs that false discovery control keeps, and a few that it adds."""
+    significant = benjamini_hochberg(p_values, alpha)
+    return inside & significant | _capped(significant & ~inside, p_values, family)
 
 
 def _symmetric_bh(p_values, partition, alpha):
@@ -148,8 +175,7 @@ def _next_point(objective, scoring, proposed, goal):
     """
     structure = scoring.structure
     ascent = ascend(objective, scoring, gain_tol=goal)
-    dropped = (structure.linked & ~proposed.linked) | (structure.correlated & ~proposed.correlated)
-    if not dropped.any():
+    if structure.within(proposed).key == structure.key:  # nothing is dropped
         return ascent.point, ascent.gain if proposed.key == structure.key else np.inf
     if ascent.n_iter:
         scoring = Scoring(objective, structure, ascent.point)

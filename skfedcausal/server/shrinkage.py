@@ -58,12 +58,13 @@ def shrink(blocks, *, max_iter=500, tol=1e-12):
     return Shrinkage(mean, inclusion, float(share), float(np.sqrt(tau2)))
 
 
-def shrunk_transition(objective, scoring, blocks):
-    """Posterior mean of the transition matrix under the two-group prior.
+def shrunk_transition(objective, scoring, blocks, input_blocks=None):
+    """Posterior mean of the coefficients ``[A | B]`` under two-group priors.
 
-    Blocks in the model are shrunk jointly, through their precision matrix, so that combinations of them
-    that the data determine well keep their value even if each block alone is not determined; the other
-    blocks get their own posterior means. Everything off the diagonal is zero if no link was kept.
+    Links between states have one prior, inputs acting on other units another. Blocks in the model are
+    shrunk jointly, through their precision matrix, so that combinations of them that the data determine
+    well keep their value even if each block alone is not determined; the other blocks get their own
+    posterior means. All blocks of a kind are zero if none of them was kept.
 
     Parameters
     ----------
@@ -73,26 +74,34 @@ def shrunk_transition(objective, scoring, blocks):
         At its maximum.
     blocks : BlockEstimates
         Of all pairs there.
+    input_blocks : BlockEstimates, default=None
+        Of all inputs acting on other units; None for a plant without inputs.
 
     Returns
     -------
-    A : ndarray of shape (n, n)
+    A : ndarray of shape (n, c)
         If the posterior mean is not a stable plant, or the likelihood contradicts it (very short
         records), it stays part of the way to it.
     """
     structure, point = scoring.structure, scoring.point
-    partition, linked = structure.partition, structure.linked
-    if not linked.any():
-        return np.where(partition.block_diagonal, point.A, 0.0)
-    prior = shrink(blocks)
-    A = scoring.matrices(_joint_posterior(scoring, blocks, prior))[0]
+    partition = structure.partition
+    kinds = [(partition, structure.linked, blocks)]
+    if input_blocks is not None:
+        kinds.append((partition.input_pairs, structure.driven, input_blocks))
+    families = [(*kind, shrink(kind[2])) for kind in kinds if kind[1].any()]
+    A = scoring.matrices(_joint_posterior(scoring, families))[0] if families else point.A
     flat = np.append(A.ravel(), 0.0)
-    flat[partition.pair_elements[~linked]] = prior.posterior_mean[~linked]
+    for family, inside, _ in kinds:
+        flat[family.pair_elements[~inside]] = 0.0
+    for family, inside, _, prior in families:
+        flat[family.pair_elements[~inside]] = prior.posterior_mean[~inside]
+    if not families:
+        return flat[:-1].reshape(A.shape)
     shrunk, share = flat[:-1].reshape(A.shape), 1.0
     allowed = max(structure.free.n_transition, 10) / objective.n_samples
     for _ in range(30):
         trial = point.A + share * (shrunk - point.A)
-        if spectral_radius(trial) < MAX_RADIUS:
+        if spectral_radius(trial[:, : len(point.Q)]) < MAX_RADIUS:
             value = objective.evaluate(trial, point.Q).value
             if value >= point.evaluation.value - allowed:
                 return trial
@@ -100,22 +109,22 @@ def shrunk_transition(objective, scoring, blocks):
     return point.A
 
 
-def _joint_posterior(scoring, blocks, prior):
+def _joint_posterior(scoring, families):
     """Posterior mean of the free elements.
 
     The prior precision of a block is the one that would shrink it, were it alone, by its inclusion
     probability and the slab: ``V^-1 (1/r - 1) + I / (r tau^2)`` for a block with covariance V.
     """
-    structure = scoring.structure
-    position = structure.transition_positions
+    position = scoring.structure.transition_positions
     precision = np.zeros((len(scoring.vector),) * 2)
-    for pair in np.flatnonzero(structure.linked):
-        elements = structure.partition.pair_elements[pair]
-        real = elements < structure.partition.n_states**2
-        where = position[elements[real]]
-        r = max(prior.inclusion[pair], 1e-6)
-        V = blocks.covariance[pair][np.ix_(real, real)]
-        block = np.linalg.inv(V) * (1 / r - 1) + np.eye(len(where)) / (r * prior.slab**2)
-        precision[np.ix_(where, where)] = block
+    for family, inside, blocks, prior in families:
+        for pair in np.flatnonzero(inside):
+            elements = family.pair_elements[pair]
+            real = elements < family.n_elements
+            where = position[elements[real]]
+            r = max(prior.inclusion[pair], 1e-6)
+            V = blocks.covariance[pair][np.ix_(real, real)]
+            block = np.linalg.inv(V) * (1 / r - 1) + np.eye(len(where)) / (r * prior.slab**2)
+            precision[np.ix_(where, where)] = block
     x = scoring.vector
     return x - np.linalg.solve(scoring.precision + precision, precision @ x)

@@ -1,4 +1,4 @@
-"""The record in states of unit variance, and what the estimation starts from."""
+"""The record in states and inputs of unit variance, and what the estimation starts from."""
 
 from functools import cached_property
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from ..statespace.positive import floor_eigenvalues, spectral_radius
 from ..statespace.riccati import predicted_covariance, stationary_covariance
-from ..statespace.timedomain import TimeDomainLikelihood
+from ..statespace.timedomain import KnownInputs, TimeDomainLikelihood
 from ..statespace.units import fit_units
 from ..statespace.whittle import WhittleLikelihood
 from .joint import Scores
@@ -20,14 +20,16 @@ _EDGE_SHARE = 3.0  # standard deviations of a score test to one edge effect at l
 
 
 class StandardisedPlant:
-    """A joint record in states ``S_m^-1 h_m`` of unit variance.
+    """A joint record in states ``S_m^-1 h_m`` and inputs of unit variance.
+
+    A stands for the coefficients ``[A | B]``, shape (n_states, n_regressors).
 
     Parameters
     ----------
     record : JointRecord
-    local : list of (tuple (A, Q) or None), default=None
-        The units' own models, as far as they sent them. Units whose measurements do not determine their
-        states need one.
+    local : list of (tuple (A, Q) or (A, Q, B) or None), default=None
+        The units' own models, as far as they sent them; without B for a unit without inputs. Units whose
+        measurements do not determine their states need one.
     fix_local : bool
         Keep the diagonal blocks of the transition matrix at the units' own.
 
@@ -46,17 +48,36 @@ class StandardisedPlant:
         self._record, self._scores = record, Scores(record)
         local = [None] * len(record.names) if local is None else local
         self._scale = _state_scales(record, self._scores, local)
-        self._local = [_rescaled(model, S) for model, S in zip(local, self._scale, strict=True)]
+        D = [record.input_scale[own] for own in self.partition.input_slices]
+        self._local = [_rescaled(*unit) for unit in zip(local, self._scale, D, strict=True)]
         self._fix_local = fix_local
         self._S = record.block_diagonal(self._scale)
         self._Sinv = record.block_diagonal([np.linalg.inv(S) for S in self._scale])
         self._noise = self._Sinv @ record.block_diagonal(self._scores.noise) @ self._Sinv.T
-        self._n_lags = _MIN_LAGS
+        self._n_lags, self._whittle = _MIN_LAGS, None
+
+    @property
+    def state_scale(self):
+        """Matrix S with ``h = S h_standardised``, shape (n, n)."""
+        return self._S
+
+    @property
+    def input_scale(self):
+        """Standard deviations of the inputs, shape (k,)."""
+        return self._record.input_scale
 
     @property
     def has_scores(self):
         """Whether every unit's measurements determine its states at some time steps."""
         return all(self._record.determined)
+
+    @property
+    def regressor_covariance(self):
+        """Covariance of states and inputs, shape (c, c)."""
+        covariance = self._left @ self._scores.covariance() @ self._left.T
+        n = self.partition.n_states
+        covariance[:n, :n] -= self._noise
+        return covariance
 
     @property
     def has_clear_scores(self):
@@ -71,8 +92,9 @@ class StandardisedPlant:
         return bool(np.linalg.eigvalsh(self._noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE)
 
     def unscaled(self, A):
-        """Transition matrix in the units' own states."""
-        return self._S @ A @ self._Sinv
+        """Coefficients in the units' own states and inputs."""
+        n = self.partition.n_states
+        return self._S @ np.hstack([A[:, :n] @ self._Sinv, A[:, n:] / self.input_scale])
 
     def unscaled_covariance(self, Q):
         """Process covariance in the units' own states."""
@@ -80,13 +102,15 @@ class StandardisedPlant:
         return (Q + Q.T) / 2
 
     def structure(self):
-        """No links, independent noise."""
+        """No links between states, every input acting on every unit, independent noise."""
         determined = np.array(self._record.determined)
-        return Structure.uncoupled(self.partition, determined & (not self._fix_local), determined)
+        free = determined & (not self._fix_local)
+        own_inputs = np.full(self.partition.n_units, not self._fix_local)
+        return Structure.uncoupled(self.partition, free, determined, own_inputs)
 
     @cached_property
     def uncoupled(self):
-        """Every unit's own model by maximum likelihood: block-diagonal (A, Q).
+        """Every unit's own model by maximum likelihood, given the inputs of all: block-diagonal (A, Q).
 
         Along the way the number of lags is set to what the units' filters remember.
         """
@@ -100,12 +124,15 @@ class StandardisedPlant:
 
     def _fit_units(self):
         moments = self._moments()
-        A, Q = np.zeros_like(self._noise), np.zeros_like(self._noise)
+        n = self.partition.n_states
+        A, Q = np.zeros((n, self.partition.n_regressors)), np.zeros_like(self._noise)
         memory = 0.0
         determined = np.array(self._record.determined)
+        inputs = slice(n, None)
         for k in np.flatnonzero(~determined):
             rows = self.partition.slices[k]
-            A[rows, rows], Q[rows, rows] = self._local[k]
+            A[rows, rows], Q[rows, rows], own = self._local[k]
+            self._set_own_inputs(A, k, own)
         for units in self.partition.groups.values():
             units = units[determined[units]]
             if len(units) == 0:
@@ -113,14 +140,32 @@ class StandardisedPlant:
             blocks = [self.partition.slices[m] for m in units]
             N = np.stack([self._noise[b, b] for b in blocks])
             fixed = np.stack([self._local[m][0] for m in units]) if self._fix_local else None
-            fit = fit_units(moments.blocks(blocks), N, fixed_A=fixed)
+            fit = fit_units(moments.blocks(blocks, inputs), N, fixed_A=fixed)
             memory = max(memory, _filter_memory(fit, N))
             for b, a, q in zip(blocks, fit.A, fit.Q, strict=True):
-                A[b, b], Q[b, b] = a, q
+                p = len(q)
+                A[b, b], A[b, inputs], Q[b, b] = a[:, :p], a[:, p:], q
+        if self._fix_local:
+            for k in range(self.partition.n_units):
+                self._set_own_inputs(A, k, self._local[k][2])
         return A, Q, memory
 
+    def _set_own_inputs(self, A, unit, B):
+        """Fill in a unit's own input matrix as far as it is known."""
+        if B is not None:
+            own = self.partition.input_slices[unit]
+            n = self.partition.n_states
+            A[self.partition.slices[unit], n + own.start : n + own.stop] = B
+
     def _moments(self):
-        return self._scores.moments(self._n_lags).transformed(self._Sinv)
+        return self._scores.moments(self._n_lags).transformed(self._left)
+
+    @cached_property
+    def _left(self):
+        """Matrix that standardises scores; inputs are of unit variance already."""
+        left = np.eye(self.partition.n_regressors)
+        left[: len(self._Sinv), : len(self._Sinv)] = self._Sinv
+        return left
 
     def first_likelihood(self):
         """Likelihood to start with: of the scores where they are clear, of the series otherwise.
@@ -131,11 +176,17 @@ class StandardisedPlant:
 
     def whittle(self):
         """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary."""
-        return WhittleLikelihood(self._moments(), self._noise)
+        if self._whittle is None or self._whittle[0] != self._n_lags:
+            self._whittle = self._n_lags, WhittleLikelihood(self._moments(), self._noise)
+        return self._whittle[1]
 
     def time_domain(self):
-        """Exact likelihood of the information series."""
+        """Exact likelihood of the information series given the inputs."""
         record = self._record.rescaled(self._scale)
+        inputs = None
+        if self.partition.n_inputs:
+            # a driven state of unknown past has at most the variance of the record, which is one
+            inputs = KnownInputs(self._scores.inputs, self._moments().early, np.eye(self.partition.n_states))
         return TimeDomainLikelihood(
             record.z,
             record.matrices,
@@ -143,6 +194,7 @@ class StandardisedPlant:
             record.starts,
             self._n_lags,
             is_constant=record.is_constant,
+            inputs=inputs,
         )
 
 
@@ -164,23 +216,24 @@ def _state_scales(record, scores, local):
                 "or more sensors."
             )
         else:
-            state = stationary_covariance(*local[k])
+            state = stationary_covariance(*local[k][:2])
         values, vectors = np.linalg.eigh(state)
         scales.append((vectors * np.sqrt(values)) @ vectors.T)
     return scales
 
 
-def _rescaled(model, S):
-    """A unit's own model in standardised states, as far as it is known."""
+def _rescaled(model, S, D):
+    """A unit's own model in standardised states and inputs, as far as it is known."""
     if model is None:
         return None
-    A, Q = model
+    A, Q, B = (*model, None)[:3]
     inverse = np.linalg.inv(S)
-    return inverse @ A @ S, inverse @ Q @ inverse.T
+    return inverse @ A @ S, inverse @ Q @ inverse.T, None if B is None else inverse @ B * D
 
 
 def _filter_memory(fit, N):
     """Largest spectral radius of the units' filters."""
     J = np.linalg.inv(N)
-    P = predicted_covariance(fit.A, J, fit.Q)
-    return float(spectral_radius(fit.A @ np.linalg.inv(np.eye(N.shape[-1]) + P @ J)).max())
+    A = fit.A[..., : N.shape[-1]]
+    P = predicted_covariance(A, J, fit.Q)
+    return float(spectral_radius(A @ np.linalg.inv(np.eye(N.shape[-1]) + P @ J)).max())

@@ -17,13 +17,17 @@ class Structure:
     ----------
     partition : Partition
     linked : ndarray of bool, shape (n_pairs,)
-        Ordered pairs of units whose block of the transition matrix is free.
+        Ordered pairs of units whose block of the transition matrix A is free.
     correlated : ndarray of bool, shape (n_pairs,)
         Pairs of units whose process noise is correlated, entered at both of their ordered pairs.
     free_dynamics, free_noise : ndarray of bool, shape (n_units,)
         Units whose diagonal block of the transition matrix, or of the process covariance, is re-estimated.
         Where the sensors of a unit do not determine its states, its own model only fixes their basis and
         neither could be.
+    driven : ndarray of bool, shape (n_input_pairs,), default=None
+        Pairs of ``partition.input_pairs`` whose block of the input matrix is free; None stands for all.
+    own_inputs : ndarray of bool, shape (n_units,), default=None
+        Units whose own input matrix B_mm is re-estimated; None stands for all.
     """
 
     partition: Partition
@@ -31,12 +35,24 @@ class Structure:
     correlated: np.ndarray
     free_dynamics: np.ndarray
     free_noise: np.ndarray
+    driven: np.ndarray | None = None
+    own_inputs: np.ndarray | None = None
+
+    def __post_init__(self):
+        if self.driven is None:
+            object.__setattr__(self, "driven", np.ones(len(self.partition.input_pairs.pairs), dtype=bool))
+        if self.own_inputs is None:
+            object.__setattr__(self, "own_inputs", np.ones(self.partition.n_units, dtype=bool))
 
     @classmethod
-    def uncoupled(cls, partition, free_dynamics, free_noise):
-        """No links, independent noise."""
+    def uncoupled(cls, partition, free_dynamics, free_noise, own_inputs=None):
+        """No links between states, every input acting on every unit, independent noise."""
         none = np.zeros(len(partition.pairs), dtype=bool)
-        return cls(partition, none, none, free_dynamics, free_noise)
+        return cls(partition, none, none, free_dynamics, free_noise, own_inputs=own_inputs)
+
+    def with_driven(self, driven):
+        """The same structure with other units driven by the inputs of others."""
+        return replace(self, driven=driven)
 
     def with_links(self, linked):
         """The same structure with other links."""
@@ -46,15 +62,29 @@ class Structure:
         """The same structure with other pairs of correlated units."""
         return replace(self, correlated=correlated)
 
+    def within(self, other):
+        """The same structure without the blocks that another one does not have."""
+        return replace(
+            self,
+            linked=self.linked & other.linked,
+            correlated=self.correlated & other.correlated,
+            driven=self.driven & other.driven,
+        )
+
     @property
     def key(self):
         """Hashable identity of the structure."""
-        return self.linked.tobytes() + self.correlated.tobytes()
+        return self.linked.tobytes() + self.correlated.tobytes() + self.driven.tobytes()
 
     @cached_property
     def transition_mask(self):
-        """Free elements of the transition matrix."""
-        return self.partition.pair_mask(self.linked) | self.partition.unit_mask(self.free_dynamics)
+        """Free elements of the coefficients ``[A | B]``."""
+        partition = self.partition
+        transition = partition.pair_mask(self.linked) | partition.unit_mask(self.free_dynamics)
+        if not partition.n_inputs:
+            return transition
+        inputs = partition.input_mask(self.driven) | partition.own_input_mask(self.own_inputs)
+        return np.hstack([transition, inputs])
 
     @cached_property
     def covariance_mask(self):
@@ -63,16 +93,17 @@ class Structure:
 
     @cached_property
     def transition_positions(self):
-        """Position in the parameter vector of each element of A (flat), -1 if not free; one more -1."""
-        return _positions(self.free.rows, self.free.cols, 0, self.partition.n_states)
+        """Position in the parameter vector of each element of ``[A | B]`` (flat), -1 if not free; one
+        more -1."""
+        return _positions(self.free.rows, self.free.cols, 0, self.transition_mask.shape)
 
     @cached_property
     def covariance_positions(self):
         """The same for the elements of Q."""
         free = self.free
-        n = self.partition.n_states
-        lower = _positions(free.first, free.second, free.n_transition, n)
-        return np.maximum(lower, _positions(free.second, free.first, free.n_transition, n))
+        shape = self.covariance_mask.shape
+        lower = _positions(free.first, free.second, free.n_transition, shape)
+        return np.maximum(lower, _positions(free.second, free.first, free.n_transition, shape))
 
     @cached_property
     def free(self):
@@ -80,7 +111,7 @@ class Structure:
         return FreeElements.from_masks(self.transition_mask, self.covariance_mask)
 
 
-def _positions(rows, cols, offset, n):
-    position = np.full(n * n + 1, -1)
-    position[rows * n + cols] = offset + np.arange(len(rows))
+def _positions(rows, cols, offset, shape):
+    position = np.full(shape[0] * shape[1] + 1, -1)
+    position[rows * shape[1] + cols] = offset + np.arange(len(rows))
     return position

@@ -97,10 +97,15 @@ class TransitionMoments:
         parts = (left @ part @ right for part in (self.late, self.cross, self.early, self.back))
         return TransitionMoments(*parts, self.n_transitions)
 
-    def blocks(self, slices):
-        """Moments of parts of the series, stacked along a new axis: shape (n_lags + 1, k, p, p)."""
+    def blocks(self, slices, common=slice(0, 0)):
+        """Moments of parts of the series, stacked along a new axis: shape (n_lags + 1, k, p, p).
+
+        Columns `common` to all parts are appended to each.
+        """
+        column = np.arange(self.late.shape[-1])
+        chosen = [np.concatenate([column[rows], column[common]]) for rows in slices]
         parts = (
-            np.stack([part[:, rows, rows] for rows in slices], axis=1)
+            np.stack([part[:, own[:, None], own] for own in chosen], axis=1)
             for part in (self.late, self.cross, self.early, self.back)
         )
         return TransitionMoments(*parts, self.n_transitions)

@@ -26,12 +26,29 @@ def transition_pair_information(info, partition):
 
     Padded elements get a unit on the diagonal, so that they change no solve and no statistic.
     """
-    own = _unit_products(info.U, info.V, partition)  # (pairs, k, i, j, l)
-    W = padded_blocks(info.W, partition)
+    n = partition.n_states
+    own = _unit_products(info.U, info.V[..., :n, :n], partition)  # (pairs, k, i, j, l)
+    W = padded_blocks(info.W[..., :n, :], partition)
     effect, cause = partition.pairs.T
     cross = W[:, cause, :, effect, :]  # (pairs, freq, j, k)
     cross = np.einsum("xfjk,xfli->xijkl", cross, cross).real / cross.shape[1]
     return _as_matrices(np.transpose(own, (0, 2, 3, 1, 4)) + cross, partition)
+
+
+def input_pair_information(info, partition):
+    """Information of the block B_mn of each pair with inputs with itself, shape (n_pairs, e, e)."""
+    family = partition.input_pairs
+    c = partition.n_regressors
+    padded = family.pair_elements == family.n_elements
+    rows, cols = np.divmod(np.where(padded, 0, family.pair_elements), c)
+    matrices = np.empty((*padded.shape, padded.shape[1]))
+    for x, (i, j) in enumerate(zip(rows, cols, strict=True)):  # inputs are known: their rows of W are zero
+        V, U = info.V[:, j[:, None], j], info.U[:, i, i[:, None]]
+        matrices[x] = (V * U).real.mean(axis=0)
+    matrices[padded[:, :, None] | padded[:, None, :]] = 0.0
+    pair, element = np.nonzero(padded)
+    matrices[pair, element, element] = 1.0
+    return matrices
 
 
 def covariance_pair_information(info, partition):
@@ -50,21 +67,22 @@ def covariance_pair_information(info, partition):
 def uncoupled_pair_information(info, partition):
     """Joint information of the blocks A_mn, A_nm and Q_mn of each pair when no unit is coupled.
 
-    Every other cross term vanishes then.
+    Every other cross term vanishes then, unless inputs drive the states of several units.
 
     Returns
     -------
     ndarray of shape (n_pairs, 3 e, 3 e)
         For the ordered pair (m, n): A_mn, A_nm and Q_mn one below the other, e = p * p.
     """
-    p = partition.padded.shape[1]
+    p, n = partition.padded.shape[1], partition.n_states
     e = p * p
-    UV = _unit_products(info.U, info.V, partition)  # U of the effect, V of the cause
-    VU = _unit_products(info.V, info.U, partition)
-    WW = _unit_products(info.W, info.W, partition)
-    UU = _unit_products(info.U, info.U, partition)
-    UW = _unit_products(info.U, info.W, partition)
-    WU = _unit_products(info.W, info.U, partition)
+    U, V, W = info.U, info.V[..., :n, :n], info.W[..., :n, :]
+    UV = _unit_products(U, V, partition)  # U of the effect, V of the cause
+    VU = _unit_products(V, U, partition)
+    WW = _unit_products(W, W, partition)
+    UU = _unit_products(U, U, partition)
+    UW = _unit_products(U, W, partition)
+    WU = _unit_products(W, U, partition)
     joint = np.empty((len(UV), 3, e, 3, e))
     # indices of _unit_products: (pair, a, b, c, d) = x_effect[a, b] y_cause[c, d]
     joint[:, 0, :, 0, :] = _flat(UV, (2, 3, 1, 4))  # V_n[j, l] U_m[k, i]
@@ -111,7 +129,7 @@ def _as_matrices(blocks, partition):
     """Blocks as (n_pairs, e, e) with a unit diagonal where padded."""
     p = blocks.shape[1]
     matrices = blocks.reshape(len(blocks), p * p, p * p)
-    padded = partition.pair_elements == partition.n_states**2
+    padded = partition.pair_elements == partition.n_elements
     rows, cols = np.nonzero(padded)
     matrices[rows, cols, cols] += 1.0
     return matrices

@@ -1,4 +1,8 @@
-"""Which states belong to which unit, and where each block of the plant matrices lies."""
+"""Which states and inputs belong to which unit, and where each block of the plant matrices lies.
+
+The matrix of coefficients is ``[A | B]``: the transition matrix of the plant with the input matrix appended,
+shape (n_states, n_regressors). Without inputs it is A.
+"""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,16 +11,39 @@ import numpy as np
 
 
 @dataclass(frozen=True)
+class InputPairs:
+    """Ordered pairs of different units (effect, cause) whose cause has inputs, with their blocks of B.
+
+    Attributes
+    ----------
+    pairs : ndarray of int, shape (n_pairs, 2)
+    pair_elements : ndarray of int, shape (n_pairs, e)
+        Flat index into ``[A | B]`` of each element of each block, ``n_elements`` where padded.
+    pair_dof : ndarray of int, shape (n_pairs,)
+    n_elements : int
+        Number of elements of ``[A | B]``.
+    """
+
+    pairs: np.ndarray
+    pair_elements: np.ndarray
+    pair_dof: np.ndarray
+    n_elements: int
+
+
+@dataclass(frozen=True)
 class Partition:
-    """Division of the plant's states into units.
+    """Division of the plant's states and inputs into units.
 
     Parameters
     ----------
     sizes : tuple of int
         Number of states of each unit, in the order of the plant matrices.
+    input_sizes : tuple of int, default=()
+        Number of inputs of each unit; empty for a plant without inputs.
     """
 
     sizes: tuple[int, ...]
+    input_sizes: tuple[int, ...] = ()
 
     @property
     def n_units(self):
@@ -29,10 +56,39 @@ class Partition:
         return int(sum(self.sizes))
 
     @cached_property
+    def n_inputs(self):
+        """Number of inputs of the plant."""
+        return int(sum(self.input_sizes))
+
+    @property
+    def n_regressors(self):
+        """Number of states and inputs."""
+        return self.n_states + self.n_inputs
+
+    @cached_property
+    def without_inputs(self):
+        """The same division of the states alone."""
+        return Partition(self.sizes) if self.n_inputs else self
+
+    @property
+    def n_elements(self):
+        """Number of elements of ``[A | B]``."""
+        return self.n_states * self.n_regressors
+
+    @cached_property
     def slices(self):
         """Slice of each unit's states."""
-        edges = np.concatenate([[0], np.cumsum(self.sizes)])
-        return tuple(slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True))
+        return _slices(self.sizes)
+
+    @cached_property
+    def input_slices(self):
+        """Slice of each unit's inputs among the columns of B."""
+        return _slices(self.input_sizes or (0,) * self.n_units)
+
+    @cached_property
+    def unit_of_input(self):
+        """Unit of each input, shape (n_inputs,)."""
+        return np.repeat(np.arange(len(self.input_sizes)), self.input_sizes)
 
     @cached_property
     def unit_of_state(self):
@@ -72,15 +128,34 @@ class Partition:
 
     @cached_property
     def pair_elements(self):
-        """Flat index into A of each element of each off-diagonal block, ``n_states**2`` where padded.
+        """Flat index into ``[A | B]`` of each element of each off-diagonal block of A.
 
-        Shape (n_pairs, p * p), p the size of the largest unit, blocks row by row.
+        Shape (n_pairs, p * p), p the size of the largest unit, blocks row by row, ``n_elements`` where
+        padded.
         """
         n = self.n_states
         effect, cause = self.pairs.T
         rows, cols = self.padded[effect][:, :, None], self.padded[cause][:, None, :]
-        index = np.where((rows < n) & (cols < n), rows * n + cols, n * n)
+        index = np.where((rows < n) & (cols < n), rows * self.n_regressors + cols, self.n_elements)
         return index.reshape(len(effect), self.padded.shape[1] ** 2)
+
+    @cached_property
+    def input_pairs(self):
+        """Pairs of units whose inputs may act on each other's states, an :class:`InputPairs`."""
+        k = np.asarray(self.input_sizes or (0,) * self.n_units)
+        pairs = self.pairs[k[self.pairs[:, 1]] > 0]
+        effect, cause = pairs.T
+        width = max(k.max(), 1)
+        starts = np.array([s.start for s in self.input_slices])
+        place = np.arange(width)[None, :]
+        cols = np.where(place < k[cause][:, None], self.n_states + starts[cause][:, None] + place, -1)
+        rows, cols = self.padded[effect][:, :, None], cols[:, None, :]
+        real = (rows < self.n_states) & (cols >= 0)
+        index = np.where(real, rows * self.n_regressors + cols, self.n_elements)
+        dof = np.asarray(self.sizes)[effect] * k[cause]
+        return InputPairs(
+            pairs, index.reshape(len(pairs), self.padded.shape[1] * width), dof, self.n_elements
+        )
 
     @cached_property
     def pair_dof(self):
@@ -96,6 +171,28 @@ class Partition:
         number = np.empty((self.n_units, self.n_units), dtype=int)
         number[effect, cause] = np.arange(len(effect))
         return number[cause, effect]
+
+    def input_mask(self, chosen):
+        """Boolean mask over B of the blocks of chosen pairs.
+
+        Parameters
+        ----------
+        chosen : ndarray of bool, shape (n_input_pairs,)
+        """
+        blocks = np.zeros((self.n_units, self.n_units), dtype=bool)
+        effect, cause = self.input_pairs.pairs[chosen].T
+        blocks[effect, cause] = True
+        return blocks[self.unit_of_state[:, None], self.unit_of_input[None, :]]
+
+    def own_input_mask(self, chosen):
+        """Boolean mask over B of the inputs of chosen units acting on their own states.
+
+        Parameters
+        ----------
+        chosen : ndarray of bool, shape (n_units,)
+        """
+        own = self.unit_of_state[:, None] == self.unit_of_input[None, :]
+        return own & np.asarray(chosen)[self.unit_of_state][:, None]
 
     def unit_mask(self, chosen):
         """Boolean mask over a plant matrix of the diagonal blocks of chosen units.
@@ -118,3 +215,9 @@ class Partition:
         blocks[effect, cause] = True
         unit = self.unit_of_state
         return blocks[unit[:, None], unit[None, :]]
+
+
+def _slices(sizes):
+    """Consecutive slices of given sizes."""
+    edges = np.concatenate([[0], np.cumsum(sizes)])
+    return tuple(slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True))

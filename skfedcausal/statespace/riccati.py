@@ -143,11 +143,11 @@ def adjoint_lyapunov(A, G):
 
     Parameters
     ----------
-    A, G : ndarray of shape (n, n)
+    A, G : ndarray of shape (..., n, n)
     """
-    F, X = A, (G + G.T) / 2
+    F, X = A, (G + np.swapaxes(G, -1, -2)) / 2
     for _ in range(_MAX_DOUBLINGS):
-        update = F.T @ X @ F
+        update = np.swapaxes(F, -1, -2) @ X @ F
         X = X + update
         if not np.abs(update).max() > _SETTLED * np.abs(X).max():
             break

@@ -1,7 +1,10 @@
 """Exact Gaussian likelihood of a plant from information series, missing data included."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from .inputs import DrivenSpectrum, input_term
 from .lagcov import midpoints
 from .likelihood import Evaluation, SpectralInformation, hermitian
 from .riccati import adjoint_lyapunov, stationary_covariance
@@ -10,12 +13,35 @@ from .steady import smooth_constant
 from .varying import smooth
 
 
-def smooth_series(A, Q, z, matrices, *, J=None, starts=(0,), keep=None):
+@dataclass(frozen=True)
+class KnownInputs:
+    """Inputs of a record and what the likelihood needs to know about them.
+
+    Attributes
+    ----------
+    series : ndarray of shape (n_samples, k) or None
+        Inputs less their level in each episode.
+    moments : ndarray of shape (n_lags + 1, c, c) or None
+        Lag covariances of scores and inputs, for the expected information.
+    spread : ndarray of shape (n, n) or None
+        Covariance that unknown inputs before an episode add to its first state.
+    """
+
+    series: np.ndarray | None = None
+    moments: np.ndarray | None = None
+    spread: np.ndarray | None = None
+
+
+def smooth_series(
+    A, Q, z, matrices, *, J=None, starts=(0,), keep=None, inputs=None, spread=None, intercept=True
+):
     """Smoother over information series, every episode from the stationary distribution around a level.
 
     Parameters
     ----------
-    A, Q : ndarray of shape (n, n)
+    A : ndarray of shape (n, n + k)
+        Transition matrix, with the columns of B appended where there are inputs.
+    Q : ndarray of shape (n, n)
     z : ndarray of shape (n_samples, n)
     matrices : callable
         ``matrices(rows)`` gives the information matrices of a slice of rows.
@@ -24,6 +50,12 @@ def smooth_series(A, Q, z, matrices, *, J=None, starts=(0,), keep=None):
     starts : sequence of int
     keep : sequence of slice, default=None
         Blocks of states to keep with their covariances at every time step.
+    inputs : ndarray of shape (n_samples, k), default=None
+        Known inputs, less their level.
+    spread : ndarray of shape (n, n), default=None
+        Covariance added to the first state of an episode: what inputs before the record made of it.
+    intercept : bool
+        Profile a constant level of the states out of each episode.
 
     Returns
     -------
@@ -32,12 +64,17 @@ def smooth_series(A, Q, z, matrices, *, J=None, starts=(0,), keep=None):
     sums : SmoothedSums
     states : SmoothedStates or None
     """
+    n = len(Q)
+    A, B = A[:, :n], A[:, n:]
     P0 = stationary_covariance(A, Q)
-    states = None if keep is None else SmoothedStates(len(z), len(A), keep)
-    settings = {"starts": starts, "intercept": True, "keep": states}
+    start = P0 if spread is None else P0 + spread
+    states = None if keep is None else SmoothedStates(len(z), n, keep)
+    settings = {"starts": starts, "intercept": intercept, "keep": states}
+    if inputs is not None:
+        settings |= {"exogenous": input_term(B, inputs, starts), "inputs": inputs}
     if J is None:
-        return P0, smooth(A, Q, P0, z, matrices, **settings), states
-    return P0, smooth_constant(A, Q, P0, z, J, **settings), states
+        return P0, smooth(A, Q, start, z, matrices, **settings), states
+    return P0, smooth_constant(A, Q, start, z, J, **settings), states
 
 
 class TimeDomainLikelihood:
@@ -61,33 +98,51 @@ class TimeDomainLikelihood:
         Frequencies at which the expected information is evaluated.
     is_constant : bool, default=False
         Whether the only regime holds exactly at every step.
+    inputs : KnownInputs, default=None
+
+    Notes
+    -----
+    Inputs may depend on measurements up to their own time step: each factor of the likelihood is a density
+    given the past, inputs included.
     """
 
-    def __init__(self, z, matrices, regimes, starts, n_frequencies, is_constant=False):
+    def __init__(self, z, matrices, regimes, starts, n_frequencies, is_constant=False, inputs=None):
         self.n_samples = len(z)
         self._z, self._matrices, self._starts = z, matrices, starts
         self._regimes = regimes
         self._J = regimes[0][1] if is_constant else None
-        self._rotation = np.exp(1j * midpoints(n_frequencies))[:, None, None]
+        frequencies = midpoints(n_frequencies)
+        self._rotation = np.exp(1j * frequencies)[:, None, None]
+        self._inputs = KnownInputs() if inputs is None else inputs
+        self._driven = None
+        if inputs is not None:
+            self._driven = DrivenSpectrum(inputs.moments, z.shape[1], frequencies)
 
     def evaluate(self, A, Q):
-        """Value and gradients per time step at (A, Q)."""
-        P0, sums, _ = smooth_series(A, Q, self._z, self._matrices, J=self._J, starts=self._starts)
-        through_start = adjoint_lyapunov(A, sums.grad_P0)
-        grad_A = sums.grad_A + 2 * through_start @ A @ P0
+        """Value and gradients per time step at (A, Q), A with the columns of B appended."""
+        known = {"inputs": self._inputs.series, "spread": self._inputs.spread}
+        P0, sums, _ = smooth_series(A, Q, self._z, self._matrices, J=self._J, starts=self._starts, **known)
+        own = A[:, : len(Q)]
+        through_start = adjoint_lyapunov(own, sums.grad_P0)
+        grad_A = np.hstack([sums.grad_A + 2 * through_start @ own @ P0, sums.grad_B])
         grad_Q = sums.grad_Q + through_start
         T = self.n_samples
         return Evaluation(sums.value / T, grad_A / T, (grad_Q + grad_Q.T) / (2 * T))
 
     def information(self, A, Q):
         """Expected information, each regime taken as if it lasted for ever."""
-        n = len(A)
+        n = len(Q)
+        A, B = A[:, :n], A[:, n:]
         inverse = np.linalg.inv(self._rotation * np.eye(n) - A)
         H = inverse @ Q
         S = H @ hermitian(inverse)
-        U = []
+        driven = None if self._driven is None else self._driven.at(A, B)
+        U, spectra = [], []
         for share, J in self._regimes:
             middle = np.linalg.solve(np.eye(n) + J @ S, np.broadcast_to(J, S.shape))
             weight = np.sqrt(share * len(self._regimes))
             U.append(weight * hermitian(inverse) @ middle @ inverse)
-        return SpectralInformation(np.concatenate(U), np.concatenate([H] * len(U)))
+            if driven is not None:
+                spectra.append(weight * driven)  # its products with U have the weight once more
+        spectra = np.concatenate(spectra) if spectra else None
+        return SpectralInformation(np.concatenate(U), np.concatenate([H] * len(U)), spectra)

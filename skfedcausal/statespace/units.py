@@ -19,25 +19,35 @@ def moment_start(moments, N):
     Parameters
     ----------
     moments : TransitionMoments
-        Of each unit's scores.
+        Of each unit's scores and, after them, of c - p inputs.
     N : ndarray of shape (..., p, p)
         Covariance of the scores around the states.
 
     Returns
     -------
-    A, Q : ndarray of shape (..., p, p)
-        With A inside the unit circle and Q positive definite.
+    A : ndarray of shape (..., p, c)
+        Transition matrix inside the unit circle, with the columns of B appended.
+    Q : ndarray of shape (..., p, p)
+        Positive definite.
     """
-    G0, G1 = moments.early[0], moments.cross[0]
-    scale = np.trace(G0, axis1=-2, axis2=-1) / G0.shape[-1]
-    S = floor_eigenvalues(G0 - N, _START_FLOOR * scale)
-    A = cap_radius(np.swapaxes(np.linalg.solve(S, np.swapaxes(G1, -1, -2)), -1, -2), _START_RADIUS)
-    Q = floor_eigenvalues(S - A @ S @ np.swapaxes(A, -1, -2), 0.1 * _START_FLOOR * scale)
+    p = N.shape[-1]
+    G0, G1 = moments.early[0].copy(), moments.cross[0][..., :p, :]
+    scale = np.trace(G0[..., :p, :p], axis1=-2, axis2=-1) / p
+    explained = 0.0
+    if G0.shape[-1] > p:  # what inputs do not explain of the states must stay positive, also under feedback
+        with_inputs = G0[..., :p, p:]
+        explained = with_inputs @ np.linalg.solve(G0[..., p:, p:], np.swapaxes(with_inputs, -1, -2))
+    rest = floor_eigenvalues(G0[..., :p, :p] - N - explained, _START_FLOOR * scale)
+    G0[..., :p, :p] = rest + explained
+    A = np.swapaxes(np.linalg.solve(G0, np.swapaxes(G1, -1, -2)), -1, -2)
+    A[..., :p] = cap_radius(A[..., :p], _START_RADIUS)
+    carried = A @ G0 @ np.swapaxes(A, -1, -2)
+    Q = floor_eigenvalues(G0[..., :p, :p] - carried, 0.1 * _START_FLOOR * scale)
     return A, Q
 
 
 def unit_information(info, basis):
-    """Information matrix of (vec A, q) per time step, shape (..., p*p + len(basis), ...).
+    """Information matrix of (vec A, q) per time step, shape (..., p*c + len(basis), ...).
 
     Parameters
     ----------
@@ -46,13 +56,13 @@ def unit_information(info, basis):
         ``Q = sum_k q_k basis[k]``.
     """
     U, W, V = info.U, info.W, info.V
-    p = U.shape[-1]
+    n_coefficients = U.shape[-1] * V.shape[-1]
     n_frequencies = U.shape[-3]
     AA = np.einsum("...fjk,...fli->...ijkl", W, W) + np.einsum("...fjl,...fki->...ijkl", V, U)
-    AA = AA.real.reshape(*AA.shape[:-4], p * p, p * p)
+    AA = AA.real.reshape(*AA.shape[:-4], n_coefficients, n_coefficients)
     WD = np.einsum("...fja,kab->...fkjb", W, basis)
     AQ = np.einsum("...fkjb,...fbi->...ijk", WD, U).real
-    AQ = AQ.reshape(*AQ.shape[:-3], p * p, len(basis))
+    AQ = AQ.reshape(*AQ.shape[:-3], n_coefficients, len(basis))
     UD = np.einsum("...fca,kab->...fkcb", U, basis)
     QQ = 0.5 * np.einsum("...fkcb,...flbc->...kl", UD, UD).real
     top = np.concatenate([AA, AQ], axis=-1)
@@ -66,7 +76,9 @@ class UnitFit:
 
     Attributes
     ----------
-    A, Q : ndarray of shape (n_units, p, p)
+    A : ndarray of shape (n_units, p, c)
+        With the columns of B appended where there are inputs.
+    Q : ndarray of shape (n_units, p, p)
     converged : ndarray of bool, shape (n_units,)
     """
 
@@ -81,10 +93,10 @@ def fit_units(moments, N, *, fixed_A=None, max_iter=30, tol=1e-3):
     Parameters
     ----------
     moments : TransitionMoments
-        Of each unit's scores, arrays of shape (n_lags + 1, n_units, p, p).
+        Of each unit's scores and the inputs, arrays of shape (n_lags + 1, n_units, c, c).
     N : ndarray of shape (n_units, p, p)
     fixed_A : ndarray of shape (n_units, p, p), default=None
-        Transition matrices to keep; only the process covariances are estimated then.
+        Transition matrices to keep; input matrices and process covariances are estimated then.
     max_iter : int, default=30
     tol : float, default=1e-3
         Stop when ``T g' I^-1 g``, twice the gain in log-likelihood that a step promises, is less for every
@@ -96,13 +108,15 @@ def fit_units(moments, N, *, fixed_A=None, max_iter=30, tol=1e-3):
     """
     likelihood = WhittleLikelihood(moments, N)
     A, Q = moment_start(moments, N)
+    p = N.shape[-1]
+    free = np.ones(A.shape[-2:], dtype=bool)
     if fixed_A is not None:
-        A = fixed_A
-    basis = symmetric_basis(A.shape[-1])
+        A[..., :p], free[:, :p] = fixed_A, False
+    basis = symmetric_basis(p)
     current = likelihood.evaluate(A, Q)
     converged = np.zeros(len(A), dtype=bool)
     for _ in range(max_iter):
-        step_A, step_Q, gain = _scoring_step(likelihood, current, A, Q, basis, fixed_A is not None)
+        step_A, step_Q, gain = _scoring_step(likelihood, current, A, Q, basis, free)
         converged = likelihood.n_samples * gain < tol
         if converged.all():
             break
@@ -110,25 +124,35 @@ def fit_units(moments, N, *, fixed_A=None, max_iter=30, tol=1e-3):
     return UnitFit(A, Q, converged)
 
 
-def _scoring_step(likelihood, current, A, Q, basis, keep_A):
-    p = A.shape[-1]
+def _scoring_step(likelihood, current, A, Q, basis, free):
+    n_coefficients = free.size
     information = unit_information(likelihood.information(A, Q), basis)
     gradient = np.concatenate(
         [
-            current.grad_A.reshape(*A.shape[:-2], p * p),
+            current.grad_A.reshape(*A.shape[:-2], n_coefficients),
             np.einsum("...ab,kab->...k", current.grad_Q, basis),
         ],
         axis=-1,
     )
-    first = p * p if keep_A else 0
+    chosen = np.flatnonzero(np.concatenate([free.ravel(), np.ones(len(basis), dtype=bool)]))
+    if free.shape[1] > free.shape[0]:  # inputs under feedback can make the expected information indefinite
+        information = _definite(information)
     ridge = 1e-12 * np.trace(information, axis1=-2, axis2=-1)[..., None, None]
     information = information + ridge * np.eye(information.shape[-1])
     step = np.zeros_like(gradient)
-    step[..., first:] = np.linalg.solve(information[..., first:, first:], gradient[..., first:, None])[..., 0]
+    square = information[..., chosen[:, None], chosen]
+    step[..., chosen] = np.linalg.solve(square, gradient[..., chosen, None])[..., 0]
     gain = (step * gradient).sum(axis=-1)
-    step_A = step[..., : p * p].reshape(A.shape)
-    step_Q = np.einsum("...k,kab->...ab", step[..., p * p :], basis)
+    step_A = step[..., :n_coefficients].reshape(A.shape)
+    step_Q = np.einsum("...k,kab->...ab", step[..., n_coefficients:], basis)
     return step_A, step_Q, gain
+
+
+def _definite(information):
+    """Matrices with the absolute values of their eigenvalues: the same where they are positive definite."""
+    values, vectors = np.linalg.eigh(information)
+    values = np.maximum(np.abs(values), 1e-9 * np.abs(values).max(axis=-1, keepdims=True))
+    return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 def _line_search(likelihood, current, A, Q, step_A, step_Q, n_halvings=12):
@@ -140,7 +164,7 @@ def _line_search(likelihood, current, A, Q, step_A, step_Q, n_halvings=12):
         new_A = A + scale * step_A
         new_Q = floor_eigenvalues(Q + scale * step_Q, floor * (length > 0))
         trial = likelihood.evaluate(new_A, new_Q)
-        stable = spectral_radius(new_A) < _MAX_RADIUS
+        stable = spectral_radius(new_A[..., : Q.shape[-1]]) < _MAX_RADIUS
         accepted = stable & (trial.value >= current.value) | (length == 0)
         if accepted.all():
             return new_A, new_Q, trial

@@ -8,7 +8,12 @@ exp(i w) I - A`` and ``N = Cov e = J^-1``. With the Fourier sum I_r(w) of a doze
 
 because ``log |det Z|`` integrates to zero for a stable A. Its only poles are those of the *filter*, never
 those of A, so few lags and frequencies are enough and an evaluation does not depend on the length of the
-record [1]_. All functions take stacks of problems of equal size (leading axes).
+record [1]_. With known inputs ``r[t] = s[t] - A s[t-1] - B u[t-1]`` has the same spectrum; A and B are then
+one matrix of coefficients ``[A | B]`` of the regressors ``[s; u]``. The residuals enter through their own
+sample covariances, so the value is the sum of squares of the one-step prediction errors whatever u
+depends on: like the prediction error method it stays consistent under feedback, ``u[t]`` a function of
+measurements up to t. The *expected* information does suppose inputs without feedback. All functions take
+stacks of problems of equal size (leading axes).
 
 References
 ----------
@@ -17,6 +22,7 @@ References
 
 import numpy as np
 
+from .inputs import DrivenSpectrum
 from .lagcov import midpoints
 from .likelihood import Evaluation, SpectralInformation, hermitian
 
@@ -27,7 +33,7 @@ class WhittleLikelihood:
     Parameters
     ----------
     moments : TransitionMoments
-        Lag covariances of the centred scores' transitions.
+        Lag covariances of the centred scores' transitions, or of scores and inputs side by side: c columns.
     N : ndarray of shape (..., n, n)
         Covariance of the scores around the states.
     """
@@ -35,34 +41,44 @@ class WhittleLikelihood:
     def __init__(self, moments, N):
         self.N = N
         self.n_samples = moments.n_transitions
+        n = N.shape[-1]
         frequencies = midpoints(max(len(moments.late) - 1, 1))
         self._rotation = np.exp(1j * frequencies)[:, None, None]
-        self._late, self._cross, self._early = moments.spectra(frequencies)
+        late, cross, early = moments.spectra(frequencies)
+        self._late, self._cross, self._early = late[..., :n, :n], cross[..., :n, :], early
+        self._driven = None
+        if early.shape[-1] > n:
+            self._driven = DrivenSpectrum(moments.early, n, frequencies)
 
     def _Z(self, A):
         return self._rotation * np.eye(A.shape[-1]) - A[..., None, :, :]
 
     def evaluate(self, A, Q):
-        """Value and gradients at (A, Q)."""
-        Z = self._Z(A)
+        """Value and gradients at (A, Q), A with the columns of B appended where there are inputs."""
+        n = Q.shape[-1]
+        Z = self._Z(A[..., :n])
         ZN = Z @ self.N[..., None, :, :]
         Phi = Q[..., None, :, :] + ZN @ hermitian(Z)
         logdet = np.linalg.slogdet(Phi)[1]
         X = np.linalg.inv(Phi)
         AT = np.swapaxes(A, -1, -2)[..., None, :, :]
-        early = self._cross - A[..., None, :, :] @ self._early  # residuals with s[t-1]
+        early = self._cross - A[..., None, :, :] @ self._early  # residuals with the regressors
         residual = self._late - A[..., None, :, :] @ hermitian(self._cross) - early @ AT
         XM = X @ residual
         trace = np.trace(XM, axis1=-2, axis2=-1).real
         value = -0.5 * (logdet + trace).mean(axis=-1)
         E = XM @ X - X
-        grad_A = (X @ early - E @ ZN).real.mean(axis=-3)
+        grad_A = (X @ early).real.mean(axis=-3)
+        grad_A[..., :n] -= (E @ ZN).real.mean(axis=-3)
         grad_Q = 0.5 * E.real.mean(axis=-3)
         return Evaluation(value, grad_A, (grad_Q + np.swapaxes(grad_Q, -1, -2)) / 2)
 
     def information(self, A, Q):
         """Expected information at (A, Q) as a :class:`SpectralInformation`."""
+        n = Q.shape[-1]
+        A, B = A[..., :n], A[..., n:]
         Z = self._Z(A)
         Phi = Q[..., None, :, :] + Z @ self.N[..., None, :, :] @ hermitian(Z)
         H = np.linalg.solve(Z, np.broadcast_to(Q[..., None, :, :], Z.shape))
-        return SpectralInformation(np.linalg.inv(Phi), H)
+        S = None if self._driven is None else self._driven.at(A, B)
+        return SpectralInformation(np.linalg.inv(Phi), H, S)

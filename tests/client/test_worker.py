@@ -58,8 +58,8 @@ def test_the_answer_is_the_message_of_the_unit_fitted_at_home(template):
 def test_wishes_are_granted_and_nothing_else_is_sent(wish):
     plain, _ = make_worker().handle(FIT, {})
     more, _ = make_worker().handle(Packet("fit", 1, scalars={wish: True}), {})
-    additional = {"const": {"const"}, "local_model": {"transition", "process_cov"}}[wish]
-    assert set(plain.arrays) == {"z", "patterns", "index", "lengths"}
+    additional = {"const": {"const"}, "local_model": {"transition", "process_cov", "input_matrix"}}[wish]
+    assert set(plain.arrays) == {"z", "patterns", "index", "lengths", "inputs"}
     assert set(more.arrays) - set(plain.arrays) == additional
 
 

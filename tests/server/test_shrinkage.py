@@ -139,10 +139,10 @@ def test_blocks_in_the_model_get_their_joint_posterior_mean():
     _, scoring = at_the_truth(links, links)
     blocks = link_estimates(scoring)
     prior = shrink(blocks)
-    result = _joint_posterior(scoring, blocks, prior)
+    partition = scoring.structure.partition
+    result = _joint_posterior(scoring, [(partition, scoring.structure.linked, blocks, prior)])
     x, P = scoring.vector, np.linalg.inv(scoring.covariance)
     added = np.zeros_like(P)
-    partition = scoring.structure.partition
     for pair in np.flatnonzero(scoring.structure.linked):
         elements = partition.pair_elements[pair]
         seen = elements < partition.n_states**2

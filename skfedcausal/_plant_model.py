@@ -1,0 +1,169 @@
+"""What the estimators of plants share once fitted: predictions, states, likelihoods, the oracle."""
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from ._base import FederatedEstimator
+
+_MODELS = ("augmented", "client", "server")
+
+
+class FederatedPlantModel(FederatedEstimator):
+    """Base of the estimators whose server learns a linear plant; use a subclass."""
+
+    def _store_fit(self, server):
+        self.client_names_ = server.names_
+        self.transition_ = server.transition_
+        self.process_cov_ = server.process_cov_
+        self.state_slices_ = server.state_slices_
+        self.links_ = server.links_
+
+    def predict(self, X, *, inputs=None, lengths=None, model="augmented"):
+        """Measurements of all units predicted one step ahead.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+        model : {"augmented", "client", "server"}, default="augmented"
+            "client": each unit's own filter. "augmented": the unit's own filter and its guess of the
+            other units' influence. "server": the server's filter over all units' messages.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs)
+            In the units of the sensors. Columns in the order of the table that came in, without those of
+            inputs; a frame under ``set_output``.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If `model` is unknown, or X has other units or columns than in `fit`.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> FederatedGrangerEstimator().fit(X).predict(X, model="server").shape
+        (2000, 16)
+        """
+        if model not in _MODELS:
+            raise ValueError(f"model={model!r}; choose 'augmented', 'client' or 'server'.")
+        data = self._read(X, inputs, lengths)
+        blocks = self._predict_blocks(data, model)
+        positions, columns = output_places(data.layout)
+        return self._table(blocks, positions, columns, data.index)
+
+    def transform(self, X, *, inputs=None, lengths=None):
+        """Filtered states of the whole plant, given the messages up to each step.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n)
+            In the states of the units' models, in the order of `state_slices_`.
+        """
+        data = self._read(X, inputs, lengths)
+        return self.server_.filter(self._messages(data)).filtered
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the states, ``unit__state0, unit__state1, ...``."""
+        check_is_fitted(self)
+        return np.array(
+            [
+                f"{name}__state{k}"
+                for name, rows in self.state_slices_.items()
+                for k in range(rows.stop - rows.start)
+            ],
+            dtype=object,
+        )
+
+    def score_samples(self, X, *, inputs=None, lengths=None):
+        """Log-density of all measurements at each time step given the past.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats; it depends on the units of the sensors. Exact for missing measurements.
+        """
+        data = self._read(X, inputs, lengths)
+        return self.server_.filter(self._messages(data, const=True)).log_likelihood()
+
+    def score(self, X, y=None, *, inputs=None, lengths=None):
+        """Mean of :meth:`score_samples`."""
+        return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
+
+    def oracle(self, X, *, inputs=None, lengths=None):
+        """The same estimator fitted by a central machine that holds all raw measurements.
+
+        Only for data that may be pooled: a check of what the federation costs.
+
+        Returns
+        -------
+        FederatedGrangerEstimator
+            Fitted with the same settings and unit models.
+        """
+        check_is_fitted(self)
+        return self._oracle(self._read(X, inputs, lengths))
+
+    def oracle_gap(self, X, *, inputs=None, lengths=None):
+        """Relative distance of the plant matrices to the oracle's, in Frobenius norm.
+
+        Rounding error for well-conditioned plants. On a nearly degenerate plant (``server_.has_prior_``)
+        it is larger, and rounded messages can lead to other links.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            The record of `fit`.
+        inputs : list or dict, default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> FederatedGrangerEstimator().fit(X).oracle_gap(X) < 1e-8
+        True
+        """
+        oracle = self.oracle(X, inputs=inputs, lengths=lengths)
+        own, central = (estimator._plant_matrix() for estimator in (self, oracle))
+        return float(np.linalg.norm(own - central) / np.linalg.norm(central))
+
+    def _plant_matrix(self):
+        """Everything that acts on the states."""
+        return self.transition_
+
+
+def output_places(layout):
+    """Positions of each unit's sensors in a table without the inputs, and the names of its columns."""
+    rank = {position: k for k, position in enumerate(sorted(sum(layout.output_positions, ())))}
+    positions = [[rank[position] for position in unit] for unit in layout.output_positions]
+    columns = [None] * len(rank)
+    for unit, names in zip(positions, layout.outputs, strict=True):
+        for k, name in zip(unit, names, strict=True):
+            columns[k] = name
+    return positions, columns

@@ -1,0 +1,504 @@
+"""Federated counterfactuals: what if a unit of a plant had been operated differently?"""
+
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
+from ._interventions import replaced_input, trajectory, unit_name, whatif_table
+from ._plant_model import FederatedPlantModel, output_places
+from .client.worker import loadings
+from .message import EffectReply
+from .server.excitation import InputsNotSeparableError
+from .statespace.episodes import episodes
+from .transfer import TransferFunction
+from .utils import read_plant
+
+_LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
+
+
+class FederatedCounterfactualEstimator(FederatedPlantModel):
+    """Learns how the inputs of every unit act on every other, and answers what-if questions.
+
+    The plant is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: the inputs of row
+    t act on the states and measurements of row t + 1. Every unit sends once what its measurements say about
+    its own states, and its inputs; the server learns A and B. Raw measurements never leave a unit, inputs do.
+
+    Parameters
+    ----------
+    client : KalmanClient, object, list or dict, default=None
+        Model of the units, see :class:`FederatedGrangerEstimator`.
+    client_labels : "from_columns", array-like or callable, default="from_columns"
+        Which unit a column of a table belongs to.
+    augmenter : LinearAugmenter or RegressorAugmenter, default=None
+        How a unit guesses the influence of the others when the server cannot be reached.
+    server : LikelihoodServer, default=None
+        How the plant is learned. None stands for :class:`LikelihoodServer`.
+    privacy : None
+        No differential privacy: messages are data-minimising, not private.
+    transport : callable, default=None
+        Called with the units' workers, returns the transport that carries the packets. None keeps
+        everything in this process.
+    wire_dtype : {"float64", "float32", "float16"}, default="float64"
+        Precision of the series in the messages; inputs travel in single precision at least.
+    n_jobs : int, default=None
+        Units handled at the same time.
+    random_state : int, RandomState instance or None, default=None
+        Reserved for components that draw random numbers; the default ones draw none.
+    input_columns : list of str or int, or callable, default=None
+        Columns of a table that are inputs of the unit they belong to. Inputs beside the table are given to
+        `fit` instead.
+    missing_inputs : {"error", "hold"}, default="error"
+        What to do about inputs that are not known at some time steps: refuse, naming them, or let the last
+        value of the episode hold.
+
+    Attributes
+    ----------
+    client_names_ : tuple of str
+        Units in the order of the plant matrices.
+    transition_ : ndarray of shape (n, n)
+    input_ : ndarray of shape (n, k)
+        Input matrix; off-diagonal blocks are shrunk unless the server says otherwise, columns of inputs that
+        never moved are zero.
+    process_cov_ : ndarray of shape (n, n)
+    state_slices_, input_slices_ : dict of str to slice
+        States of each unit, and its inputs among the columns of `input_`.
+    input_names_ : tuple of str
+        Flat name of each column of `input_`.
+    links_ : DataFrame
+        One row per ordered pair of units and kind ("state", "input"): ``cause, effect, kind, strength,
+        stderr, statistic, p_value, p_adjusted, geweke, verdict``.
+    excitation_ : DataFrame
+        One row per input: range seen, standard deviation, order of persistent excitation, share of its
+        variance that other inputs and the states do not explain.
+    feedback_ : DataFrame or None
+        Tests whether inputs depend on measurements. The likelihood given the inputs stays valid then; where a
+        test rejects, the standard errors of effects come from its observed curvature (those in `links_` do
+        not) and the law of the controllers is identified at home.
+    clients_, augmenters_, server_, communication_, ledger_, layout_
+        See :class:`FederatedGrangerEstimator`.
+
+    See Also
+    --------
+    FederatedGrangerEstimator : The same without inputs.
+
+    Notes
+    -----
+    One step ahead the effect of ``u1`` instead of ``u0`` at unit n on the measurements of unit m is ``C_m
+    B_mn (u1 - u0)`` (equation 3 of [1]_), k steps ahead that of a held change ``C_m sum_(j<k) [A^j B]_mn (u1
+    - u0)``. The server answers on states; every unit maps the answer through its own C_m.
+
+    References
+    ----------
+    .. [1] Mohanty et al., Federated causal representation learning in state-space systems for decentralized
+           counterfactual reasoning.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(2, links=[(0, 1)], n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> est.input_.shape
+    (4, 2)
+    >>> est.counterfactual("unit0", 0.0, 1.0, horizon=5).shape
+    (5, 16)
+    """
+
+    _parameter_constraints = {
+        **FederatedPlantModel._parameter_constraints,
+        "server": [HasMethods(["fit", "replies", "effects"]), None],
+        "input_columns": ["array-like", callable, None],
+        "missing_inputs": [StrOptions({"error", "hold"})],
+    }
+
+    def __init__(
+        self,
+        client=None,
+        *,
+        client_labels="from_columns",
+        augmenter=None,
+        server=None,
+        privacy=None,
+        transport=None,
+        wire_dtype="float64",
+        n_jobs=None,
+        random_state=None,
+        input_columns=None,
+        missing_inputs="error",
+    ):
+        self.client = client
+        self.client_labels = client_labels
+        self.augmenter = augmenter
+        self.server = server
+        self.privacy = privacy
+        self.transport = transport
+        self.wire_dtype = wire_dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.input_columns = input_columns
+        self.missing_inputs = missing_inputs
+
+    # -- fitting ---------------------------------------------------------------------------------
+
+    def fit(self, X, y=None, *, inputs=None, lengths=None):
+        """Learn the plant.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Measurements of all units, NaN where missing; inputs too where `input_columns` names them.
+        y : None
+            Ignored.
+        inputs : list or dict, default=None
+            Inputs of each unit beside X, arrays of shape (n_samples, n_inputs_m), None for a unit without.
+        lengths : sequence of int, default=None
+            Time steps of each episode; None for one episode.
+
+        Returns
+        -------
+        self : FederatedCounterfactualEstimator
+
+        Raises
+        ------
+        ValueError
+            If inputs are missing at some time steps (unless ``missing_inputs="hold"``) or are linear
+            combinations of each other.
+
+        Warns
+        -----
+        UserWarning
+            Of inputs that never move, that hardly differ from what other inputs and states explain, or that
+            depend on measurements.
+        """
+        self._validate_params()
+        data = read_plant(
+            X,
+            client_labels=self.client_labels,
+            input_columns=self.input_columns,
+            inputs=inputs,
+            lengths=lengths,
+            estimator=self,
+        )
+        data = filled_inputs(data, self.missing_inputs)
+        self._plant_inputs = PlantInputs.learn(data)
+        try:
+            self._fit_plant(self._plant_inputs.restrict(data))
+        except InputsNotSeparableError as error:
+            names = [repr(self._plant_inputs.active_names[k]) for k in error.inputs]
+            raise InputsNotSeparableError(error.inputs, names) from None
+        warn_of_excitation(self.excitation_)
+        warn_of_feedback(self.server_)
+        return self
+
+    def _read(self, X, inputs=None, lengths=None):
+        data = super()._read(X, inputs, lengths)
+        return self._plant_inputs.restrict(filled_inputs(data, self.missing_inputs))
+
+    def _unfitted(self):
+        other = super()._unfitted()
+        other._plant_inputs = self._plant_inputs
+        return other
+
+    def _store_fit(self, server):
+        super()._store_fit(server)
+        known = self._plant_inputs
+        self.input_ = known.expand(server.input_)
+        self.input_names_ = known.names
+        ends = np.cumsum([len(known.of(name)) for name in server.names_])
+        starts = [0, *ends[:-1]]
+        self.input_slices_ = {
+            name: slice(int(a), int(b)) for name, a, b in zip(server.names_, starts, ends, strict=True)
+        }
+        self.excitation_ = known.table({} if server.excitation_ is None else server.excitation_)
+        self.feedback_ = server.feedback_
+
+    def _plant_matrix(self):
+        return np.hstack([self.transition_, self.input_])
+
+    # -- questions -------------------------------------------------------------------------------
+
+    def counterfactual(
+        self, n, u0, u1, *, horizon=1, level="measurement", return_std=False, loops="hold", split=False
+    ):
+        """Effect on every unit of operating unit `n` with the inputs `u1` instead of `u0`.
+
+        Parameters
+        ----------
+        n : str or int
+            Unit, by name or position.
+        u0, u1 : float or array-like of shape (n_inputs,) or (horizon, n_inputs)
+            Inputs of the unit from time t on: constants that are held, or trajectories (ramps, pulses).
+        horizon : int, default=1
+            Steps ahead.
+        level : {"measurement", "state"}, default="measurement"
+            Effect on the sensors, or on the states.
+        return_std : bool, default=False
+            Also return standard errors.
+        loops : {"hold", "react"}, default="hold"
+            "hold": inputs of other units stay as they were. "react": the controllers that were identified
+            (``server_.laws_``) respond to what they measure.
+        split : bool, default=False
+            One block of columns per input of the unit, which add up to the whole effect.
+
+        Returns
+        -------
+        effect : DataFrame
+            Row k is the effect at time t + k of inputs switched at time t, k = 1, ..., horizon; one column
+            ``unit__sensor`` per sensor (``unit__state0`` per state), or (input, column) with `split`.
+        std : DataFrame
+            Of the same shape, with `return_std`. From the estimate before shrinkage, given the selected
+            links.
+
+        Raises
+        ------
+        ValueError
+            If the unit is unknown or has no inputs, a shape does not fit, the horizon is below one, or an
+            input is asked to move that never moved in `fit`.
+
+        Warns
+        -----
+        UserWarning
+            If an input leaves the range seen in `fit`.
+        """
+        check_is_fitted(self)
+        name = unit_name(n, self.client_names_)
+        _check_choice("level", level, _LEVELS)
+        _check_choice("loops", loops, _LOOPS)
+        if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
+            raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
+        known, own = self._plant_inputs, self._plant_inputs.of(name)
+        if not own:
+            with_inputs = [unit for unit in self.client_names_ if known.of(unit)]
+            raise ValueError(
+                f"Unit {name!r} has no inputs; units with inputs are {', '.join(with_inputs) or 'none'}."
+            )
+        names = [known.names[k] for k in own]
+        before, after = (trajectory(u, f"u{k}", horizon, names) for k, u in enumerate((u0, u1)))
+        for values in (before, after):
+            known.warn_outside(values, own)
+        change = np.zeros((horizon, len(known.names)))
+        change[:, own] = after - before
+        held = np.isin(np.arange(len(known.names)), own)
+        steps = pd.RangeIndex(1, horizon + 1, name="step")
+        parts = {known.names[k]: np.where(np.arange(change.shape[1]) == k, change, 0.0) for k in own}
+        frames = [
+            self._effect_frames(part, held, loops, level, steps)
+            for part in (parts.values() if split else [change])
+        ]
+        effect, std = zip(*frames, strict=True)
+        if not split:
+            return (effect[0], std[0]) if return_std else effect[0]
+        effect, std = (
+            pd.concat(dict(zip(parts, frames, strict=True)), axis=1, names=["input", "column"])
+            for frames in (effect, std)
+        )
+        return (effect, std) if return_std else effect
+
+    def whatif(self, X, do, *, inputs=None, lengths=None, confidence=0.9, loops="hold", split=False):
+        """Replay a record under other inputs.
+
+        Abduction, action, prediction: the record determines states and noise, the inputs are replaced, the
+        same noise drives the plant again. For a linear plant the difference is the response to the change of
+        the inputs, whatever the noise was; inputs as they were give back the record.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Record, in a container as in `fit`.
+        do : dict of str to (float, array-like or callable)
+            What replaces an input ``unit__input``: a number held throughout, one value per row, or a
+            function of the recorded series.
+        inputs, lengths
+            As in `fit`.
+        confidence : float, default=0.9
+            Of the band from `low` to `high`.
+        loops : {"hold", "react"}, default="hold"
+            As in :meth:`counterfactual`.
+        split : bool, default=False
+            One set of rows per replaced input, named in a column ``source``; their effects add up.
+
+        Returns
+        -------
+        DataFrame
+            One row per time and column: ``time, column, factual, counterfactual, effect, low, high``. A
+            measurement that is missing is replaced by its expectation given the whole record. The band is
+            that of the counterfactual: uncertainty of the effect and, where the measurement is missing, of
+            what it was.
+
+        Raises
+        ------
+        ValueError
+            If an input is unknown, a series does not fit, or an input is asked to move that never moved in
+            `fit`.
+
+        Warns
+        -----
+        UserWarning
+            If an input leaves the range seen in `fit`.
+        """
+        check_is_fitted(self)
+        _check_choice("loops", loops, _LOOPS)
+        if not 0 < confidence < 1:
+            raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
+        known = self._plant_inputs
+        data = filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)
+        recorded = [U for U in data.inputs if U is not None]
+        recorded = np.concatenate(recorded, axis=1) if recorded else np.zeros((data.n_samples, 0))
+        change = np.zeros_like(recorded)
+        for name, value in do.items():
+            k = known.position(name)
+            series = replaced_input(value, recorded[:, k], data.index, name)
+            known.warn_outside(series[:, None], [k])
+            change[:, k] = series - recorded[:, k]
+        restricted = known.restrict(data)
+        factual, spread = self._factual(restricted)
+        held = np.isin(np.array(known.names, dtype=object), list(do))
+        times = np.arange(data.n_samples) if data.index is None else data.index
+        columns = output_places(data.layout)[1]
+        tables = {}
+        for source in list(do) if split else [None]:
+            part = change
+            if source is not None:
+                part = np.where(np.arange(change.shape[1]) == known.position(source), change, 0.0)
+            effect, variance = self._replayed(part, held, loops, data.starts)
+            std = np.sqrt(variance + spread)
+            tables[source] = whatif_table(times, columns, factual, effect, std, confidence)
+        if not split:
+            return tables[None]
+        return pd.concat(tables, names=["source", None]).reset_index("source").reset_index(drop=True)
+
+    def aggregate_counterfactual(self, unit, scale):
+        """What a unit can answer alone: the effect of scaling the others' inputs all together.
+
+        The unit knows the mean influence ``phi = sum_n B_mn mean(u_n)`` of the other units' inputs on its
+        states, not which input it came from (question Q3 of the second paper): this is an aggregate.
+
+        Parameters
+        ----------
+        unit : str or int
+            The unit that asks about its own sensors.
+        scale : float
+            Level of all other units' inputs, as a multiple of what it was.
+
+        Returns
+        -------
+        Series
+            Named "aggregate of all other units' inputs": change of the unit's sensors one step ahead,
+            ``C_m phi (scale - 1)``.
+        """
+        check_is_fitted(self)
+        name = unit_name(unit, self.client_names_)
+        site = self._site(name)
+        if "phi" not in site:
+            raise ValueError("No unit of this plant has inputs that moved in `fit`.")
+        effect = loadings(site["client"], len(site["phi"])) @ site["phi"] * (scale - 1)
+        columns = self.layout_.outputs[self.layout_.names.index(name)]
+        return pd.Series(effect, index=list(columns), name="aggregate of all other units' inputs")
+
+    def transfer_function(self):
+        """The learned plant from inputs to expected measurements, ``G(z) = C (z I - A)^-1 B``.
+
+        Returns
+        -------
+        TransferFunction
+        """
+        check_is_fitted(self)
+        positions, columns = output_places(self.layout_)
+        C = np.zeros((len(columns), len(self.transition_)))
+        for unit, (name, states) in zip(positions, self.state_slices_.items(), strict=True):
+            C[unit, states] = loadings(self._site(name)["client"], states.stop - states.start)
+        return TransferFunction(self.transition_, self.input_, C, self.input_names_, tuple(columns))
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def _effects(self, change, held, loops):
+        """Every unit's answer to a change of inputs: through the ledger, as everything a unit gets."""
+        known = self._plant_inputs
+        known.check_known(change)
+        if not known.active.any():
+            raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
+        held = held[known.active] if loops == "react" else None
+        replies = self.server_.effects(change[:, known.active], held=held)
+        answers = {}
+        for name, reply in replies.items():
+            packet = reply.to_packet(dtype=self.wire_dtype)
+            self.ledger_.record(name, "down", packet)
+            answers[name] = EffectReply.from_packet(packet)
+        return answers
+
+    def _effect_frames(self, change, held, loops, level, steps):
+        """Effect and standard error as labelled tables."""
+        answers = self._effects(change, held, loops)
+        if level == "state":
+            effect = np.hstack([answers[name].states for name in self.client_names_])
+            std = np.hstack(
+                [
+                    np.sqrt(np.einsum("tii->ti", answers[name].covariances).clip(0))
+                    for name in self.client_names_
+                ]
+            )
+            columns = self.get_feature_names_out()
+        else:
+            effect, variance = self._mapped(answers)
+            std, columns = np.sqrt(variance), output_places(self.layout_)[1]
+        return tuple(pd.DataFrame(block, index=steps, columns=list(columns)) for block in (effect, std))
+
+    def _mapped(self, answers):
+        """Effect on the sensors and its variance: every unit maps its own states."""
+        positions, columns = output_places(self.layout_)
+        n_steps = len(next(iter(answers.values())).states)
+        effect, variance = np.zeros((n_steps, len(columns))), np.zeros((n_steps, len(columns)))
+        for where, name in zip(positions, self.layout_.names, strict=True):
+            answer = answers[name]
+            C = loadings(self._site(name)["client"], answer.states.shape[1])
+            effect[:, where] = answer.states @ C.T
+            variance[:, where] = np.einsum("di,tij,dj->td", C, answer.covariances, C).clip(0)
+            error = self._site(name).get("loading_error")
+            if error is not None:
+                variance[:, where] += error.variance(answer.states)
+        return effect, variance
+
+    def _replayed(self, change, held, loops, starts):
+        """Effect and its variance over the rows of a record, every episode from its own start."""
+        n_outputs = len(output_places(self.layout_)[1])
+        effect, variance = np.zeros((len(change), n_outputs)), np.zeros((len(change), n_outputs))
+        for start, stop in episodes(starts, len(change)):
+            moved = np.flatnonzero(change[start:stop].any(axis=1))
+            if not len(moved) or start + moved[0] + 1 >= stop:
+                continue
+            first = start + moved[0]
+            answers = self._effects(change[first : stop - 1], held, loops)
+            effect[first + 1 : stop], variance[first + 1 : stop] = self._mapped(answers)
+        return effect, variance
+
+    def _factual(self, data):
+        """Measurements of the record, expected ones where they are missing, and the variance of those."""
+        positions, columns = output_places(data.layout)
+        factual = np.empty((data.n_samples, len(columns)))
+        variance = np.zeros_like(factual)
+        for where, Y in zip(positions, data.outputs, strict=True):
+            factual[:, where] = Y
+        if not np.isnan(factual).any():
+            return factual, variance
+        abducted = self.server_.abducted(self._messages(data))
+        for where, name in zip(positions, data.names, strict=True):
+            client, reply = self._site(name)["client"], abducted[name]
+            C = loadings(client, reply.states.shape[1])
+            expected = client.measurements(reply.states)
+            noise = getattr(client, "measurement_cov_", np.zeros(len(C)))
+            noise = noise if noise.ndim == 1 else np.diag(noise)
+            spread = np.einsum("di,tij,dj->td", C, reply.covariances, C) + np.where(np.isinf(noise), 0, noise)
+            block = factual[:, where]
+            missing = np.isnan(block)
+            factual[:, where] = np.where(missing, expected, block)
+            variance[:, where] = np.where(missing, spread, 0.0)
+        return factual, variance
+
+
+def _check_choice(name, value, choices):
+    if value not in choices:
+        raise ValueError(f"Got {name}={value!r}; choose {' or '.join(repr(c) for c in choices)}.")

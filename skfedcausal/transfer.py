@@ -1,0 +1,138 @@
+"""The learned plant as a transfer function."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy import signal
+from scipy.linalg import block_diag, eig
+
+from .statespace.positive import spectral_radius
+from .statespace.riccati import stationary_covariance
+from .utils.optional import import_optional
+
+
+@dataclass(frozen=True, eq=False)
+class TransferFunction:
+    """``G(z) = C (z I - A)^-1 B``, which does not depend on the choice of the states.
+
+    Attributes
+    ----------
+    A : ndarray of shape (n, n)
+    B : ndarray of shape (n, k)
+    C : ndarray of shape (d, n)
+    input_names, output_names : tuple of str
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.transfer import TransferFunction
+    >>> G = TransferFunction(np.array([[0.5]]), np.array([[1.0]]), np.array([[2.0]]), ("u",), ("y",))
+    >>> G.poles()
+    array([0.5+0.j])
+    >>> float(G.steady_gain().loc["y", "u"])
+    4.0
+    """
+
+    A: np.ndarray
+    B: np.ndarray
+    C: np.ndarray
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+    def poles(self):
+        """Eigenvalues of A, largest first, shape (n,)."""
+        values = np.linalg.eigvals(self.A).astype(complex)
+        return values[np.lexsort((values.imag, -np.abs(values)))]
+
+    def zeros(self, tol=1e-6):
+        """Transmission zeros: where the pencil ``[A - z I, B; C, 0]`` loses rank.
+
+        A plant with more outputs than inputs (or fewer) is squared down by two random combinations; zeros of
+        the plant are zeros of both [1]_.
+
+        References
+        ----------
+        .. [1] Emami-Naeini, Van Dooren (1982), Computation of zeros of linear multivariable systems,
+               Automatica 18(4).
+        """
+        k, d = self.B.shape[1], self.C.shape[0]
+        if min(k, d) == 0:
+            return np.empty(0, dtype=complex)
+        if k == d:
+            return _square_zeros(self.A, self.B, self.C)
+        rng = np.random.default_rng(0)
+        found = []
+        for _ in range(2):
+            if d > k:
+                found.append(_square_zeros(self.A, self.B, rng.standard_normal((k, d)) @ self.C))
+            else:
+                found.append(_square_zeros(self.A, self.B @ rng.standard_normal((k, d)), self.C))
+        first, second = found
+        if not len(first) or not len(second):
+            return np.empty(0, dtype=complex)
+        near = np.abs(first[:, None] - second).min(axis=1) <= tol * np.maximum(np.abs(first), 1)
+        return first[near]
+
+    def response(self, frequencies):
+        """``G(exp(i w))`` at frequencies in radians per step, shape (n_frequencies, d, k)."""
+        z = np.exp(1j * np.asarray(frequencies, dtype=float))
+        resolvent = z[:, None, None] * np.eye(len(self.A)) - self.A
+        return self.C @ np.linalg.solve(resolvent, np.broadcast_to(self.B, (len(z), *self.B.shape)))
+
+    def singular_values(self, frequencies):
+        """Singular values of the response, largest first, shape (n_frequencies, min(d, k))."""
+        return np.linalg.svd(self.response(frequencies), compute_uv=False)
+
+    def steady_gain(self):
+        """Effect of a change held for ever, ``C (I - A)^-1 B``, a DataFrame of outputs by inputs."""
+        gain = self.C @ np.linalg.solve(np.eye(len(self.A)) - self.A, self.B)
+        return pd.DataFrame(gain, index=list(self.output_names), columns=list(self.input_names))
+
+    def norm(self):
+        """H2 norm: root of the summed squared impulse responses."""
+        if spectral_radius(self.A) >= 1:
+            return np.inf
+        S = stationary_covariance(self.A, self.B @ self.B.T)
+        return float(np.sqrt(max(np.trace(self.C @ S @ self.C.T), 0.0)))
+
+    def distance(self, other):
+        """H2 norm of the difference to another plant with the same inputs and outputs, over its own norm.
+
+        Parameters
+        ----------
+        other : TransferFunction
+            For example the true plant.
+        """
+        difference = TransferFunction(
+            block_diag(self.A, other.A),
+            np.vstack([self.B, other.B]),
+            np.hstack([self.C, -other.C]),
+            self.input_names,
+            self.output_names,
+        )
+        return difference.norm() / other.norm()
+
+    def to_scipy(self):
+        """The plant as a discrete-time :class:`scipy.signal.StateSpace`."""
+        D = np.zeros((len(self.C), self.B.shape[1]))
+        return signal.StateSpace(self.A, self.B, self.C, D, dt=True)
+
+    def to_control(self):
+        """The plant as a :class:`control.StateSpace`; needs python-control."""
+        control = import_optional("control", "control", "A control.StateSpace")
+        D = np.zeros((len(self.C), self.B.shape[1]))
+        labels = {"inputs": list(self.input_names), "outputs": list(self.output_names)}
+        return control.ss(self.A, self.B, self.C, D, True, **labels)
+
+
+def _square_zeros(A, B, C):
+    """Finite generalised eigenvalues of the Rosenbrock pencil of a square plant."""
+    n, k = B.shape
+    left = np.block([[A, B], [C, np.zeros((len(C), k))]])
+    right = np.zeros_like(left)
+    right[:n, :n] = np.eye(n)
+    alpha, beta = eig(left, right, right=False, homogeneous_eigvals=True)
+    finite = np.abs(beta) > 1e-9 * np.abs(alpha)
+    values = alpha[finite] / beta[finite]
+    return values[np.lexsort((values.imag, -np.abs(values)))]

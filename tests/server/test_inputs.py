@@ -1,0 +1,162 @@
+"""The likelihood server with inputs: estimates, tests, standard errors, feedback."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from skfedcausal import KalmanClient, LikelihoodServer
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.feedback import feedback_table
+from skfedcausal.server.joint import JointRecord
+
+
+def messages_of(X, truth, inputs):
+    """Messages of units with their true models."""
+    messages = {}
+    for (name, m), U in zip(truth.clients().items(), inputs, strict=True):
+        client = KalmanClient(m["A"], None, m["C"], m["Q"], np.diag(m["R"])).fit(X[name])
+        messages[name] = client.message(X[name]).with_inputs(U)
+    return messages
+
+
+def plant(n_samples=3000, seed=0, **settings):
+    defaults = {"n_inputs": 2, "links": [(0, 1)], "input_links": [(0, 1)], "n_sensors": 5}
+    return make_granger_plant(2, n_samples=n_samples, random_state=seed, **(defaults | settings))
+
+
+def standardised_errors(server, truth):
+    """Errors of the free elements of [A | B] over their standard errors."""
+    c = server.coefficients_
+    scale = np.linalg.inv(c.state_scale)
+    true = np.hstack([scale @ truth.transition @ c.state_scale, scale @ truth.input * c.input_scale])
+    error = (c.matrix - true)[c.rows, c.cols]
+    return error / np.sqrt(np.diag(c.covariance))
+
+
+@pytest.mark.parametrize("missing", [0.0, 0.1])
+def test_the_plant_is_found_and_the_gradient_vanishes(missing):
+    X, truth = plant(missing=missing, n_samples=1500)
+    server = LikelihoodServer(sparsity=None).fit(messages_of(X, truth, truth.inputs))
+    assert server.converged_
+    z = standardised_errors(server, truth)
+    assert np.abs(z).max() < stats.norm.isf(0.0005 / len(z))
+
+
+def test_whittle_and_exact_likelihood_agree_within_a_fraction_of_a_standard_error():
+    X, truth = plant()
+    messages = messages_of(X, truth, truth.inputs)
+    fits = [LikelihoodServer(likelihood=kind).fit(messages) for kind in ("whittle", "time-domain")]
+    c = fits[0].coefficients_
+    assert (
+        np.abs(fits[0].unshrunk_input_ - fits[1].unshrunk_input_).max()
+        < 0.05 * np.sqrt(np.diag(c.covariance).max()) * np.abs(c.state_scale).max()
+    )
+
+
+def test_inputs_that_do_nothing_are_dropped_and_their_block_is_tested():
+    X, truth = plant(6000)
+    server = LikelihoodServer().fit(messages_of(X, truth, truth.inputs))
+    driven = server.links_.query("kind == 'input'").set_index(["cause", "effect"])
+    assert driven.loc[("unit0", "unit1"), "p_value"] < 1e-10
+    assert driven.loc[("unit1", "unit0"), "p_adjusted"] > 0.05
+    rows, columns = server.state_slices_["unit0"], server.input_slices_["unit1"]
+    np.testing.assert_array_equal(server.unshrunk_input_[rows, columns], 0)
+
+
+def test_units_may_have_different_numbers_of_states_and_inputs():
+    X, truth = make_granger_plant(
+        3,
+        n_states=[1, 3, 2],
+        n_inputs=[0, 1, 3],
+        n_sensors=6,
+        input_links=[(2, 0)],
+        n_samples=3000,
+        random_state=1,
+    )
+    server = LikelihoodServer().fit(messages_of(X, truth, truth.inputs))
+    assert server.input_.shape == (6, 4)
+    assert np.abs(server.input_ - truth.input).max() < 0.15
+    assert len(server.links_.query("kind == 'input'")) == 4
+
+
+def test_slow_inputs_have_honest_standard_errors():
+    """A random walk in steps: nearly all its power lies below the first frequency of the information."""
+    z = []
+    for seed in range(12):
+        X, truth = plant(2000, seed=seed, n_inputs=0, input_links=None)
+        rng = np.random.default_rng(seed)
+        u = np.repeat(rng.standard_normal((20, 1)), 100, axis=0)
+        B = np.array([[0.5], [0.2], [0.3], [0.0]])
+        h = np.zeros((2000, 4))
+        for t in range(1, 2000):
+            h[t] = truth.transition @ h[t - 1] + B @ u[t - 1]
+        C = [m["C"] for m in truth.clients().values()]
+        driven = {n: X[n] + h[:, s] @ c.T for n, s, c in zip(X, truth.state_slices.values(), C, strict=True)}
+        server = LikelihoodServer(sparsity=None).fit(messages_of(driven, truth, [u, None]))
+        c = server.coefficients_
+        scale = np.linalg.inv(c.state_scale)
+        error = (c.matrix[:, 4] - (scale @ B * c.input_scale)[:, 0])[c.rows[c.cols == 4]]
+        z.append(error / np.sqrt(np.diag(c.covariance)[c.cols == 4]))
+    z = np.array(z).ravel()
+    low, high = np.sqrt(stats.chi2.ppf([0.0005, 0.9995], len(z)) / len(z))
+    assert low < np.sqrt((z**2).mean()) < high
+
+
+@pytest.mark.slow
+def test_covariances_are_those_of_repeated_records():
+    z = [
+        standardised_errors(LikelihoodServer(sparsity=None).fit(messages_of(X, truth, truth.inputs)), truth)
+        for X, truth in (plant(1500, seed=seed) for seed in range(60))
+    ]
+    share = (np.abs(z) < stats.norm.ppf(0.95)).mean()
+    # elements of one record are dependent: count records, not elements
+    assert abs(share - 0.9) < 3 * np.sqrt(0.9 * 0.1 / 60)
+
+
+@pytest.mark.slow
+def test_tests_of_no_input_have_their_size():
+    p = []
+    for seed in range(150):
+        X, truth = plant(1000, seed=seed, input_links=[])
+        table = LikelihoodServer().fit(messages_of(X, truth, truth.inputs)).links_
+        p.extend(table.query("kind == 'input'")["p_value"])
+    p = np.array(p)
+    for level in (0.1, 0.05):
+        assert abs((p < level).mean() - level) < 3.3 * np.sqrt(level * (1 - level) / len(p))
+
+
+@pytest.mark.slow
+def test_tests_of_no_feedback_have_their_size():
+    p = []
+    for seed in range(100):
+        X, truth = plant(1000, seed=seed)
+        p.extend(LikelihoodServer().fit(messages_of(X, truth, truth.inputs)).feedback_["p_value"])
+    p = np.array(p)
+    for level in (0.1, 0.05):
+        assert abs((p < level).mean() - level) < 3.3 * np.sqrt(level * (1 - level) / len(p))
+
+
+def test_feedback_is_seen_in_the_updates_of_the_filter():
+    rng = np.random.default_rng(0)
+    updates = rng.standard_normal((1000, 2))
+    u = 0.3 * updates[:, :1] + rng.standard_normal((1000, 1))
+    X, truth = plant(1000, n_states=1, n_inputs=1)
+    messages = messages_of(X, truth, [u, rng.standard_normal((1000, 1))])
+    table = feedback_table(JointRecord.from_messages(messages), updates).set_index(["measured", "controlled"])
+    assert table.loc[("unit0", "unit0"), "p_adjusted"] < 1e-6
+    assert table["p_adjusted"].drop(("unit0", "unit0")).min() > 0.01
+
+
+def test_records_with_other_inputs_than_in_fit_are_refused():
+    X, truth = plant(500)
+    server = LikelihoodServer().fit(messages_of(X, truth, truth.inputs))
+    with pytest.raises(ValueError, match=r"inputs, in `fit` they had \(2, 2\)"):
+        server.filter(messages_of(X, truth, [truth.inputs[0], None]))
+
+
+def test_a_fitted_server_takes_no_series_along():
+    import pickle
+
+    X, truth = plant(3000)
+    server = LikelihoodServer().fit(messages_of(X, truth, truth.inputs))
+    assert len(pickle.dumps(server)) < 50_000  # one series of one number a row would be 24 000
