@@ -6,25 +6,33 @@ low-dimensional messages.
 
 from ._version import __version__
 from .client.augmenter import LinearAugmenter, RegressorAugmenter
+from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
+from .rca import FederatedRCADetector
 from .server.gradient import GradientServer
 from .server.likelihood import LikelihoodServer
+from .server.moments import MomentServer
+from .server.regressor import RegressorServer
 from .utils import stack_clients
 
 __all__ = [
+    "ExtendedKalmanClient",
     "FederatedCounterfactualEstimator",
     "FederatedGrangerEstimator",
+    "FederatedRCADetector",
     "GaussianMechanism",
     "GradientServer",
     "KalmanClient",
     "LikelihoodServer",
     "LinearAugmenter",
+    "MomentServer",
     "PrivacyAccountant",
     "RandomizedResponse",
     "RegressorAugmenter",
+    "RegressorServer",
     "__version__",
     "stack_clients",
 ]

@@ -69,19 +69,20 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
     # -- fitting ---------------------------------------------------------------------------------
 
-    def _fit_plant(self, data, pooled=False):
+    def _fit_plant(self, data, pooled=False, server=None):
         """One message per unit up, the server's fit, one reply per unit down.
 
         With `pooled` the server learns from statistics of the pooled table instead. With a privacy mechanism
-        that is the noised one: workers, server and oracle never see another.
+        that is the noised one: workers, server and oracle never see another. `server` stands in
+        where the user gave none.
         """
-        templates = client_templates(self.client, data.names)
+        templates = self._templates(data.names)
         if self.privacy is not None:
             check_noise_can_be_told(templates)
         data, noise = released(self.privacy, data)
         sites = self._sites_of(data, templates, noise)
         channel = LedgeredTransport(self._transport(sites), Ledger())
-        server = LikelihoodServer() if self.server is None else clone(self.server)
+        server = clone(server or LikelihoodServer()) if self.server is None else clone(self.server)
         learn, pool = learn_plant, None
         if hasattr(server, "dialogue"):
             learn = partial(train_plant, inputs=any(U is not None for U in data.inputs))
@@ -139,6 +140,10 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         if name not in self.noise_covariance_:
             return site
         return {**site, "client": site["client"].with_noise(np.zeros(len(self.noise_covariance_[name])))}
+
+    def _templates(self, names):
+        """Template of each unit's model by name."""
+        return client_templates(self.client, names)
 
     def _site(self, name):
         """What a unit learned: its ``client``, ``augmenter`` and ``transition``."""

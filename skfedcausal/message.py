@@ -51,6 +51,9 @@ class StateMessage:
         The unit's own inputs as they are; those of row t act on the states of row t + 1.
     input_matrix : ndarray of shape (n_states, n_inputs) or None
         How the inputs act on the states in the unit's own model, sent together with it.
+    off_subspace : ndarray of shape (n_samples,) or None
+        Mahalanobis distance of the measurements from what the states can show; sent by units that are
+        watched for faults.
 
     Examples
     --------
@@ -77,6 +80,7 @@ class StateMessage:
     process_cov: np.ndarray | None = None
     inputs: np.ndarray | None = None
     input_matrix: np.ndarray | None = None
+    off_subspace: np.ndarray | None = None
 
     OP = "states"
 
@@ -89,6 +93,15 @@ class StateMessage:
     def information(self):
         """The message as an information series."""
         return Information(self.z, self.patterns, self.index, self.const)
+
+    def rows(self, start, stop):
+        """The message about some rows of one episode."""
+        series = {
+            name: getattr(self, name)[start:stop]
+            for name in ("z", "index", "const", "inputs", "off_subspace")
+            if getattr(self, name) is not None
+        }
+        return replace(self, lengths=(stop - start,), **series)
 
     def with_inputs(self, inputs, input_matrix=None):
         """The message with the unit's inputs; its input matrix only travels with the rest of its model."""
@@ -120,7 +133,7 @@ class StateMessage:
         arrays["lengths"] = np.asarray(self.lengths, dtype=np.int64)
         if self.inputs is not None:  # half precision would round the position of a valve
             arrays |= _series("inputs", self.inputs, "float32" if dtype == "float16" else dtype)
-        for name in ("const", "transition", "process_cov", "input_matrix"):
+        for name in ("const", "transition", "process_cov", "input_matrix", "off_subspace"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
         return Packet(self.OP, round, arrays)
@@ -151,8 +164,10 @@ class StateMessage:
         inputs = fields.series("inputs", (n_samples, None), optional=True)
         k = None if inputs is None else inputs.shape[1]
         input_matrix = fields.numbers("input_matrix", (p, k), optional=True)
+        off_subspace = fields.numbers("off_subspace", (n_samples,), optional=True)
         fields.check_all_read()
-        return cls(z, patterns, index, lengths, const, transition, process_cov, inputs, input_matrix)
+        own = (const, transition, process_cov, inputs, input_matrix, off_subspace)
+        return cls(z, patterns, index, lengths, *own)
 
 
 def _check_index(index, n_patterns):

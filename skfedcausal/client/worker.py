@@ -245,6 +245,8 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
 
 def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=False):
     """Message of a fitted client about measurements, whatever kind of client it is."""
+    if hasattr(client, "watched_message") and not (const or local_model):
+        return client.watched_message(Y, starts)[0]
     wishes = {"const": const, "local_model": local_model}
     if isinstance(client, KalmanClient):
         return message_of(client.model, client.active_columns(Y), starts, inputs=inputs, **wishes)

@@ -5,6 +5,7 @@ The readers take the path of a folder that the user has; nothing is shipped and 
 
 from ._batadal import load_batadal
 from ._causrca import load_causrca
+from ._nonlinear import make_nonlinear_plant
 from ._plants import make_granger_plant
 from ._skab import load_skab
 from ._sysid import load_sysid
@@ -24,4 +25,5 @@ __all__ = [
     "load_sysid",
     "load_tep",
     "make_granger_plant",
+    "make_nonlinear_plant",
 ]

@@ -1,0 +1,265 @@
+"""What a unit tells the server while it is watched: its states and how far it is from what they can show."""
+
+import warnings
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import null_space
+
+from ..message import StateMessage
+from ..statespace.observation import information
+from .filtering import message_of
+from .kalman import KalmanClient
+from .moments import Moments
+from .unit_model import UnitModel
+
+_FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show
+_RIDGE = 1e-3  # added to scaled covariances before they are inverted
+_MAX_STATES = 4
+_FINE = 0.03  # share of a column's change from step to step below which its resolution does not matter
+
+
+@dataclass(frozen=True)
+class UnitMonitor:
+    """Message of one unit about its states and about everything else its sensors show.
+
+    Attributes
+    ----------
+    model : UnitModel
+        With the full noise covariance under which ``C' R^-1 y`` are the regressions of the states on the
+        measurements of the same step, as far as the unit's R was not given.
+    outside : ndarray of shape (n_sensors, n_sensors - n_states)
+        Directions that the states do not weight.
+    precision : ndarray
+        Inverse nominal covariance of the measurements in these directions.
+    covariance : ndarray of shape (n_sensors, n_sensors)
+        Nominal covariance of the measurements.
+    resolution : ndarray of shape (n_sensors,)
+        Smallest step of each column in nominal data; zero where it does not matter.
+    spread : ndarray of shape (n_sensors,)
+        Standard deviation of each column's change from step to step.
+    """
+
+    model: UnitModel
+    outside: np.ndarray
+    precision: np.ndarray
+    covariance: np.ndarray
+    resolution: np.ndarray
+    spread: np.ndarray
+
+    @classmethod
+    def learn(cls, client, Y, starts):
+        """Monitor of a fitted client from nominal measurements of its active columns."""
+        model = client.model
+        moments = Moments(Y, model.mean, starts)
+        scale = moments.scale
+        G = moments.G[0] + _RIDGE * np.eye(len(scale))
+        if client.R is None:
+            model = replace(model, R=_regression_noise(model, G, scale))
+        weights = model.weights * scale[:, None]  # per scaled column
+        outside = null_space(weights.T) if len(scale) > model.n_states else np.zeros((len(scale), 0))
+        precision = np.linalg.inv(outside.T @ G @ outside + _FLOOR * np.eye(outside.shape[1]))
+        spread = np.nanstd(np.diff(Y, axis=0), axis=0)
+        monitor = cls(
+            model,
+            outside / scale[:, None],
+            precision,
+            G * np.outer(scale, scale),
+            np.zeros(len(scale)),
+            spread,
+        )
+        return replace(monitor, resolution=monitor.resolutions(Y)[-1])
+
+    @cached_property
+    def _decades(self):
+        """Exponents k of the steps ``10^-k`` that would matter for some column."""
+        finest = np.min(self.spread[self.spread > 0], initial=1.0) * _FINE
+        return np.arange(-2, int(np.ceil(-np.log10(finest))) + 1)
+
+    def resolutions(self, Y, known=None):
+        """Smallest step seen so far in each column at each row, zero once it does not matter.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_sensors)
+        known : ndarray of shape (n_sensors,), default=None
+            Resolution before the first row.
+
+        Returns
+        -------
+        ndarray of shape (n_samples or 1, n_sensors)
+            One row if nothing changes.
+        """
+        steps = np.full(Y.shape[1], np.inf) if known is None else known
+        matter = np.flatnonzero(steps > _FINE * self.spread)
+        if len(matter) == 0:
+            return np.zeros((1, Y.shape[1]))
+        if self._is_fine(Y[0, matter]):
+            steps = steps.copy()
+            steps[matter] = 0.0
+            return np.where(steps > _FINE * self.spread, steps, 0.0)[None]
+        seen = np.full(Y.shape, np.inf)
+        seen[:, matter] = self._row_steps(Y[:, matter])
+        seen = np.minimum.accumulate(np.minimum(seen, steps), axis=0)
+        return np.where(seen > _FINE * self.spread, seen, 0.0)
+
+    def _is_fine(self, row):
+        """Whether every value has more decimals than any step that matters."""
+        scaled = row * 10.0 ** self._decades[-1]
+        return bool((np.abs(scaled - np.round(scaled)) > 1e-9 + 1e-6 * np.abs(scaled)).all())
+
+    def _row_steps(self, Y):
+        """Coarsest power of ten that each value is a multiple of; zero if finer than any that matters."""
+        steps = np.zeros(Y.shape)
+        for k in self._decades[::-1]:
+            scaled = Y * 10.0**k
+            whole = np.abs(scaled - np.round(scaled)) <= 1e-9 + 1e-6 * np.abs(scaled)
+            steps = np.where(whole, 10.0**-k, steps)
+        return np.where(np.isnan(Y), np.inf, steps)
+
+    def message(self, Y, starts, known=None):
+        """Message about measurements of the active columns, and the resolution reached.
+
+        Columns that are recorded more coarsely than in nominal data get that much more noise.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_sensors)
+        starts : sequence of int
+        known : ndarray of shape (n_sensors,), default=None
+            Resolution of the rows before.
+
+        Returns
+        -------
+        message : StateMessage
+        resolution : ndarray of shape (n_sensors,)
+        """
+        steps = self.resolutions(Y, known)
+        extra = np.maximum(np.minimum(steps, 1e3 * self.spread) ** 2 - self.resolution**2, 0.0) / 12
+        extra = np.where(extra > 1e-3 * self.spread**2, extra, 0.0)
+        if not extra.any():
+            return self._plain_message(Y, starts), steps[-1]
+        rows, index = np.unique(extra, axis=0, return_inverse=True)
+        index = np.broadcast_to(index.reshape(-1), len(Y)) if len(extra) == 1 else index.reshape(-1)
+        return self._coarse_message(Y, starts, rows, index), steps[-1]
+
+    @cached_property
+    def _weights(self):
+        return self.model.weights, (self.model.C.T @ self.model.weights)[None]
+
+    def _plain_message(self, Y, starts):
+        """Message about measurements of nominal resolution."""
+        centred = Y - self.model.mean
+        distance = self._distance(centred, None)
+        if not np.isfinite(centred.sum()):
+            return replace(message_of(self.model, Y, starts), off_subspace=distance)
+        weights, J = self._weights
+        lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
+        return StateMessage(centred @ weights, J, None, lengths, off_subspace=distance)
+
+    def _coarse_message(self, Y, starts, extra, index):
+        n_samples, p = len(Y), self.model.n_states
+        z, distance = np.empty((n_samples, p)), np.empty(n_samples)
+        patterns, pattern_of = [], np.empty(n_samples, dtype=np.intp)
+        base = self.model.R if self.model.R.ndim == 2 else np.diag(self.model.R)
+        for k, added in enumerate(extra):
+            rows = np.flatnonzero(index == k)
+            centred = Y[rows] - self.model.mean
+            info = information(centred, self.model.C, base + np.diag(added))
+            z[rows] = info.z
+            pattern_of[rows] = len(patterns) + (0 if info.index is None else info.index)
+            patterns.extend(info.patterns)
+            distance[rows] = self._distance(centred, added)
+        lengths = tuple(int(k) for k in np.diff([*starts, n_samples]))
+        index = pattern_of if len(patterns) > 1 else None
+        return StateMessage(z, np.array(patterns), index, lengths, off_subspace=distance)
+
+    def _distance(self, centred, added):
+        """Mahalanobis distance outside the states' directions, missing sensors at their expectation."""
+        if self.outside.shape[1] == 0:
+            return np.zeros(len(centred))
+        precision, covariance = self.precision, self.covariance
+        if added is not None:
+            more = self.outside.T @ (added[:, None] * self.outside)
+            precision = np.linalg.inv(np.linalg.inv(precision) + more)
+            covariance = covariance + np.diag(added)
+        if not np.isfinite(centred.sum()):
+            centred = _filled(centred, np.isnan(centred), covariance)
+        rest = centred @ self.outside
+        return ((rest @ precision) * rest).sum(axis=1)
+
+
+def _regression_noise(model, G, scale):
+    """Noise covariance that makes the regression of the states on the measurements sufficient for them.
+
+    With W the regression weights scaled to ``W' C = I``, noise ``C N C' + (I - C W') G (I - C W')'`` has
+    ``R^-1 C = W N^-1``; N is the noise the unit's own model leaves in ``W' y``.
+    """
+    C = model.C / scale[:, None]
+    R = model.R / scale**2 if model.R.ndim == 1 else model.R / np.outer(scale, scale)
+    W = np.linalg.solve(G, C)
+    W = np.linalg.solve(W.T @ C, W.T).T
+    N = W.T @ (R[:, None] * W if R.ndim == 1 else R @ W)
+    rest = np.eye(len(C)) - C @ W.T
+    noise = C @ N @ C.T + rest @ G @ rest.T
+    noise = (noise + noise.T) / 2 * np.outer(scale, scale)
+    return noise
+
+
+def _filled(centred, missing, covariance):
+    """Missing values replaced by their expectation given the other sensors of the same step."""
+    filled = centred.copy()
+    patterns, index = np.unique(missing, axis=0, return_inverse=True)
+    for k, gone in enumerate(patterns):
+        if not gone.any():
+            continue
+        rows = np.flatnonzero(index.reshape(-1) == k)
+        seen = ~gone
+        if not seen.any():
+            filled[rows] = 0.0
+            continue
+        weights = np.linalg.solve(covariance[np.ix_(seen, seen)], covariance[np.ix_(seen, gone)])
+        filled[np.ix_(rows, gone)] = centred[np.ix_(rows, seen)] @ weights
+    return filled
+
+
+class WatchedClient(KalmanClient):
+    """Model of a unit that is watched for faults: what it sends also tells what its states cannot show.
+
+    Parameters and attributes are those of :class:`~skfedcausal.KalmanClient`. With ``n_states="auto"`` there
+    are as many states as the order test finds, but at least half as many as sensors and at most four: a
+    direction that carries no dynamics in nominal operation may be the one that a fault moves.
+
+    Attributes
+    ----------
+    monitor_ : UnitMonitor
+    """
+
+    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None):
+        """Identify the unit and learn what is nominal; see :meth:`KalmanClient.fit_arrays`."""
+        super().fit_arrays(Y, U, starts, name, columns)
+        d = self.model.C.shape[0]
+        wanted = min(_MAX_STATES, max(self.n_states_, -(-d // 2)), d)
+        if self.n_states == "auto" and self.C is None and wanted != self.n_states_:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)  # said already
+                sized = KalmanClient(**{**self.get_params(), "n_states": wanted})
+                sized.fit_arrays(Y, U, starts, name, columns)
+            self._set_model(sized.model, sized._active, Y)
+        self.monitor_ = UnitMonitor.learn(self, self.active_columns(Y), starts)
+        self._set_model(self.monitor_.model, self._active, Y)
+        return self
+
+    def watched_message(self, Y, starts, resolution=None):
+        """Message with the off-subspace numbers about checked measurements, and the resolution so far."""
+        return self.monitor_.message(self.active_columns(Y), starts, resolution)
+
+
+def watched(template):
+    """Template of a watched unit from any template of a unit."""
+    if template is None:
+        return WatchedClient()
+    if type(template) is KalmanClient:
+        return WatchedClient(**template.get_params())
+    return template

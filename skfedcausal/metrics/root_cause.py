@@ -1,0 +1,99 @@
+"""How well incidents were found and named: precision, recall, run lengths, delays, calibration."""
+
+import numpy as np
+
+
+def incident_report(incidents, faults, n_samples, *, tolerance=2):
+    """Match incidents with known faults.
+
+    Parameters
+    ----------
+    incidents : DataFrame
+        With columns ``detected`` and ``root``, positions from 0.
+    faults : sequence of tuple (first row, row after the last, unit)
+    n_samples : int
+    tolerance : int, default=2
+        Steps after a fault in which a detection still counts as its own.
+
+    Returns
+    -------
+    dict
+        ``precision, recall, f1``: an incident is right if it was detected within a fault and names its unit;
+        every fault counts once, undecided incidents count as missed but not as wrong. ``detected``: share of
+        faults with an incident of any name. ``top1``: share of detected faults whose first decided incident
+        names the unit. ``delay``: mean steps from onset to detection, given detection. ``false_alarms``:
+        incidents outside all faults. ``arl0``: nominal steps per false alarm. ``arl1``: the same as `delay`
+        plus one: steps needed, given detection; it cannot exceed a fault's length.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.metrics import incident_report
+    >>> incidents = pd.DataFrame({"detected": [12, 40], "root": ["a", "b"]})
+    >>> report = incident_report(incidents, [(10, 20, "a")], 100)
+    >>> report["precision"], report["recall"], report["delay"]
+    (0.5, 1.0, 2.0)
+    """
+    detected = np.asarray(incidents["detected"], dtype=int)
+    roots = np.asarray(incidents["root"], dtype=str)
+    matched = np.full(len(detected), -1)
+    for k, (first, stop, _) in enumerate(faults):
+        matched[(detected >= first) & (detected < stop + tolerance)] = k
+    decided = roots != "undecided"
+    found, right, delays = 0, 0, []
+    for k, (first, _, unit) in enumerate(faults):
+        mine = np.flatnonzero(matched == k)
+        if len(mine) == 0:
+            continue
+        found += 1
+        delays.append(detected[mine].min() - first)
+        answers = roots[mine][decided[mine]]
+        right += bool(len(answers)) and answers[0] == unit
+    n_wrong = int((decided & (matched < 0)).sum()) + _wrongly_named(matched, roots, decided, faults)
+    nominal = n_samples - sum(stop - first for first, stop, _ in faults)
+    false_alarms = int((matched < 0).sum())
+    precision = right / (right + n_wrong) if right + n_wrong else 0.0
+    recall = right / len(faults) if faults else 0.0
+    delay = float(np.mean(delays)) if delays else np.nan
+    return {
+        "precision": precision,
+        "recall": recall,
+        "f1": 2 * precision * recall / (precision + recall) if right else 0.0,
+        "detected": found / len(faults) if faults else np.nan,
+        "top1": right / found if found else np.nan,
+        "delay": delay,
+        "arl0": nominal / false_alarms if false_alarms else np.inf,
+        "arl1": delay + 1,
+        "false_alarms": false_alarms,
+    }
+
+
+def _wrongly_named(matched, roots, decided, faults):
+    """Faults whose first decided incident names another unit."""
+    wrong = 0
+    for k, (_, _, unit) in enumerate(faults):
+        answers = roots[(matched == k) & decided]
+        wrong += bool(len(answers)) and answers[0] != unit
+    return wrong
+
+
+def expected_calibration_error(probability, correct, n_bins=10):
+    """Mean distance between stated probability and share of right answers, over bins of probability [1]_.
+
+    References
+    ----------
+    .. [1] Guo, Pleiss, Sun, Weinberger (2017), On calibration of modern neural networks, ICML.
+
+    Examples
+    --------
+    >>> from skfedcausal.metrics import expected_calibration_error
+    >>> round(expected_calibration_error([0.9, 0.9, 0.6], [1, 1, 0]), 3)
+    0.267
+    """
+    probability, correct = np.asarray(probability, dtype=float), np.asarray(correct, dtype=float)
+    bins = np.minimum((probability * n_bins).astype(int), n_bins - 1)
+    error = 0.0
+    for k in np.unique(bins):
+        here = bins == k
+        error += here.mean() * abs(probability[here].mean() - correct[here].mean())
+    return float(error)

@@ -1,0 +1,437 @@
+"""Federated root cause analysis: in which unit did a fault start."""
+
+from collections.abc import Mapping
+from numbers import Real
+
+import numpy as np
+import pandas as pd
+from sklearn.metrics import f1_score
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from ._base import FederatedEstimator, client_templates
+from .client.flags import ResidualFlag
+from .client.monitor import watched
+from .client.worker import local_prediction, unit_message
+from .server.flags import roots_of_flags
+from .server.incidents import (
+    UNDECIDED,
+    incident_row,
+    incident_table,
+    roots_per_step,
+    steps_between_alarms,
+)
+from .server.moments import MomentServer
+from .server.nominal import watch_budget
+from .server.root_cause import RootCauseServer, StreamState
+from .statespace.episodes import episodes
+
+
+class FederatedRCADetector(FederatedEstimator):
+    """Tells when a plant is out of the ordinary and in which unit it started.
+
+    Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
+    number for what its sensors show beside them; the server compares each unit with what all units' pasts,
+    and the other units' present, predict. A unit with a large surprise of its own is the root, one that only
+    surprises a model of itself is a victim. Raw measurements never leave a unit.
+
+    Parameters
+    ----------
+    client : KalmanClient, object, list or dict, default=None
+        Model of the units, as in :class:`FederatedGrangerEstimator`. None identifies every unit at home with
+        as many states as a watched unit needs.
+    client_labels : "from_columns", array-like or callable, default="from_columns"
+        Which unit a column of a table belongs to. Actuators are best given as sensors of their unit: a
+        controller's reaction tells of a fault.
+    augmenter : LinearAugmenter or RegressorAugmenter, default=None
+        Used by ``evidence="flags"``.
+    server : MomentServer or LikelihoodServer, default=None
+        How the plant is learned. None stands for the closed-form
+        :class:`~skfedcausal.server.moments.MomentServer`, which is as good as maximum likelihood at naming
+        roots and never slow.
+    privacy : None
+        No differential privacy: messages are data-minimising, not private.
+    transport : callable, default=None
+    wire_dtype : {"float64", "float32", "float16"}, default="float64"
+    evidence : {"innovations", "flags"}, default="innovations"
+        "innovations": surprises of the joint model. "flags": the paper's two bits per unit and step.
+    statistic : {"both", "energy", "shift"}, default="both"
+        "energy" counts in how many steps and for how long a unit surprises (best in closed loops), "shift"
+        is the likelihood ratio of a fault that stays (best for small steady faults). "both" shares the
+        budget between them; the one further above its threshold names the root.
+    false_alarm_rate : float or str, default=1e-3
+        False alarms per time step, all units and statistics together, or for instance ``"1 per day"`` for
+        frames with a time index.
+    percentile : float, default=95.0
+        Threshold of ``evidence="flags"``: percentile of the nominal distances.
+    horizon : int, default=1
+        Steps over which flags must agree (Remark 5.1 of [1]_): the root in more than half of them.
+    prior : dict or array-like, default=None
+        Prior weight of each unit being the root, by name or in the order of the units. None for equal ones.
+    n_jobs : int, default=None
+    random_state : int, RandomState instance or None, default=None
+        Draws the bootstrap stretches behind the thresholds. None always draws the same.
+
+    Attributes
+    ----------
+    client_names_ : tuple of str
+    thresholds_ : dict of str to float
+        Alarm level of each statistic.
+    false_alarms_ : dict
+        ``asked, achieved, low, high`` per time step (95 % interval of a Poisson rate), ``n_alarms, n_steps``:
+        alarms on nominal data that were held out.
+    transition_, process_cov_ : ndarray of shape (n, n)
+        The plant behind the innovations.
+    state_slices_ : dict of str to slice
+    clients_, augmenters_, server_, communication_, ledger_, layout_
+        See :class:`FederatedGrangerEstimator`.
+
+    See Also
+    --------
+    FederatedGrangerEstimator : Which unit drives which.
+
+    Notes
+    -----
+    A disturbance of something that no sensor of its unit measures (the composition of a stream) is attributed
+    to the first unit that measures it; only a `prior` or another sensor changes that.
+
+    References
+    ----------
+    .. [1] Mohanty, Ramanan, Gebraeel, Learning Unknown Interdependencies for Decentralized Root Cause
+           Analysis in Nonlinear Dynamical Systems.
+    .. [2] Willsky, Jones (1976), A generalized likelihood ratio approach to the detection and estimation of
+           jumps in linear systems, IEEE Transactions on Automatic Control 21(1).
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedRCADetector
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(n_units=3, links=[("unit0", "unit1")], n_samples=3000, random_state=0)
+    >>> nominal = {name: Y[:2600] for name, Y in X.items()}
+    >>> faulty = {name: Y[2600:].copy() for name, Y in X.items()}
+    >>> faulty["unit2"][200:] += 2 * faulty["unit2"].std(axis=0)
+    >>> detector = FederatedRCADetector().fit(nominal)
+    >>> detector.incidents(faulty).query("detected >= 200").root.iloc[0]
+    'unit2'
+    """
+
+    _parameter_constraints = {
+        **FederatedEstimator._parameter_constraints,
+        "privacy": [None],  # inference reads the record itself, so noise at the units would protect nothing
+        "evidence": [StrOptions({"innovations", "flags"})],
+        "statistic": [StrOptions({"both", "energy", "shift"})],
+        "false_alarm_rate": [Interval(Real, 0, 1, closed="neither"), str],
+        "percentile": [Interval(Real, 0, 100, closed="neither")],
+        "horizon": [Interval(Real, 1, None, closed="left")],
+        "prior": ["array-like", dict, None],
+    }
+
+    def __init__(
+        self,
+        client=None,
+        *,
+        client_labels="from_columns",
+        augmenter=None,
+        server=None,
+        privacy=None,
+        transport=None,
+        wire_dtype="float64",
+        evidence="innovations",
+        statistic="both",
+        false_alarm_rate=1e-3,
+        percentile=95.0,
+        horizon=1,
+        prior=None,
+        n_jobs=None,
+        random_state=None,
+    ):
+        self.client = client
+        self.client_labels = client_labels
+        self.augmenter = augmenter
+        self.server = server
+        self.privacy = privacy
+        self.transport = transport
+        self.wire_dtype = wire_dtype
+        self.evidence = evidence
+        self.statistic = statistic
+        self.false_alarm_rate = false_alarm_rate
+        self.percentile = percentile
+        self.horizon = horizon
+        self.prior = prior
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def fit(self, X, y=None, *, inputs=None, lengths=None):
+        """Learn the plant and what is nominal.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Measurements of all units in nominal operation, NaN where missing.
+        y : None
+            Ignored.
+        inputs : None
+            Inputs are given as sensors of their unit.
+        lengths : sequence of int, default=None
+            Time steps of each episode; None for one episode.
+
+        Returns
+        -------
+        self : FederatedRCADetector
+
+        Raises
+        ------
+        ValueError
+            If the data are too short to hold a part out, or the budget or prior cannot be read.
+        """
+        self._validate_params()
+        if inputs is not None:
+            raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
+        data = self._read_new(X, inputs, lengths)
+        run_length = steps_between_alarms(self.false_alarm_rate, data.index)
+        prior = _prior(self.prior, data.names)
+        watch_budget(run_length, data.n_samples)
+        self._fit_plant(data, server=MomentServer() if self.server is None else None)
+        seed = 0 if self.random_state is None else self.random_state
+        self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
+        self._root_cause.fit(self.server_, self._messages(data))
+        self.thresholds_ = {k: float(v) for k, v in self._root_cause.thresholds.items()}
+        self.false_alarms_ = self._root_cause.false_alarms
+        self._flags = (
+            {
+                name: tuple(
+                    ResidualFlag.learn(Y - p, self.percentile) for p in self._local_predictions(name, Y, data)
+                )
+                for name, Y in zip(data.names, data.outputs, strict=True)
+            }
+            if self.evidence == "flags"
+            else {}
+        )
+        self.reset()
+        return self
+
+    def _templates(self, names):
+        if self.client is None:
+            return {name: watched(None) for name in names}
+        return {name: watched(client) for name, client in client_templates(self.client, names).items()}
+
+    def _store_fit(self, server):
+        self.client_names_ = server.names_
+        self.transition_ = server.transition_
+        self.process_cov_ = server.process_cov_
+        self.state_slices_ = server.state_slices_
+
+    def _local_predictions(self, name, Y, data):
+        """Measurements of one unit predicted by its own model and by the augmented one."""
+        starts = data.starts
+        site = self._site(name)
+        predictions = [local_prediction(site, Y, None, starts, augmented=a) for a in (False, True)]
+        active = getattr(site["client"], "_active", np.ones(Y.shape[1], dtype=bool))
+        return [np.where(active, p, Y) for p in predictions]
+
+    # -- following -------------------------------------------------------------------------------
+
+    def _verdicts(self, data):
+        """Incidents of every episode, as (first row of the episode, verdict)."""
+        messages = self._messages(data)
+        found = []
+        for start, stop in episodes(data.starts, data.n_samples):
+            part = messages if stop - start == data.n_samples else _cut(messages, start, stop)
+            found += [(start, v) for v in self._root_cause.push(part, StreamState())]
+        return found
+
+    def incidents(self, X, *, inputs=None, lengths=None):
+        """Incidents in a record.
+
+        Returns
+        -------
+        DataFrame
+            One row per incident: ``start`` (onset), ``detected``, ``end`` (last step in alarm; NaN while
+            open), ``root`` (a name, or "undecided" below a probability of one half), ``probability``,
+            ``undecided``, ``path`` [(name, delay), ...], ``ranking`` [(name, probability), ...]. Positions
+            from 0, or times where the record has them.
+        """
+        data = self._read(X, inputs, lengths)
+        index = data.index if isinstance(data.index, pd.DatetimeIndex) else None
+        names = self.client_names_
+        return incident_table([incident_row(v, names, start, index) for start, v in self._verdicts(data)])
+
+    def predict_root_cause(self, X, *, inputs=None, lengths=None):
+        """Root at every time step: a unit's name, "" without an incident, "undecided" where unclear.
+
+        Returns
+        -------
+        ndarray of str, shape (n_samples,)
+        """
+        data = self._read(X, inputs, lengths)
+        if self.evidence == "flags":
+            needed = int(self.horizon) // 2 + 1
+            roots = roots_of_flags(self._flag_array(data), int(self.horizon), needed)
+            labels = np.array([*self.client_names_, UNDECIDED, ""], dtype=object)
+            return labels[roots].astype(str)
+        roots = np.full(data.n_samples, "", dtype=object)
+        found = self._verdicts(data)
+        for start, stop in episodes(data.starts, data.n_samples):
+            here = [v for first, v in found if first == start]
+            roots[start:stop] = roots_per_step(here, self.client_names_, stop - start)
+        return roots.astype(str)
+
+    def predict(self, X, *, inputs=None, lengths=None):
+        """+1 where the plant is nominal, -1 during an incident, shape (n_samples,)."""
+        return np.where(self.predict_root_cause(X, inputs=inputs, lengths=lengths) == "", 1, -1)
+
+    def attribute(self, X, *, start=0, end=None, inputs=None, lengths=None):
+        """Root of whatever happened in a window the user names, whether there was an alarm or not.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Record of one episode; rows before the window are the plant's history.
+        start, end : int, default=0, None
+            First row of the window and the row after its last; None for the end of the record.
+
+        Returns
+        -------
+        DataFrame
+            ``client, probability, statistic``, best first; `statistic` is the unit's largest alarm level.
+        """
+        data = self._read(X, inputs, lengths)
+        if len(data.lengths) > 1:
+            raise ValueError(f"Got {len(data.lengths)} episodes; give the record of one.")
+        end = data.n_samples if end is None else end
+        if not 0 <= start < end <= data.n_samples:
+            raise ValueError(f"start={start}, end={end} is no window of a record of {data.n_samples} rows.")
+        _, probability, score = self._root_cause.attribute(self._messages(data), start, end)
+        order = np.argsort(-probability, kind="stable")
+        names = np.array(self.client_names_, dtype=object)
+        columns = {"client": names[order], "probability": probability[order], "statistic": score[order]}
+        return pd.DataFrame(columns)
+
+    def transform(self, X, *, inputs=None, lengths=None):
+        """Alarm level of every unit relative to the threshold, above one in alarm, (n_samples, n_units)."""
+        data = self._read(X, inputs, lengths)
+        messages = self._messages(data)
+        parts = []
+        for start, stop in episodes(data.starts, data.n_samples):
+            parts.append(self._root_cause.relative_levels(_cut(messages, start, stop)))
+        return np.concatenate(parts)
+
+    def get_feature_names_out(self, input_features=None):
+        """Names of the units."""
+        check_is_fitted(self)
+        return np.array(self.client_names_, dtype=object)
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def reset(self):
+        """Forget the stream followed so far; the next :meth:`update` starts an episode."""
+        self._stream, self._resolutions = StreamState(), {}
+
+    def update(self, batch):
+        """Follow a stream: the next rows of all units.
+
+        Parameters
+        ----------
+        batch : list, dict, DataFrame or ndarray
+            In the containers and columns of `fit`; any number of rows.
+
+        Returns
+        -------
+        DataFrame
+            Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
+            of the stream. An incident is the same one as long as its ``detected`` is.
+        """
+        data = self._read(batch)
+        messages = {}
+        for name, Y in zip(data.names, data.outputs, strict=True):
+            client = self._site(name)["client"]
+            if hasattr(client, "watched_message"):
+                known = self._resolutions.get(name)
+                messages[name], self._resolutions[name] = client.watched_message(Y, (0,), known)
+            else:
+                messages[name] = unit_message(client, Y, (0,))
+        changed = self._root_cause.push(messages, self._stream)
+        return incident_table([incident_row(v, self.client_names_) for v in changed])
+
+    # -- flags and scores ------------------------------------------------------------------------
+
+    def _flag_array(self, data):
+        flags = np.empty((data.n_samples, len(data.names), 2), dtype=np.uint8)
+        for m, (name, Y) in enumerate(zip(data.names, data.outputs, strict=True)):
+            predictions = self._local_predictions(name, Y, data)
+            for k, (flag, prediction) in enumerate(zip(self._flags[name], predictions, strict=True)):
+                flags[:, m, k] = flag.raised(Y - prediction)
+        return flags
+
+    def flags(self, X, *, inputs=None, lengths=None):
+        """The paper's flags of every unit, what it would send: two bits per step (eq. 9).
+
+        Returns
+        -------
+        DataFrame
+            Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
+        """
+        check_is_fitted(self)
+        if self.evidence != "flags":
+            raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
+        data = self._read(X, inputs, lengths)
+        columns = [f"{name}__{z}" for name in self.client_names_ for z in ("Z_c", "Z_a")]
+        return pd.DataFrame(
+            self._flag_array(data).reshape(data.n_samples, -1), columns=columns, index=data.index
+        )
+
+    def score_samples(self, X, *, inputs=None, lengths=None):
+        """Log-density of all measurements at each time step given the past, shape (n_samples,)."""
+        data = self._read(X, inputs, lengths)
+        messages = {
+            name: unit_message(self._site(name)["client"], Y, data.starts, const=True)
+            for name, Y in zip(data.names, data.outputs, strict=True)
+        }
+        return self.server_.filter(messages).log_likelihood()
+
+    def score(self, X, y=None, *, inputs=None, lengths=None):
+        """Macro F1 of the roots per time step against `y`, or the mean of :meth:`score_samples`.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        y : array-like of str, shape (n_samples,), default=None
+            True root at each step, "" without a fault. "undecided" answers count as wrong.
+
+        Returns
+        -------
+        float
+        """
+        if y is None:
+            return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
+        truth = np.asarray(y, dtype=str)
+        roots = self.predict_root_cause(X, inputs=inputs, lengths=lengths)
+        labels = np.unique(truth)
+        return float(f1_score(truth, roots, labels=labels, average="macro", zero_division=0.0))
+
+
+def _prior(prior, names):
+    """Prior probability of each unit, summing to one."""
+    if prior is None:
+        return np.full(len(names), 1 / len(names))
+    if isinstance(prior, Mapping):
+        if set(prior) != set(names):
+            raise ValueError(
+                f"`prior` names {sorted(prior)}, the units are {sorted(names)}. Name every unit."
+            )
+        prior = [prior[name] for name in names]
+    weights = np.asarray(prior, dtype=float)
+    if weights.shape != (len(names),) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
+        raise ValueError(
+            f"`prior` has shape {weights.shape}; give one weight of at least 0 for each of the {len(names)} "
+            f"units {', '.join(names)}."
+        )
+    return weights / weights.sum()
+
+
+def _cut(messages, start, stop):
+    """Rows of every message."""
+    return {name: message.rows(start, stop) for name, message in messages.items()}

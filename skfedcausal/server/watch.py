@@ -1,0 +1,272 @@
+"""The server's view of a watched plant: innovations of the joint model, step by step, from the messages.
+
+Two models of the same states run side by side. The Kalman filter of the learned plant gives the scaled
+innovations that the coherent shift statistic needs; a ridge regression of all units' states on their last
+values gives the surprises of the energy statistic. Both go on exactly where the last rows left them, so a
+stream in pieces gives what one call on the whole gives.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.base import clone
+
+from ..statespace.energy import (
+    ConditionalEnergy,
+    LinearMap,
+    ScaledMap,
+    held_out_errors,
+    held_out_innovations,
+    ridge_transition,
+)
+from ..statespace.observation import is_regular
+from ..statespace.recurrence import driven_recurrence
+from ..statespace.varying import covariance_rows, predicted_means
+
+_SETTLED = 1e-10
+
+
+@dataclass(frozen=True)
+class WatchState:
+    """Where the filters stand after the last row of an episode so far.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n,) or None
+        Kalman prediction of the next states; None before the first row.
+    covariance : ndarray of shape (n, n) or None
+        Of that prediction; None once settled.
+    last : ndarray of shape (n,) or None
+        States of the last row as measured.
+    """
+
+    mean: np.ndarray | None = None
+    covariance: np.ndarray | None = None
+    last: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class Innovations:
+    """What the two models make of some rows.
+
+    Attributes
+    ----------
+    scaled : ndarray of shape (n_samples, n)
+        Scaled Kalman innovations u.
+    own : ndarray of shape (n_samples, n_units)
+        Surprise a of each unit by its own innovation and off-subspace number.
+    given_others : ndarray of shape (n_samples, n_units)
+        Surprise q given the other units' innovations of the same step.
+    present : ndarray of bool, shape (n_samples, n_units) or None
+        Which units were there; None for all of them.
+    """
+
+    scaled: np.ndarray
+    own: np.ndarray
+    given_others: np.ndarray
+    present: np.ndarray | None = None
+
+
+class PlantWatch:
+    """Innovations of a record under the learned plant.
+
+    Parameters
+    ----------
+    model : InnovationModel
+        The learned plant with every sensor there.
+    regression : LinearMap or object with ``predict``
+        Predicts the states of a row from those of the last.
+    energy : ConditionalEnergy
+    slices : tuple of slice
+        States of each unit.
+    """
+
+    def __init__(self, model, regression, energy, slices):
+        self.model, self.regression, self.energy, self.slices = model, regression, energy, slices
+        self._noise = np.linalg.pinv(model.J, hermitian=True)
+        settled = model.schedule.filtered[-1]
+        self._filter = model.A - settled @ model.J @ model.A
+        before = model.schedule.predicted[:-1]
+        self._transient = np.linalg.inv(np.eye(len(model.A)) + model.J @ before)
+
+    def rows(self, record, off_subspace, state):
+        """Innovations of consecutive rows of one episode.
+
+        Parameters
+        ----------
+        record : JointRecord
+            One episode or a part of one.
+        off_subspace : ndarray of shape (n_samples, n_units)
+        state : WatchState
+
+        Returns
+        -------
+        Innovations
+        WatchState
+        """
+        nominal = self._is_nominal(record)
+        scaled, predicted, state = self._kalman(record, nominal, state)
+        if nominal:
+            e, x = self._regression_innovations(record.z @ self._noise, state.last)
+            own, given = self.energy.own(e) + off_subspace, self.energy.given_others(e) + off_subspace
+            return Innovations(scaled, own, given), replace(state, last=x[-1])
+        return self._surprises(record, off_subspace, scaled, predicted, state)
+
+    def _is_nominal(self, record):
+        """Whether every sensor is there in every row, with its nominal noise."""
+        return record.is_constant and all(
+            np.abs(part.patterns[0] - self.model.J[b, b]).max() <= 1e-9 * np.abs(self.model.J[b, b]).max()
+            for part, b in zip(record.parts, self.slices, strict=True)
+        )
+
+    def _kalman(self, record, nominal, state):
+        """Scaled innovations, predicted states and the state after the last row."""
+        z, model = record.z, self.model
+        fresh = state.mean is None
+        if nominal and state.covariance is None:
+            return self._settled_rows(z, state.mean, state) if not fresh else self._first_rows(z, state)
+        n = len(model.A)
+        mean = np.zeros(n) if fresh else state.mean
+        P = state.covariance
+        if P is None:
+            P = model.schedule.predicted[0] if fresh else model.schedule.predicted[-1]
+        J = record.matrices()
+        covariances, P = covariance_rows(model.A, model.Q, J, P)
+        means, mean = predicted_means(covariances, z[:, :, None], mean[:, None])
+        predicted, mean = means[:, :, 0], mean[:, 0]
+        r = z - np.einsum("tij,tj->ti", J, predicted)
+        scaled = np.linalg.solve(np.eye(n) + J @ covariances.predicted, r[:, :, None])[:, :, 0]
+        settled = model.schedule.predicted[-1]
+        near = np.abs(P - settled).max() <= _SETTLED * np.abs(settled).max()
+        return scaled, predicted, replace(state, mean=mean, covariance=None if near else P)
+
+    def _first_rows(self, z, state):
+        """The first rows of an episode, with the covariances of its start until they settle."""
+        model, schedule = self.model, self.model.schedule
+        head = min(len(z), schedule.n_transient)
+        scaled, predicted = np.empty_like(z), np.empty_like(z)
+        mean = np.zeros(z.shape[1])
+        for t in range(head):
+            predicted[t] = mean
+            r = z[t] - model.J @ mean
+            scaled[t] = self._transient[t] @ r
+            mean = model.A @ (mean + schedule.filtered[t] @ r)
+        if head == len(z):
+            P = schedule.at(head)[0] if head < schedule.n_transient else None
+            return scaled, predicted, replace(state, mean=mean, covariance=P)
+        scaled[head:], predicted[head:], state = self._settled_rows(z[head:], mean, state)
+        return scaled, predicted, state
+
+    def _settled_rows(self, z, mean, state):
+        model = self.model
+        gain = model.schedule.filtered[-1]
+        first = mean + gain @ (z[0] - model.J @ mean)
+        filtered = np.empty_like(z)
+        filtered[0] = first
+        if len(z) > 1:
+            driven_recurrence(self._filter, (z[1:], gain), x0=first, out=filtered[1:])
+        predicted = np.empty_like(z)
+        predicted[0] = mean
+        np.dot(filtered[:-1], model.A.T, out=predicted[1:])
+        return model.scaled(z, predicted), predicted, replace(state, mean=model.A @ filtered[-1])
+
+    def _regression_innovations(self, x, last):
+        """Innovations of complete rows; the first row of an episode has none."""
+        before = np.concatenate([x[:1] if last is None else last[None], x[:-1]])
+        e = x - self.regression.predict(before)
+        if last is None:
+            e[0] = 0.0
+        return e, x
+
+    def _surprises(self, record, off_subspace, scaled, predicted, state):
+        """Energy side of rows in which sensors are missing or noisier than nominally."""
+        x, present, noise = self._states(record)
+        last, n = state.last, x.shape[1]
+        e = np.zeros_like(x)
+        unit_of_state = record.partition.unit_of_state
+        for t in range(len(x)):
+            prediction = predicted[t] if last is None else self.regression.predict(last[None])[0]
+            gone = ~present[t][unit_of_state]
+            x[t, gone] = prediction[gone]
+            if last is not None:
+                e[t] = x[t] - prediction
+            last = x[t]
+        own, given = np.zeros_like(off_subspace), np.zeros_like(off_subspace)
+        _, index = np.unique(noise, axis=0, return_inverse=True)
+        for k in range(index.max() + 1):
+            rows = np.flatnonzero(index.reshape(-1) == k)
+            seen = present[rows[0]]
+            if not seen.any():
+                continue
+            extra = np.zeros((n, n))
+            for m, b in enumerate(self.slices):
+                if seen[m]:
+                    J = record.parts[m].matrices(slice(rows[0], rows[0] + 1))[0]
+                    extra[b, b] = np.linalg.inv(J) - self._noise[b, b]
+            energy, columns = self.energy.inflated(extra).without(~seen)
+            own[np.ix_(rows, seen)] = energy.own(e[np.ix_(rows, columns)])
+            given[np.ix_(rows, seen)] = energy.given_others(e[np.ix_(rows, columns)])
+        here = np.where(present, off_subspace, 0.0)
+        return Innovations(scaled, own + here, given + here, present), replace(state, last=last)
+
+    def _states(self, record):
+        """States as measured, which units determine theirs, and which pattern each unit is in."""
+        x = np.zeros_like(record.z)
+        present = np.empty((len(x), len(record.parts)), dtype=bool)
+        pattern = np.empty((len(x), len(record.parts)), dtype=np.intp)
+        for m, (part, b) in enumerate(zip(record.parts, self.slices, strict=True)):
+            index = np.zeros(len(x), dtype=np.intp) if part.is_constant else part.index
+            regular = np.array([is_regular(J) and _informative(J, self.model.J[b, b]) for J in part.patterns])
+            inverse = np.zeros_like(part.patterns)
+            inverse[regular] = np.linalg.inv(part.patterns[regular])
+            x[:, b] = np.einsum("tij,tj->ti", inverse[index], part.z)
+            present[:, m], pattern[:, m] = regular[index], np.where(regular[index], index, -1)
+        return x, present, pattern
+
+
+def _informative(J, nominal, least=1e-3):
+    """Whether measurements say a fair share of what they nominally do about every state."""
+    root = np.linalg.cholesky(np.linalg.pinv(nominal, hermitian=True) + 1e-12 * np.eye(len(J)))
+    return bool(np.linalg.eigvalsh(root.T @ J @ root)[0] > least)
+
+
+def learn_watch(model, x, off_subspace, folds, slices, regressor=None, floor=0.01):
+    """Watch of a plant whose regression is learned from nominal states.
+
+    Parameters
+    ----------
+    model : InnovationModel
+    x : ndarray of shape (n_samples, n)
+        States as measured, gaps filled.
+    off_subspace : ndarray of shape (n_samples, n_units)
+    folds : sequence of tuple (start, stop)
+        Stretches that are held out in turn.
+    slices : tuple of slice
+    regressor : scikit-learn regressor, default=None
+        Predicts all states from the last ones; None for ridge regression.
+    floor : float
+        Share of each state's variance added to the innovation covariance.
+
+    Returns
+    -------
+    watch : PlantWatch
+    own, given : list of ndarray of shape (n_rows, n_units)
+        Held-out surprises of every fold without its first row.
+    """
+    mean, scale = x.mean(axis=0), x.std(axis=0)
+    inside = (x - mean) / scale
+    past = np.concatenate([inside[start : stop - 1] for start, stop in folds])
+    present = np.concatenate([inside[start + 1 : stop] for start, stop in folds])
+    if regressor is None:
+        innovations, penalty = held_out_innovations(inside, folds)
+        learned = LinearMap(ridge_transition(past, present, penalty))
+    else:
+        innovations = held_out_errors(inside, folds, lambda a, b: clone(regressor).fit(a, b))
+        learned = clone(regressor).fit(past, present)
+    innovations = [e * scale for e in innovations]
+    e = np.concatenate(innovations)
+    energy = ConditionalEnergy(e.T @ e / len(e) + floor * np.diag(scale**2), slices)
+    rest = [off_subspace[start + 1 : stop] for start, stop in folds]
+    own = [energy.own(e) + g for e, g in zip(innovations, rest, strict=True)]
+    given = [energy.given_others(e) + g for e, g in zip(innovations, rest, strict=True)]
+    return PlantWatch(model, ScaledMap(learned, mean, scale), energy, slices), own, given

@@ -1,0 +1,120 @@
+"""When to raise an alarm: smoothing at several rates, thresholds from a false-alarm budget, onsets.
+
+A threshold is set on nominal data, over all units and rates together: alarms that come once per `run_length`
+steps are a Poisson process nearly, so a stretch of that length is silent with probability exp(-1), and the
+threshold is the exp(-1) quantile of the maximum over such stretches. The stretches are drawn by a block
+bootstrap, which keeps the dependence within a block.
+
+References
+----------
+.. [1] Kuensch (1989), The jackknife and the bootstrap for general stationary observations, Annals of
+       Statistics 17(3).
+.. [2] Page (1954), Continuous inspection schemes, Biometrika 41(1/2).
+"""
+
+import numpy as np
+from scipy import stats
+from scipy.signal import lfilter
+
+RATES = (1.0, 0.2, 0.05)
+SILENT = float(np.exp(-1))
+
+
+def ewma(series, rate, state=None):
+    """Exponentially weighted moving average over rows, ``v_t = v_(t-1) + rate (x_t - v_(t-1))``.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_samples, k)
+    rate : float
+        In (0, 1].
+    state : ndarray of shape (k,), default=None
+        Average before the first row; None stands for zero.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, k)
+    """
+    if rate == 1.0:
+        return series
+    start = np.zeros(series.shape[1]) if state is None else (1 - rate) * state
+    return lfilter([rate], [1.0, rate - 1.0], series, axis=0, zi=start[None])[0]
+
+
+def block_starts(n_rows, n_needed, block, n_draws, rng):
+    """First rows of the blocks of each bootstrap stretch, shape (n_draws, n_blocks)."""
+    n_blocks = -(-n_needed // block)
+    return rng.randint(0, max(n_rows - block, 0) + 1, size=(n_draws, n_blocks))
+
+
+def budget_thresholds(maxima, silent=SILENT):
+    """Thresholds of several statistics that share one false-alarm budget equally.
+
+    Parameters
+    ----------
+    maxima : ndarray of shape (n_draws, n_statistics)
+        Largest value of each statistic over stretches as long as the wanted run length.
+    silent : float
+        Probability that no statistic passes its threshold over a stretch.
+
+    Returns
+    -------
+    ndarray of shape (n_statistics,)
+        Every statistic at the same quantile of its maxima.
+    """
+    maxima = np.sort(maxima, axis=0), maxima
+    n_draws = len(maxima[1])
+    for k in range(n_draws):
+        if (maxima[1] <= maxima[0][k]).all(axis=1).mean() >= silent:
+            return maxima[0][k]
+    return maxima[0][-1]
+
+
+def rate_interval(n_alarms, n_steps, level=0.95):
+    """Exact interval of a Poisson rate per step [1]_.
+
+    References
+    ----------
+    .. [1] Garwood (1936), Fiducial limits for the Poisson distribution, Biometrika 28(3/4).
+    """
+    tail = (1 - level) / 2
+    low = stats.chi2.ppf(tail, 2 * n_alarms) / 2 if n_alarms else 0.0
+    return low / n_steps, stats.chi2.isf(tail, 2 * n_alarms + 2) / 2 / n_steps
+
+
+def alarm_runs(alarm, gap):
+    """Stretches of alarm, those closer than `gap` rows joined.
+
+    Parameters
+    ----------
+    alarm : ndarray of bool, shape (n_samples,)
+    gap : int
+        Rows without an alarm after which a stretch is over.
+
+    Returns
+    -------
+    list of tuple (first, last)
+    """
+    rows = np.flatnonzero(alarm)
+    if len(rows) == 0:
+        return []
+    cut = np.flatnonzero(np.diff(rows) > gap)
+    firsts, lasts = rows[np.concatenate([[0], cut + 1])], rows[np.concatenate([cut, [len(rows) - 1]])]
+    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def onset(evidence, drift):
+    """Row at which a cumulative sum of ``evidence - drift`` was lowest: the start of a change [2]_.
+
+    Parameters
+    ----------
+    evidence : ndarray of shape (k,)
+        Last row: the alarm.
+    drift : float
+
+    Returns
+    -------
+    int
+    """
+    sums = np.concatenate([[0.0], np.cumsum(evidence - drift)[:-1]])
+    return int(sums.argmin())

@@ -1,0 +1,53 @@
+"""Smoothing, thresholds and onsets against their definitions."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skfedcausal.statespace.alarms import alarm_runs, budget_thresholds, ewma, onset, rate_interval
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.2, 0.05])
+def test_average_in_pieces_is_the_average_of_the_whole(rate):
+    x = np.random.default_rng(0).standard_normal((40, 3))
+    expected, v = np.empty_like(x), np.zeros(3)
+    for t, row in enumerate(x):
+        v = v + rate * (row - v)
+        expected[t] = v
+    whole = ewma(x, rate)
+    assert_allclose(whole, expected, atol=1e-12)
+    first = ewma(x[:17], rate)
+    assert_allclose(ewma(x[17:], rate, first[-1]), whole[17:], atol=1e-12)
+
+
+def test_thresholds_spend_one_budget_together():
+    rng = np.random.default_rng(0)
+    maxima = rng.gumbel(size=(4000, 3)) * [1, 5, 0.1]
+    limits = budget_thresholds(maxima)
+    assert abs((maxima <= limits).all(axis=1).mean() - np.exp(-1)) < 1e-3
+    alone = (maxima <= limits).mean(axis=0)
+    assert np.ptp(alone) < 1e-3  # every statistic gets the same share
+
+
+def test_one_statistic_gets_the_whole_budget():
+    maxima = np.random.default_rng(1).standard_normal((1000, 1))
+    assert_allclose(budget_thresholds(maxima), np.quantile(maxima, np.exp(-1)), atol=5e-3)
+
+
+def test_rate_interval_is_garwoods():
+    low, high = rate_interval(3, 1000)  # tabulated exact limits for 3 events: 0.6187, 8.7673
+    assert_allclose([low * 1000, high * 1000], [0.61867, 8.76727], atol=1e-4)
+    assert rate_interval(0, 10)[0] == 0.0
+
+
+def test_runs_closer_than_the_gap_are_one():
+    alarm = np.zeros(20, dtype=bool)
+    alarm[[2, 3, 6, 15]] = True
+    assert alarm_runs(alarm, 1) == [(2, 3), (6, 6), (15, 15)]
+    assert alarm_runs(alarm, 3) == [(2, 6), (15, 15)]
+    assert alarm_runs(np.zeros(3, dtype=bool), 1) == []
+
+
+def test_onset_is_where_evidence_turns():
+    evidence = np.array([-1.0, 0.5, -2.0, 1.0, 2.0, 3.0])
+    assert onset(evidence, 0.2) == 3

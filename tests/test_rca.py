@@ -1,0 +1,321 @@
+"""Promises of the detector: names roots, keeps its budget, streams, refuses what it cannot read."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient
+from skfedcausal.client.monitor import WatchedClient
+from skfedcausal.message import StateMessage
+
+M, P, D = 4, 2, 5
+LINKS = ((1, 0), (2, 1), (0, 2), (3, 2))  # effect, cause: a loop of three units and one behind it
+
+
+def simulate(n_samples, seed, fault=None, size=1.0, at=200, kind="process", plant=0):
+    """Measurements of a plant with a loop; `fault` lists units that are pushed from row `at` on."""
+    rng = np.random.default_rng(plant)
+    n = M * P
+    A = np.zeros((n, n))
+    for m in range(M):
+        angle = rng.uniform(0.1, 1.0)
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        A[2 * m : 2 * m + 2, 2 * m : 2 * m + 2] = rng.uniform(0.5, 0.7) * turn
+    for effect, cause in LINKS:
+        B = rng.standard_normal((P, P))
+        A[2 * effect : 2 * effect + 2, 2 * cause : 2 * cause + 2] = 0.3 * B / np.linalg.norm(B, 2)
+    C = rng.standard_normal((M, D, P))
+    directions = rng.standard_normal((M, P))
+    directions /= np.linalg.norm(directions, axis=1, keepdims=True)
+    rng = np.random.default_rng(seed)
+    h, Y = np.zeros(n), np.empty((n_samples, M, D))
+    push = np.zeros(n)
+    for m in () if fault is None else np.atleast_1d(fault):
+        push[2 * m : 2 * m + 2] = size * directions[m]
+    for t in range(-100, n_samples):
+        h = A @ h + 0.5 * rng.standard_normal(n) + (push if t >= at and kind == "process" else 0)
+        if t >= 0:
+            shown = h + (push if t >= at and kind == "sensor" else 0)
+            Y[t] = np.einsum("mdp,mp->md", C, shown.reshape(M, P)) + 0.5 * rng.standard_normal((M, D))
+    return {f"unit{m}": Y[:, m] for m in range(M)}
+
+
+@pytest.fixture(scope="module")
+def detector():
+    return FederatedRCADetector().fit(simulate(3000, seed=1))
+
+
+def rows(X, start, stop):
+    return {name: Y[start:stop] for name, Y in X.items()}
+
+
+# --- naming roots -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("fault", range(M))
+def test_root_of_a_steady_fault_is_named_also_inside_a_loop(detector, fault):
+    X = simulate(400, seed=10 + fault, fault=fault)
+    table = detector.attribute(X, start=200)
+    assert table.client[0] == f"unit{fault}"
+    assert table.probability[0] >= 0.5
+    found = detector.incidents(X).query("detected >= 200")
+    assert found.root.iloc[0] == f"unit{fault}"
+    assert found.ranking.iloc[0][0][0] == f"unit{fault}"
+    assert dict(found.path.iloc[0])  # at least the root is on the path
+
+
+def test_two_roots_are_both_on_top(detector):
+    X = simulate(400, seed=20, fault=[1, 3])
+    assert set(detector.attribute(X, start=200).client[:2]) == {"unit1", "unit3"}
+
+
+def test_roots_per_step_follow_the_incidents(detector):
+    X = simulate(400, seed=11, fault=1)
+    roots, alarms = detector.predict_root_cause(X), detector.predict(X)
+    assert roots.shape == (400,)
+    assert_array_equal(alarms == -1, roots != "")
+    assert (roots[260:] == "unit1").mean() > 0.9
+    truth = np.where(np.arange(400) >= 200, "unit1", "")
+    assert detector.score(X, truth) > 0.8
+    assert detector.score(X) == pytest.approx(detector.score_samples(X).mean())
+
+
+def test_prior_excludes_a_unit():
+    X = simulate(1500, seed=1)
+    prior = {"unit0": 1, "unit1": 0, "unit2": 1, "unit3": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        detector = FederatedRCADetector(prior=prior).fit(X)
+    table = detector.attribute(simulate(400, seed=11, fault=1), start=200)
+    assert table.client.iloc[-1] == "unit1"
+    assert table.probability.iloc[-1] == 0
+
+
+def test_plant_is_estimated_from_the_same_messages_as_for_granger(detector):
+    client = KalmanClient(n_states=P)
+    X = simulate(3000, seed=1)
+    from skfedcausal import LikelihoodServer
+
+    server = LikelihoodServer(sparsity=None)
+    watched = FederatedRCADetector(WatchedClient(n_states=P), server=server).fit(X)
+    granger = FederatedGrangerEstimator(client, server=server).fit(X)
+    gap = np.linalg.norm(watched.transition_ - granger.transition_) / np.linalg.norm(granger.transition_)
+    assert gap < 0.2  # another noise covariance, the same states up to sampling error
+
+
+# --- streams ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [[100] * 4, [1] * 30 + [7] * 10 + [300], [37] * 10 + [30]])
+@pytest.mark.parametrize("missing", [0.0, 0.05])
+def test_stream_in_pieces_gives_the_incidents_of_the_whole(detector, sizes, missing):
+    X = simulate(400, seed=12, fault=2)
+    rng = np.random.default_rng(0)
+    X = {name: np.where(rng.random(Y.shape) < missing, np.nan, Y) for name, Y in X.items()}
+    detector.reset()
+    known, first = {}, 0
+    for size in sizes:
+        for row in detector.update(rows(X, first, first + size)).to_dict("records"):
+            known[row["detected"]] = row
+        first += size
+    pieces, whole = pd.DataFrame(known.values()), detector.incidents(X)
+    assert_array_equal(pieces.detected, whole.detected)
+    assert_array_equal(pieces.start, whole.start)
+    assert_array_equal(pieces.end.astype(float), whole.end.astype(float))
+    assert list(pieces.root) == list(whole.root)
+    assert_allclose(pieces.probability.astype(float), whole.probability.astype(float), rtol=1e-6)
+
+
+def test_stream_keeps_a_constant_amount(detector):
+    detector.reset()
+    X = simulate(900, seed=13)
+    sizes = []
+    for k in range(9):
+        detector.update(rows(X, 100 * k, 100 * (k + 1)))
+        sizes.append(sum(series.nbytes for series in detector._stream.rows.values()))
+    assert sizes[3] == sizes[-1]
+
+
+def test_episodes_are_followed_one_by_one(detector):
+    X, Z = simulate(300, seed=14, fault=0), simulate(200, seed=15)
+    both = {name: np.concatenate([X[name], Z[name]]) for name in X}
+    joined = detector.incidents(both, lengths=[300, 200])
+    alone = detector.incidents(X)
+    assert_array_equal(joined.detected[: len(alone)], alone.detected)
+    assert (joined.detected[len(alone) :] >= 300).all()
+
+
+# --- missing data -------------------------------------------------------------------------------------
+
+
+def test_absent_unit_breaks_nothing_and_the_root_is_still_found(detector):
+    X = simulate(400, seed=16, fault=1)
+    X["unit3"][150:] = np.nan
+    table = detector.attribute(X, start=200)
+    assert table.client[0] == "unit1"
+    assert np.isfinite(table.probability).all()
+
+
+def test_absent_unit_raises_no_alarm(detector):
+    X = simulate(400, seed=17)
+    quiet = detector.incidents(X)
+    X["unit0"][100:300] = np.nan
+    assert len(detector.incidents(X)) <= len(quiet) + 1
+
+
+def test_fit_with_missing_values_names_the_root():
+    rng = np.random.default_rng(0)
+    X = {n: np.where(rng.random(Y.shape) < 0.03, np.nan, Y) for n, Y in simulate(2500, seed=1).items()}
+    detector = FederatedRCADetector().fit(X)
+    assert detector.attribute(simulate(400, seed=11, fault=1), start=200).client[0] == "unit1"
+
+
+def test_coarser_records_raise_no_alarms():
+    """A sensor logged with fewer decimals than its nominal record gets that much more noise."""
+    nominal = simulate(3000, seed=1)
+    fine, new = dict(nominal), simulate(1000, seed=2)
+    fine["unit0"] = nominal["unit0"].copy()
+    fine["unit0"][:, 0] = 50 + 0.004 * nominal["unit0"][:, 0]
+    new["unit0"] = new["unit0"].copy()
+    new["unit0"][:, 0] = 50 + 0.004 * new["unit0"][:, 0]
+    detector = FederatedRCADetector().fit(fine)
+    before = len(detector.incidents(new))
+    new["unit0"][:, 0] = np.round(new["unit0"][:, 0], 2)
+    assert len(detector.incidents(new)) <= before + 3
+
+
+# --- thresholds ---------------------------------------------------------------------------------------
+
+
+def test_budget_may_be_given_per_unit_of_time():
+    X = simulate(2000, seed=1)
+    frame = pd.concat({n: pd.DataFrame(Y) for n, Y in X.items()}, axis=1)
+    frame.columns = [f"{n}__s{k}" for n, k in frame.columns]
+    frame.index = pd.date_range("2026-01-01", periods=2000, freq="min")
+    detector = FederatedRCADetector(false_alarm_rate="2 per day").fit(frame)
+    assert detector.false_alarms_["asked"] == pytest.approx(2 / 1440)
+    found = detector.incidents(frame.iloc[:300])
+    assert list(found.columns) == [
+        "start",
+        "detected",
+        "end",
+        "root",
+        "probability",
+        "undecided",
+        "path",
+        "ranking",
+    ]
+
+
+def test_rate_that_the_data_cannot_support_is_warned_about():
+    with pytest.warns(UserWarning, match=r"only 500 nominal"):
+        FederatedRCADetector(false_alarm_rate=1e-3).fit(simulate(500, seed=1))
+
+
+@pytest.mark.slow
+def test_false_alarms_on_new_data_keep_the_budget():
+    """Clusters of alarms on 48 000 new steps: Poisson with mean 48, 99.9 % interval, eight plants."""
+    count = 0
+    for plant in range(8):
+        detector = FederatedRCADetector().fit(simulate(4000, seed=1, plant=plant))
+        found = detector.incidents(simulate(6000, seed=2, plant=plant)).detected.to_numpy()
+        count += (np.diff(found, prepend=-1000) > 60).sum()
+    assert 26 <= count <= 74
+
+
+# --- flags --------------------------------------------------------------------------------------------
+
+
+def test_flags_are_two_bits_per_unit_and_step():
+    X = simulate(2000, seed=1)
+    detector = FederatedRCADetector(evidence="flags", horizon=5).fit(X)
+    flags = detector.flags(X)
+    assert list(flags.columns[:2]) == ["unit0__Z_c", "unit0__Z_a"]
+    assert set(np.unique(flags)) <= {0, 1}
+    assert_allclose(flags.mean(), 0.05, atol=0.001)  # the 95th percentile of the same record
+    roots = detector.predict_root_cause(simulate(400, seed=11, fault=1, size=3.0))
+    named = roots[200:][~np.isin(roots[200:], ["", "undecided"])]
+    assert pd.Series(named).value_counts().index[0] == "unit1"
+
+
+def test_flags_belong_to_the_papers_inference(detector):
+    with pytest.raises(ValueError, match="evidence"):
+        detector.flags(simulate(50, seed=1))
+
+
+# --- bad input ----------------------------------------------------------------------------------------
+
+
+def test_unknown_or_missing_units_are_refused_by_name(detector):
+    X = simulate(50, seed=1)
+    with pytest.raises(ValueError, match="unit3"):
+        detector.update({n: Y for n, Y in X.items() if n != "unit3"})
+    with pytest.raises(ValueError, match="extra"):
+        detector.update({**X, "extra": X["unit0"]})
+    with pytest.raises(ValueError, match="unit1"):
+        detector.incidents({**X, "unit1": X["unit1"][:, :3]})
+
+
+def test_order_of_the_units_does_not_matter(detector):
+    X = simulate(400, seed=11, fault=1)
+    turned = dict(reversed(X.items()))
+    pd.testing.assert_frame_equal(detector.incidents(X), detector.incidents(turned))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"false_alarm_rate": "often"}, "cannot be read"),
+        ({"false_alarm_rate": "1 per day"}, "DatetimeIndex"),
+        ({"prior": [1, 1]}, "4 units"),
+        ({"prior": {"unit0": 1}}, "Name every unit"),
+        ({"statistic": "all"}, "statistic"),
+    ],
+)
+def test_settings_that_cannot_be_meant(settings, message):
+    with pytest.raises(ValueError, match=message):
+        FederatedRCADetector(**settings).fit(simulate(2500, seed=1))
+
+
+def test_windows_outside_the_record_are_refused(detector):
+    X = simulate(50, seed=1)
+    with pytest.raises(ValueError, match="no window"):
+        detector.attribute(X, start=40, end=60)
+
+
+def test_unfitted_detector_says_so():
+    with pytest.raises(Exception, match="not fitted"):
+        FederatedRCADetector().incidents(simulate(50, seed=1))
+
+
+def test_constant_sensor_is_ignored_with_a_warning():
+    X = simulate(2000, seed=1)
+    X["unit0"] = np.column_stack([X["unit0"], np.full(2000, 7.0)])
+    with pytest.warns(UserWarning, match="constant"):
+        detector = FederatedRCADetector().fit(X)
+    new = simulate(100, seed=2)
+    new["unit0"] = np.column_stack([new["unit0"], np.full(100, 7.0)])
+    detector.incidents(new)
+
+
+# --- messages -----------------------------------------------------------------------------------------
+
+
+def test_a_step_costs_the_states_and_one_number(detector):
+    X = simulate(100, seed=1)
+    data = detector._read(X)
+    for name, message in detector._messages(data).items():
+        assert message.z.shape == (100, detector.clients_[name].n_states_)
+        assert message.off_subspace.shape == (100,)
+        assert message.const is None
+        again = StateMessage.from_packet(message.to_packet())
+        assert_array_equal(again.off_subspace, message.off_subspace)
+
+
+def test_same_numbers_every_time():
+    X = simulate(2000, seed=1)
+    first, second = FederatedRCADetector().fit(X), FederatedRCADetector(n_jobs=2).fit(X)
+    assert first.thresholds_ == second.thresholds_
