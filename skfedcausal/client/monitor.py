@@ -236,16 +236,16 @@ class WatchedClient(KalmanClient):
     monitor_ : UnitMonitor
     """
 
-    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None):
+    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None, noise=None):
         """Identify the unit and learn what is nominal; see :meth:`KalmanClient.fit_arrays`."""
-        super().fit_arrays(Y, U, starts, name, columns)
+        super().fit_arrays(Y, U, starts, name, columns, noise)
         d = self.model.C.shape[0]
         wanted = min(_MAX_STATES, max(self.n_states_, -(-d // 2)), d)
         if self.n_states == "auto" and self.C is None and wanted != self.n_states_:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # said already
                 sized = KalmanClient(**{**self.get_params(), "n_states": wanted})
-                sized.fit_arrays(Y, U, starts, name, columns)
+                sized.fit_arrays(Y, U, starts, name, columns, noise)
             self._set_model(sized.model, sized._active, Y)
         self.monitor_ = UnitMonitor.learn(self, self.active_columns(Y), starts)
         self._set_model(self.monitor_.model, self._active, Y)

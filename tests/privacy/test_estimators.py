@@ -409,15 +409,19 @@ def test_gradient_training_is_post_processing(settings, transport):
 # --- every estimator --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "name", ["FederatedGrangerEstimator", "FederatedCounterfactualEstimator", "FederatedRCADetector"]
-)
+@pytest.mark.parametrize("name", ["FederatedGrangerEstimator", "FederatedCounterfactualEstimator"])
 def test_no_estimator_needs_the_raw_record_after_the_release(name):
-    if not hasattr(skfedcausal, name):
-        pytest.skip(f"{name} is not part of this version")
     X = make_plant(n_samples=2000)
     mechanism = Poisoning(mu=2.0, clip_norm=25.0, event_radius=3.0, random_state=0)
     estimator = getattr(skfedcausal, name)(KalmanClient(n_states=P), privacy=mechanism).fit(X)
     assert all(np.isnan(Y).all() for Y in X.values())
     assert np.isfinite(estimator.server_.transition_).all()
     assert len(mechanism.account) == 3
+
+
+def test_the_detector_refuses_a_mechanism_that_its_inference_would_bypass():
+    mechanism = GaussianMechanism(mu=1.0, clip_norm=25.0, event_radius=3.0)
+    detector = skfedcausal.FederatedRCADetector(privacy=mechanism)
+    with pytest.raises(ValueError, match="'privacy' parameter of FederatedRCADetector must be None"):
+        detector.fit(make_plant(n_samples=2000))
+    assert len(mechanism.account) == 0
