@@ -206,3 +206,4 @@ def test_tennessee_eastman():
         for name in estimator.client_names_
     )
     assert estimator.score(held_out) > alone
+    assert estimator.oracle_gap(training) < 1e-8

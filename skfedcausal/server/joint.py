@@ -9,6 +9,7 @@ from ..statespace.episodes import episodes
 from ..statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
 from ..statespace.observation import Information, is_regular
 from ..statespace.partition import Partition
+from ..statespace.rounding import without_last_bits
 
 _PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
 _PRESENCE_LEVEL = 0.1
@@ -199,6 +200,9 @@ class Scores:
     Time steps at which a unit's measurements do not determine its states are left out of every product
     they enter; the covariance of the scores around the states is their average over the steps used.
 
+    Covariances come without their last bits: where a plant is nearly degenerate its likelihood has several
+    maxima, and which one is reached must not depend on rounding errors of sums.
+
     Parameters
     ----------
     record : JointRecord
@@ -207,7 +211,7 @@ class Scores:
     def __init__(self, record):
         self._record = record
         series, present, noise = zip(*(_unit_scores(part) for part in record.parts), strict=True)
-        self.noise = list(noise)
+        self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
         self._present = None
         inputs = [] if record.u is None else [record.u / record.input_scale]
         joined = np.concatenate([*series, *inputs], axis=1)
@@ -229,11 +233,17 @@ class Scores:
 
     def covariance(self):
         """Sample covariance of the scores and inputs, shape (c, c)."""
-        return self._lag_sums(1)[0] / self._record.n_samples
+        return without_last_bits(self._lag_sums(1)[0] / self._record.n_samples, self._scale)
 
     def moments(self, n_lags):
         """Lag covariances of the transitions, a :class:`TransitionMoments`."""
-        return TransitionMoments.from_sums(self._lag_sums(n_lags + 2), self._series, self._record.starts)
+        moments = TransitionMoments.from_sums(self._lag_sums(n_lags + 2), self._series, self._record.starts)
+        return moments.without_last_bits(self._scale)
+
+    @property
+    def _scale(self):
+        """Standard deviations of scores and inputs."""
+        return np.sqrt(np.diag(self._lag_sums(1)[0]) / self._record.n_samples)
 
     def _lag_sums(self, n_lags):
         known = len(self._sums)

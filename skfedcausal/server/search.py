@@ -54,8 +54,8 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
         False discovery rate, for links and for correlations.
     near : float
         Gain in log-likelihood below which a point is close enough to the maximum to change the structure.
-        Tests correct for the rest to first order; where plants are nearly degenerate, that is not enough
-        and small values keep rounding errors from deciding.
+        Tests correct for the rest to first order, which does not reach far where plants are nearly
+        degenerate.
     tol : float
         Gain in log-likelihood, promised by a step or made by the last ascent, below which a settled
         search ends.

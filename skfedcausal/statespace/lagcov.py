@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .episodes import episodes
+from .rounding import without_last_bits
 
 
 def lag_covariances(series, lags, starts=(0,), present=None):
@@ -95,6 +96,11 @@ class TransitionMoments:
         """Moments of ``left @ s``."""
         right = np.swapaxes(left, -1, -2)
         parts = (left @ part @ right for part in (self.late, self.cross, self.early, self.back))
+        return TransitionMoments(*parts, self.n_transitions)
+
+    def without_last_bits(self, scale):
+        """The same moments, rounded as :func:`~skfedcausal.statespace.rounding.without_last_bits` says."""
+        parts = (without_last_bits(part, scale) for part in (self.late, self.cross, self.early, self.back))
         return TransitionMoments(*parts, self.n_transitions)
 
     def blocks(self, slices, common=slice(0, 0)):

@@ -5,6 +5,7 @@ All scales are powers of two, so that scaling itself rounds nothing.
 
 import numpy as np
 
+_LAST_BIT = 2.0**-30
 _TOP = 2.0**13  # scaled series reach 2**13 to 2**14; the largest half-precision number is 65504
 _SMALLEST = np.finfo(float).tiny
 _UNSEEN = 1e-12  # share of the largest information below which a direction counts as unseen
@@ -16,6 +17,26 @@ def power_of_two(values):
     """Largest powers of two not above positive values; 1 in place of zeros."""
     values = np.asarray(values, dtype=float)
     return np.ldexp(1.0, np.frexp(np.where(values > 0, values, 1.0))[1] - 1)
+
+
+def without_last_bits(S, scale):
+    """Covariances without their last bits, which depend on the order in which machines add.
+
+    Parameters
+    ----------
+    S : ndarray of shape (..., n, n)
+    scale : ndarray of shape (n,)
+        Standard deviations of the series.
+
+    Returns
+    -------
+    ndarray of shape (..., n, n)
+        Multiples of ``2**-30`` (1e-9) of the product of two scales: far below any standard error, far above
+        rounding errors. Sums that differ by rounding become identical, but for the rare one that lies
+        between two multiples.
+    """
+    unit = power_of_two(np.outer(scale, scale)) * _LAST_BIT
+    return np.rint(S / unit) * unit
 
 
 def scaled_columns(series, dtype):

@@ -11,6 +11,7 @@ from skfedcausal.statespace.rounding import (
     scaled_columns,
     unpacked_triangles,
     whitened_columns,
+    without_last_bits,
 )
 
 VALUES = np.array([5e-324, 1e-310, 2.0**-1022, 0.3, 0.5, 1.0, 1.5, 2.0, 1e300, np.finfo(float).max])
@@ -66,3 +67,14 @@ def test_covariances_are_told_by_their_signs_and_symmetry_in_any_units(units):
         wrong = good.copy()
         wrong[4, k, k] = -1e-3
         assert not are_covariances(wrong * scale)
+
+
+def test_sums_that_differ_by_rounding_become_the_same_number():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(4000, 6)) * 10.0 ** rng.uniform(-6, 6, size=6)
+    one, other = X.T @ X / 4000, np.sum(X[:, :, None] * X[:, None, :], axis=0) / 4000
+    assert (one != other).any()
+    scale = np.sqrt(np.diag(one))
+    assert_array_equal(without_last_bits(one, scale), without_last_bits(other, scale))
+    error = np.abs(without_last_bits(one, scale) - one) / np.outer(scale, scale)
+    assert error.max() <= 2.0**-31
