@@ -115,7 +115,7 @@ class Fit:
 
     def climb(self):
         """To a gradient of 1e-10."""
-        return ascend(self.likelihood, self.search.scoring, gradient_tol=1e-10)
+        return ascend(self.likelihood, self.search.scoring, gain_tol=self.likelihood.n_samples * 1e-20)
 
     def estimate_blocks(self):
         """Every block and its covariance at the maximum."""
