@@ -187,28 +187,15 @@ def _index_dtype(n_patterns):
 
 
 @dataclass(frozen=True)
-class SmoothedReply:
-    """A unit's own states given all units' messages, for re-estimating its sensors at home.
-
-    Attributes
-    ----------
-    states : ndarray of shape (n_samples, n_states)
-    covariances : ndarray of shape (n_samples or 1, n_states, n_states)
-        Covariance of each time step's states, or one for all.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skfedcausal.message import SmoothedReply
-    >>> reply = SmoothedReply(np.zeros((4, 2)), np.eye(2)[None])
-    >>> SmoothedReply.from_packet(reply.to_packet()).covariances.shape
-    (1, 2, 2)
-    """
+class _StatesReply:
+    """States with their covariances, in the packet form that the replies about them share."""
 
     states: np.ndarray
     covariances: np.ndarray
 
-    OP = "refine"
+    OP = None
+    ROWS = "steps"  # what the rows of `states` are
+    ONE_FOR_ALL = False  # whether a single covariance may stand for all of them
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the states in the given precision."""
@@ -228,12 +215,36 @@ class SmoothedReply:
         fields = Fields(packet, cls.OP)
         states = fields.series("states")
         covariances = fields.symmetric("packed", states.shape[1])
-        if len(covariances) not in {1, len(states)}:
+        if len(covariances) != len(states) and not (cls.ONE_FOR_ALL and len(covariances) == 1):
             raise PacketError(
-                f"Array 'packed' has {len(covariances)} covariances for {len(states)} time steps."
+                f"Array 'packed' has {len(covariances)} covariances for {len(states)} {cls.ROWS}."
             )
         fields.check_all_read()
         return cls(states, covariances)
+
+
+@dataclass(frozen=True)
+class SmoothedReply(_StatesReply):
+    """A unit's own states given all units' messages, for re-estimating its sensors at home.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_samples, n_states)
+    covariances : ndarray of shape (n_samples or 1, n_states, n_states)
+        Covariance of each time step's states, or one for all.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import SmoothedReply
+    >>> reply = SmoothedReply(np.zeros((4, 2)), np.eye(2)[None])
+    >>> SmoothedReply.from_packet(reply.to_packet()).covariances.shape
+    (1, 2, 2)
+    """
+
+    OP = "refine"
+    ROWS = "time steps"
+    ONE_FOR_ALL = True
 
 
 @dataclass(frozen=True)
@@ -305,7 +316,7 @@ class StateReply:
 
 
 @dataclass(frozen=True)
-class EffectReply:
+class EffectReply(_StatesReply):
     """What a change of inputs does to a unit's states, for the unit to map through its own sensors.
 
     Attributes
@@ -316,41 +327,7 @@ class EffectReply:
         Covariance of the estimated effect.
     """
 
-    states: np.ndarray
-    covariances: np.ndarray
-
     OP = "effect"
-
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form, with the effects in the given precision."""
-        arrays = _series("states", self.states, dtype)
-        arrays["packed"] = packed_triangles(self.covariances)
-        return Packet(self.OP, round, arrays)
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Reply in a packet.
-
-        Raises
-        ------
-        PacketError
-            If the arrays do not fit together, are not finite or hold a matrix that is no covariance.
-        """
-        fields = Fields(packet, cls.OP)
-        states = fields.series("states")
-        covariances = fields.symmetric("packed", states.shape[1])
-        if len(covariances) != len(states):
-            raise PacketError(f"Array 'packed' has {len(covariances)} covariances for {len(states)} steps.")
-        fields.check_all_read()
-        return cls(states, covariances)
-
-
-def _series(name, values, dtype):
-    """Fields of a series: as it is, or rounded and with the scale of each column."""
-    if dtype == "float64":
-        return {name: values}
-    rounded, scale = scaled_columns(values, dtype)
-    return {name: rounded, f"{name}_scale": scale}
 
 
 @dataclass(frozen=True)
@@ -394,3 +371,11 @@ class FeedbackLaw:
         persistence = fields.numbers("persistence", (len(present),) * 2)
         fields.check_all_read()
         return cls(present, previous, persistence)
+
+
+def _series(name, values, dtype):
+    """Fields of a series: as it is, or rounded and with the scale of each column."""
+    if dtype == "float64":
+        return {name: values}
+    rounded, scale = scaled_columns(values, dtype)
+    return {name: rounded, f"{name}_scale": scale}
