@@ -127,8 +127,8 @@ class FederatedPlantModel(FederatedEstimator):
     def oracle_gap(self, X, *, inputs=None, lengths=None):
         """Relative distance of the plant matrices to the oracle's, in Frobenius norm.
 
-        Rounding error for well-conditioned plants. On a nearly degenerate plant (``server_.has_prior_``)
-        it is larger, and rounded messages can lead to other links.
+        Rounding error. On a nearly degenerate plant (``server_.has_prior_``) messages in single or half
+        precision can lead to other links.
 
         Parameters
         ----------

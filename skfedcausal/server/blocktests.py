@@ -27,29 +27,27 @@ def link_estimates(scoring):
     BlockEstimates
     """
     structure = scoring.structure
-    return _estimates(
-        scoring,
-        structure.partition,
-        structure.linked,
-        scoring.whitened_columns,
-        scoring.point.evaluation.grad_A,
-        transition_pair_information(scoring.info, structure.partition),
-        structure.transition_positions,
-        scoring.matrices(scoring.vector + scoring.step)[0],
-    )
+    own = transition_pair_information(scoring.info, structure.partition)
+    return _coefficient_estimates(scoring, structure.partition, structure.linked, own)
 
 
 def input_estimates(scoring):
     """The same for the blocks of the input matrix between different units."""
     structure = scoring.structure
+    own = input_pair_information(scoring.info, structure.partition)
+    return _coefficient_estimates(scoring, structure.partition.input_pairs, structure.driven, own)
+
+
+def _coefficient_estimates(scoring, family, inside, own):
+    """Estimates of a family of blocks of ``[A | B]``."""
     return _estimates(
         scoring,
-        structure.partition.input_pairs,
-        structure.driven,
+        family,
+        inside,
         scoring.whitened_columns,
         scoring.point.evaluation.grad_A,
-        input_pair_information(scoring.info, structure.partition),
-        structure.transition_positions,
+        own,
+        scoring.structure.transition_positions,
         scoring.matrices(scoring.vector + scoring.step)[0],
     )
 

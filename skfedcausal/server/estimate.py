@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .blocktests import correlation_estimates, input_estimates, link_estimates
+from .blocktests import correlation_estimates, input_estimates, link_estimates, uncoupled_estimates
 from .evidence import BlockEstimates
 from .prior import Prior, WithPrior
 from .scoring import Point, Scoring, ascend
@@ -141,15 +141,15 @@ def estimate_plant(
     PlantEstimate
     """
     plant = StandardisedPlant(record, local, fix_local)
-    objective = plant.first_likelihood()
-    degenerate = is_degenerate(objective, plant.partition, Point.at(objective, *plant.uncoupled), alpha)
+    first = Uncoupled.of(plant)
+    degenerate = is_degenerate(first.likelihood, plant.partition, first.point, alpha, tests=first.tests)
     goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
     settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
-    objective, search = _learn_structure(plant, degenerate, **settings)
+    objective, search = _learn_structure(plant, first, degenerate, **settings)
     ascent = ascend(objective, search.scoring, **goal)
     if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
         degenerate = True
-        objective, search = _learn_structure(plant, degenerate, **settings)
+        objective, search = _learn_structure(plant, first, degenerate, **settings)
         ascent = ascend(objective, search.scoring, **goal)
     scoring = Scoring(objective, search.scoring.structure, ascent.point)
     blocks = link_estimates(scoring)
@@ -205,17 +205,37 @@ def screen_plant(record):
     return first_links(objective, plant.structure(), Point.at(objective, *start))
 
 
-def _learn_structure(plant, degenerate, *, sparsity, alpha, time_domain):
+@dataclass(frozen=True)
+class Uncoupled:
+    """Where every estimate starts: the units' own models, with a likelihood and its tests of every pair."""
+
+    likelihood: object
+    point: Point
+    tests: tuple
+
+    @classmethod
+    def of(cls, plant):
+        """The uncoupled plant of a :class:`StandardisedPlant`."""
+        start = plant.uncoupled  # sets the number of lags of the likelihood
+        likelihood = plant.first_likelihood()
+        point = Point.at(likelihood, *start)
+        return cls(likelihood, point, uncoupled_estimates(likelihood, plant.partition, point))
+
+
+def _learn_structure(plant, first, degenerate, *, sparsity, alpha, time_domain):
     """Structure of the plant and the likelihood it was learned from, with a prior if it is degenerate.
 
     Where measurements are missing, or the exact likelihood is asked for, the Whittle likelihood of the
     scores that exist gives the start of the search with the exact one; where they are not clear enough for
     it, the search starts with that.
     """
-    start, structure = plant.uncoupled, plant.structure()
-    prior = Prior.for_units(*start, plant.partition, plant.n_samples) if degenerate else None
-    objective = WithPrior.of(plant.first_likelihood(), prior)
-    search = _search(objective, structure, Point.at(objective, *start), sparsity, alpha)
+    structure, prior = plant.structure(), None
+    objective, point, tests = first.likelihood, first.point, first.tests
+    if degenerate:
+        prior = Prior.for_units(*plant.uncoupled, plant.partition, plant.n_samples)
+        objective, tests = WithPrior(objective, prior), None
+        point = Point.at(objective, *plant.uncoupled)
+    search = _search(objective, structure, point, sparsity, alpha, tests)
     if plant.has_clear_scores and (time_domain or not plant.is_complete):
         objective = WithPrior.of(plant.time_domain(), prior)
         found = search.scoring
@@ -224,11 +244,11 @@ def _learn_structure(plant, degenerate, *, sparsity, alpha, time_domain):
     return objective, search
 
 
-def _search(objective, structure, point, sparsity, alpha):
+def _search(objective, structure, point, sparsity, alpha, tests=None):
     """Search for the structure, or every block free."""
     goals = _DEGENERATE_GOALS if isinstance(objective, WithPrior) else _GOALS
     if sparsity is not None:
-        return search_structure(objective, structure, point, alpha=alpha, **goals)
+        return search_structure(objective, structure, point, alpha=alpha, tests=tests, **goals)
     every = np.ones(len(structure.partition.pairs), dtype=bool)
     scoring = Scoring(objective, structure.with_links(every), point)
     ascent = ascend(objective, scoring, gain_tol=goals["tol"])

@@ -13,6 +13,7 @@ from ..statespace.episodes import episodes
 from ..statespace.lagcov import lag_covariances
 
 _N_LAGS = 5
+_LEVEL = 1e-3  # below which a test of no feedback rejects
 _RANK = 1e-9
 
 
@@ -90,3 +91,9 @@ def _inverse(S):
     kept = values > _RANK * max(values[-1], np.finfo(float).tiny)
     inverse = np.where(kept, 1 / np.where(kept, values, 1.0), 0.0)
     return (vectors * inverse) @ vectors.T, int(kept.sum())
+
+
+def controlled_units(table, names):
+    """Units among `names` whose inputs depend on measurements, by the tests in a :func:`feedback_table`."""
+    rejected = set(table.loc[table["p_adjusted"] < _LEVEL, "controlled"])
+    return tuple(name for name in names if name in rejected)

@@ -1,33 +1,25 @@
 """The default server: maximum likelihood of the coupled plant from one message per unit."""
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..message import EffectReply, SmoothedReply, StateReply
+from ..message import SmoothedReply, StateReply
 from ..statespace.geweke import geweke_measures
-from ..statespace.responses import FeedbackGains, input_response, response_covariances
+from .diagnosis import warn_of_convergence, warn_of_drift
 from .estimate import estimate_plant, screen_plant
 from .excitation import check_separable, excitation_table
-from .feedback import feedback_table
+from .feedback import controlled_units, feedback_table
 from .joint import JointRecord
 from .links import correlation_table, links_table
 from .prediction import InputDrive, PlantFilter, smooth_plant
-
-_FEEDBACK_LEVEL = 1e-3
-
-# a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
-# measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
-_DRIFT = 8.0
-_SLOW = 0.98
+from .questions import InputQuestions
 
 
-class LikelihoodServer(BaseEstimator):
+class LikelihoodServer(InputQuestions, BaseEstimator):
     """Learns the plant by maximum likelihood from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
@@ -74,7 +66,7 @@ class LikelihoodServer(BaseEstimator):
     unshrunk_transition_ : ndarray of shape (n, n)
         Maximum-likelihood estimate on the selected links.
     process_cov_ : ndarray of shape (n, n)
-        Block-diagonal process covariance.
+        Process covariance, block-diagonal but for the pairs in `correlations_`.
     input_, unshrunk_input_ : ndarray of shape (n, k)
         Input matrix, like the transition matrices; no columns for a plant without inputs.
     input_slices_ : dict of str to slice
@@ -204,7 +196,9 @@ class LikelihoodServer(BaseEstimator):
         Warns
         -----
         ConvergenceWarning
-            If the climb ended before the largest derivative fell below `tol`.
+            If the climb ended before the gradient was as short as `tol`.
+        UserWarning
+            If units drift like random walks.
         """
         self._validate_params()
         record = JointRecord.from_messages(messages)
@@ -214,8 +208,8 @@ class LikelihoodServer(BaseEstimator):
         if self.has_feedback_:
             self._store(record, self._estimate(record, messages, feedback=True))
             self._run = None
-        self._warn_of_convergence()
-        self._warn_about_drift(record.n_samples)
+        warn_of_convergence(self)
+        warn_of_drift(self, record.n_samples)
         self.links_ = self._links()
         return self
 
@@ -263,36 +257,12 @@ class LikelihoodServer(BaseEstimator):
             self.excitation_ = excitation_table(record, self.coefficients_.regressors)
             run = self._run = self._filter(record)
             self.feedback_ = feedback_table(record, run.filtered - run.predicted)
-            self.has_feedback_ = bool((self.feedback_["p_adjusted"] < _FEEDBACK_LEVEL).any())
+            self.has_feedback_ = bool(self.controlled_units_)
 
-    def _warn_of_convergence(self):
-        if not self.converged_:
-            warnings.warn(
-                f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
-                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
-                "fewer states or more data; the links are tested at the point reached.",
-                ConvergenceWarning,
-                stacklevel=6,
-            )
-
-    def _warn_about_drift(self, n_samples):
-        """Say which units cannot be told from random walks."""
-        values, modes = np.linalg.eig(self.unshrunk_transition_)
-        slow = np.abs(values) > max(1 - _DRIFT / n_samples, _SLOW)
-        carriers = {int(np.abs(mode).argmax()) for mode in modes.T[slow]}
-        drifting = [
-            name
-            for name, rows in self.state_slices_.items()
-            if carriers.intersection(range(rows.start, rows.stop))
-        ]
-        if drifting:
-            warnings.warn(
-                f"Units whose states drift like a random walk within this record: {', '.join(drifting)}. "
-                "Units that drift on their own seem to influence each other. Give differences or detrended "
-                "measurements, or a record that is long against the drift.",
-                UserWarning,
-                stacklevel=7,
-            )
+    @property
+    def controlled_units_(self):
+        """Units whose inputs depend on measurements."""
+        return () if self.feedback_ is None else controlled_units(self.feedback_, self.names_)
 
     def _links(self):
         partition = self.partition_
@@ -341,10 +311,9 @@ class LikelihoodServer(BaseEstimator):
 
     def filter(self, messages):
         """Filter of the whole plant over a record, a :class:`PlantFilter`."""
-        return self._filter(JointRecord.from_messages(messages, names=self.names_))
+        return self._filter(self._record(messages))
 
     def _filter(self, record):
-        self._check_inputs(record)
         return PlantFilter(self.transition_, self.process_cov_, record, self._drive(self.input_))
 
     def _drive(self, B):
@@ -354,12 +323,15 @@ class LikelihoodServer(BaseEstimator):
         S = self.coefficients_.state_scale  # driven states of unknown past: the variance of the record
         return InputDrive(B, self.input_level_, S @ S.T)
 
-    def _check_inputs(self, record):
+    def _record(self, messages):
+        """Record of the units of `fit`, with their inputs."""
+        record = JointRecord.from_messages(messages, names=self.names_)
         if record.partition.input_sizes != self.partition_.input_sizes:
             raise ValueError(
                 f"The units have {record.partition.input_sizes} inputs, in `fit` they had "
                 f"{self.partition_.input_sizes}."
             )
+        return record
 
     def smoothed(self, messages):
         """Every unit's own states given all units' messages.
@@ -368,27 +340,11 @@ class LikelihoodServer(BaseEstimator):
         -------
         dict of str to SmoothedReply
         """
-        record = JointRecord.from_messages(messages, names=self.names_)
-        self._check_inputs(record)
-        drive = self._drive(self.unshrunk_input_)
-        return self._replies_of(smooth_plant(self.unshrunk_transition_, self.process_cov_, record, drive))
+        return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
-    def abducted(self, messages):
-        """The same at the operating point of `fit` and with the plant that answers questions.
-
-        Returns
-        -------
-        dict of str to SmoothedReply
-        """
-        record = JointRecord.from_messages(messages, names=self.names_)
-        self._check_inputs(record)
-        drive = self._drive(self.input_)
-        return self._replies_of(
-            smooth_plant(self.transition_, self.process_cov_, record, drive, intercept=False)
-        )
-
-    def _replies_of(self, smoothed):
-        states, covariances = smoothed
+    def _smoothed(self, messages, A, B, **settings):
+        record = self._record(messages)
+        states, covariances = smooth_plant(A, self.process_cov_, record, self._drive(B), **settings)
         return {
             name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
             for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
@@ -401,7 +357,7 @@ class LikelihoodServer(BaseEstimator):
         -------
         dict of str to StateReply
         """
-        record = JointRecord.from_messages(messages, names=self.names_)
+        record = self._record(messages)
         off_diagonal = np.where(self.partition_.block_diagonal, 0.0, self.transition_)
         run, self._run = self._run, None
         if run is None or not run.is_about(record):
@@ -424,67 +380,6 @@ class LikelihoodServer(BaseEstimator):
                 input_level=level[rows] if has_inputs else None,
             )
         return replies
-
-    def take_laws(self, laws):
-        """Remember how controllers compute inputs from measurements.
-
-        Parameters
-        ----------
-        laws : dict of str to FeedbackLaw
-            Of the units whose inputs depend on measurements.
-        """
-        self.laws_ = dict(laws)
-
-    @property
-    def controlled_units_(self):
-        """Units whose inputs depend on measurements."""
-        if not self.has_feedback_:
-            return ()
-        rejected = self.feedback_[self.feedback_["p_adjusted"] < _FEEDBACK_LEVEL]
-        return tuple(name for name in self.names_ if name in set(rejected["controlled"]))
-
-    def effects(self, change, *, held=None):
-        """What a change of inputs does to every unit's states.
-
-        Parameters
-        ----------
-        change : ndarray of shape (n_steps, k)
-            Change of all inputs at each step.
-        held : ndarray of bool, shape (k,), default=None
-            Inputs that no controller moves; the known controllers of the others respond. None holds all.
-
-        Returns
-        -------
-        dict of str to EffectReply
-            Row j is the effect one step after row j of `change`. The effect uses `transition_` and `input_`;
-            its covariance is that of the estimate before shrinkage, given the selected links and laws.
-        """
-        c = self.coefficients_
-        gains = None if held is None else self._gains(held)
-        effect = input_response(self.transition_, self.input_, change, gains).effect
-        A, B = np.hsplit(c.matrix, [self.partition_.n_states])
-        if gains is not None:
-            gains = gains.scaled(c.state_scale, c.input_scale)
-        unshrunk = input_response(A, B, change / c.input_scale, gains)
-        blocks = self.partition_.slices
-        covariances = response_covariances(unshrunk, c.rows, c.cols, c.covariance, blocks)
-        replies = {}
-        for (name, rows), V in zip(self.state_slices_.items(), covariances, strict=True):
-            S = c.state_scale[rows, rows]
-            replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), S @ V @ S.T)
-        return replies
-
-    def _gains(self, held):
-        """Laws of all controllers as matrices of the plant, without the inputs that are held."""
-        n, k = self.input_.shape
-        present, previous, persistence = np.zeros((k, n)), np.zeros((k, n)), np.zeros((k, k))
-        for name, law in self.laws_.items():
-            states, inputs = self.state_slices_[name], self.input_slices_[name]
-            present[inputs, states], previous[inputs, states] = law.present, law.previous
-            persistence[inputs, inputs] = law.persistence
-        for matrix in (present, previous, persistence):
-            matrix[held] = 0.0
-        return FeedbackGains(present, previous, persistence)
 
 
 def _local_model(name, message, needed):

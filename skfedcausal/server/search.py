@@ -34,7 +34,7 @@ class StructureSearch:
     settled: bool
 
 
-def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=0.1):
+def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=0.1, tests=None):
     """Forward/backward search for links and noise correlations.
 
     A round takes one scoring step. While the step is small it also re-tests every pair at the corrected
@@ -59,13 +59,15 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
     tol : float
         Gain in log-likelihood, promised by a step or made by the last ascent, below which a settled
         search ends.
+    tests : tuple of BlockEstimates, default=None
+        The :func:`uncoupled_estimates` at `point`, where they are known already.
 
     Returns
     -------
     StructureSearch
     """
     if not (structure.linked.any() or structure.correlated.any()):
-        structure, point = _first_structure(objective, structure, point, alpha, near)
+        structure, point = _first_structure(objective, structure, point, alpha, near, tests)
     seen = {structure.key}
     left = np.inf
     for n_rounds in range(1, _MAX_ROUNDS + 1):
@@ -87,12 +89,13 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
     return StructureSearch(Scoring(objective, structure, point), n_rounds, False)
 
 
-def is_degenerate(objective, partition, point, alpha):
+def is_degenerate(objective, partition, point, alpha, *, tests=None):
     """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root.
 
-    The likelihood of such a plant needs a prior.
+    The likelihood of such a plant needs a prior. `tests` are the :func:`uncoupled_estimates` at `point`,
+    where they are known already.
     """
-    _, correlations = uncoupled_estimates(objective, partition, point)
+    _, correlations = tests or uncoupled_estimates(objective, partition, point)
     correlated = _symmetric_bh(correlations.p_value, partition, alpha).any()
     radius = spectral_radius(point.A[:, : len(point.Q)])
     return bool(correlated or is_singular(point.Q) or radius > _UNIT_ROOT)
@@ -110,10 +113,10 @@ def first_links(objective, structure, point):
     return uncoupled_estimates(objective, structure.partition, point)[0]
 
 
-def _first_structure(objective, structure, point, alpha, near):
+def _first_structure(objective, structure, point, alpha, near, tests):
     """Links, inputs and correlations that the tests at the plant with uncoupled states suggest."""
     partition = structure.partition
-    links, correlations = uncoupled_estimates(objective, partition, point)
+    links, correlations = tests or uncoupled_estimates(objective, partition, point)
     correlated = _symmetric_bh(correlations.p_value, partition, alpha)
     if correlated.any():  # they disturb the tests of the links, so they come first
         structure = structure.with_correlated(correlated)

@@ -1,0 +1,75 @@
+"""What a fitted plant answers about its inputs, on states; every unit maps that through its own sensors."""
+
+import numpy as np
+
+from ..message import EffectReply
+from ..statespace.responses import FeedbackGains, input_response, response_covariances
+
+
+class InputQuestions:
+    """Questions to a server that has learned ``[A | B]``; part of :class:`LikelihoodServer`."""
+
+    def abducted(self, messages):
+        """Every unit's states given all messages, at the operating point of `fit`.
+
+        Unlike :meth:`LikelihoodServer.smoothed` with the plant that answers questions, and without a level of
+        their own for the episodes.
+
+        Returns
+        -------
+        dict of str to SmoothedReply
+        """
+        return self._smoothed(messages, self.transition_, self.input_, intercept=False)
+
+    def take_laws(self, laws):
+        """Remember how controllers compute inputs from measurements.
+
+        Parameters
+        ----------
+        laws : dict of str to FeedbackLaw
+            Of the units whose inputs depend on measurements.
+        """
+        self.laws_ = dict(laws)
+
+    def effects(self, change, *, held=None):
+        """What a change of inputs does to every unit's states.
+
+        Parameters
+        ----------
+        change : ndarray of shape (n_steps, k)
+            Change of all inputs at each step.
+        held : ndarray of bool, shape (k,), default=None
+            Inputs that no controller moves; the known controllers of the others respond. None holds all.
+
+        Returns
+        -------
+        dict of str to EffectReply
+            Row j is the effect one step after row j of `change`. The effect uses `transition_` and `input_`;
+            its covariance is that of the estimate before shrinkage, given the selected links and laws.
+        """
+        c = self.coefficients_
+        gains = None if held is None else self._gains(held)
+        effect = input_response(self.transition_, self.input_, change, gains).effect
+        A, B = np.hsplit(c.matrix, [self.partition_.n_states])
+        if gains is not None:
+            gains = gains.scaled(c.state_scale, c.input_scale)
+        unshrunk = input_response(A, B, change / c.input_scale, gains)
+        blocks = self.partition_.slices
+        covariances = response_covariances(unshrunk, c.rows, c.cols, c.covariance, blocks)
+        replies = {}
+        for (name, rows), V in zip(self.state_slices_.items(), covariances, strict=True):
+            S = c.state_scale[rows, rows]
+            replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), S @ V @ S.T)
+        return replies
+
+    def _gains(self, held):
+        """Laws of all controllers as matrices of the plant, without the inputs that are held."""
+        n, k = self.input_.shape
+        present, previous, persistence = np.zeros((k, n)), np.zeros((k, n)), np.zeros((k, k))
+        for name, law in self.laws_.items():
+            states, inputs = self.state_slices_[name], self.input_slices_[name]
+            present[inputs, states], previous[inputs, states] = law.present, law.previous
+            persistence[inputs, inputs] = law.persistence
+        for matrix in (present, previous, persistence):
+            matrix[held] = 0.0
+        return FeedbackGains(present, previous, persistence)
