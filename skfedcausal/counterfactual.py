@@ -9,18 +9,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
-from ._plant_model import FederatedPlantModel, output_places
+from ._plant_model import output_places
+from ._unit_answers import AnsweringPlantModel
 from .client.worker import loadings
-from .message import EffectReply
 from .server.excitation import InputsNotSeparableError
-from .statespace.episodes import episodes
 from .transfer import TransferFunction
 from .utils import read_plant
 
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
 
-class FederatedCounterfactualEstimator(FederatedPlantModel):
+class FederatedCounterfactualEstimator(AnsweringPlantModel):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.
 
     The plant is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: the inputs of row
@@ -110,7 +109,7 @@ class FederatedCounterfactualEstimator(FederatedPlantModel):
     """
 
     _parameter_constraints = {
-        **FederatedPlantModel._parameter_constraints,
+        **AnsweringPlantModel._parameter_constraints,
         "server": [HasMethods(["fit", "replies", "effects"]), None],
         "input_columns": ["array-like", callable, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
@@ -285,7 +284,7 @@ class FederatedCounterfactualEstimator(FederatedPlantModel):
         change[:, own] = after - before
         held = np.isin(np.arange(len(known.names)), own)
         steps = pd.RangeIndex(1, horizon + 1, name="step")
-        parts = {known.names[k]: np.where(np.arange(change.shape[1]) == k, change, 0.0) for k in own}
+        parts = {known.names[k]: _only(change, k) for k in own}
         frames = [
             self._effect_frames(part, held, loops, level, steps)
             for part in (parts.values() if split else [change])
@@ -362,9 +361,7 @@ class FederatedCounterfactualEstimator(FederatedPlantModel):
         columns = output_places(data.layout)[1]
         tables = {}
         for source in list(do) if split else [None]:
-            part = change
-            if source is not None:
-                part = np.where(np.arange(change.shape[1]) == known.position(source), change, 0.0)
+            part = change if source is None else _only(change, known.position(source))
             effect, variance = self._replayed(part, held, loops, data.starts)
             std = np.sqrt(variance + spread)
             tables[source] = whatif_table(times, columns, factual, effect, std, confidence)
@@ -414,92 +411,12 @@ class FederatedCounterfactualEstimator(FederatedPlantModel):
             C[unit, states] = loadings(self._site(name)["client"], states.stop - states.start)
         return TransferFunction(self.transition_, self.input_, C, self.input_names_, tuple(columns))
 
-    # -- answers ---------------------------------------------------------------------------------
-
-    def _effects(self, change, held, loops):
-        """Every unit's answer to a change of inputs: through the ledger, as everything a unit gets."""
-        known = self._plant_inputs
-        known.check_known(change)
-        if not known.active.any():
-            raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
-        held = held[known.active] if loops == "react" else None
-        replies = self.server_.effects(change[:, known.active], held=held)
-        answers = {}
-        for name, reply in replies.items():
-            packet = reply.to_packet(dtype=self.wire_dtype)
-            self.ledger_.record(name, "down", packet)
-            answers[name] = EffectReply.from_packet(packet)
-        return answers
-
-    def _effect_frames(self, change, held, loops, level, steps):
-        """Effect and standard error as labelled tables."""
-        answers = self._effects(change, held, loops)
-        if level == "state":
-            effect = np.hstack([answers[name].states for name in self.client_names_])
-            std = np.hstack(
-                [
-                    np.sqrt(np.einsum("tii->ti", answers[name].covariances).clip(0))
-                    for name in self.client_names_
-                ]
-            )
-            columns = self.get_feature_names_out()
-        else:
-            effect, variance = self._mapped(answers)
-            std, columns = np.sqrt(variance), output_places(self.layout_)[1]
-        return tuple(pd.DataFrame(block, index=steps, columns=list(columns)) for block in (effect, std))
-
-    def _mapped(self, answers):
-        """Effect on the sensors and its variance: every unit maps its own states."""
-        positions, columns = output_places(self.layout_)
-        n_steps = len(next(iter(answers.values())).states)
-        effect, variance = np.zeros((n_steps, len(columns))), np.zeros((n_steps, len(columns)))
-        for where, name in zip(positions, self.layout_.names, strict=True):
-            answer = answers[name]
-            C = loadings(self._site(name)["client"], answer.states.shape[1])
-            effect[:, where] = answer.states @ C.T
-            variance[:, where] = np.einsum("di,tij,dj->td", C, answer.covariances, C).clip(0)
-            error = self._site(name).get("loading_error")
-            if error is not None:
-                variance[:, where] += error.variance(answer.states)
-        return effect, variance
-
-    def _replayed(self, change, held, loops, starts):
-        """Effect and its variance over the rows of a record, every episode from its own start."""
-        n_outputs = len(output_places(self.layout_)[1])
-        effect, variance = np.zeros((len(change), n_outputs)), np.zeros((len(change), n_outputs))
-        for start, stop in episodes(starts, len(change)):
-            moved = np.flatnonzero(change[start:stop].any(axis=1))
-            if not len(moved) or start + moved[0] + 1 >= stop:
-                continue
-            first = start + moved[0]
-            answers = self._effects(change[first : stop - 1], held, loops)
-            effect[first + 1 : stop], variance[first + 1 : stop] = self._mapped(answers)
-        return effect, variance
-
-    def _factual(self, data):
-        """Measurements of the record, expected ones where they are missing, and the variance of those."""
-        positions, columns = output_places(data.layout)
-        factual = np.empty((data.n_samples, len(columns)))
-        variance = np.zeros_like(factual)
-        for where, Y in zip(positions, data.outputs, strict=True):
-            factual[:, where] = Y
-        if not np.isnan(factual).any():
-            return factual, variance
-        abducted = self.server_.abducted(self._messages(data))
-        for where, name in zip(positions, data.names, strict=True):
-            client, reply = self._home(name)["client"], abducted[name]
-            C = loadings(client, reply.states.shape[1])
-            expected = client.measurements(reply.states)
-            noise = getattr(client, "measurement_cov_", np.zeros(len(C)))
-            noise = noise if noise.ndim == 1 else np.diag(noise)
-            spread = np.einsum("di,tij,dj->td", C, reply.covariances, C) + np.where(np.isinf(noise), 0, noise)
-            block = factual[:, where]
-            missing = np.isnan(block)
-            factual[:, where] = np.where(missing, expected, block)
-            variance[:, where] = np.where(missing, spread, 0.0)
-        return factual, variance
-
 
 def _check_choice(name, value, choices):
     if value not in choices:
         raise ValueError(f"Got {name}={value!r}; choose {' or '.join(repr(c) for c in choices)}.")
+
+
+def _only(change, k):
+    """The change of one input, the others as they were."""
+    return np.where(np.arange(change.shape[1]) == k, change, 0.0)
