@@ -236,12 +236,18 @@ class FederatedRCADetector(FederatedEstimator):
 
     def _verdicts(self, data):
         """Incidents of every episode, as (first row of the episode, verdict)."""
+        return [
+            (start, verdict)
+            for start, messages in self._episodes(data)
+            for verdict in self._root_cause.push(messages, StreamState())
+        ]
+
+    def _episodes(self, data):
+        """First row and messages of every episode."""
         messages = self._messages(data)
-        found = []
         for start, stop in episodes(data.starts, data.n_samples):
-            part = messages if stop - start == data.n_samples else _cut(messages, start, stop)
-            found += [(start, v) for v in self._root_cause.push(part, StreamState())]
-        return found
+            whole = stop - start == data.n_samples
+            yield start, messages if whole else _cut(messages, start, stop)
 
     def incidents(self, X, *, inputs=None, lengths=None):
         """Incidents in a record.
@@ -313,11 +319,7 @@ class FederatedRCADetector(FederatedEstimator):
     def transform(self, X, *, inputs=None, lengths=None):
         """Alarm level of every unit relative to the threshold, above one in alarm, (n_samples, n_units)."""
         data = self._read(X, inputs, lengths)
-        messages = self._messages(data)
-        parts = []
-        for start, stop in episodes(data.starts, data.n_samples):
-            parts.append(self._root_cause.relative_levels(_cut(messages, start, stop)))
-        return np.concatenate(parts)
+        return np.concatenate([self._root_cause.relative_levels(part) for _, part in self._episodes(data)])
 
     def get_feature_names_out(self, input_features=None):
         """Names of the units."""
@@ -386,11 +388,7 @@ class FederatedRCADetector(FederatedEstimator):
     def score_samples(self, X, *, inputs=None, lengths=None):
         """Log-density of all measurements at each time step given the past, shape (n_samples,)."""
         data = self._read(X, inputs, lengths)
-        messages = {
-            name: unit_message(self._site(name)["client"], Y, data.starts, const=True)
-            for name, Y in zip(data.names, data.outputs, strict=True)
-        }
-        return self.server_.filter(messages).log_likelihood()
+        return self.server_.filter(self._messages(data, const=True)).log_likelihood()
 
     def score(self, X, y=None, *, inputs=None, lengths=None):
         """Macro F1 of the roots per time step against `y`, or the mean of :meth:`score_samples`.
