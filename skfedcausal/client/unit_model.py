@@ -65,7 +65,7 @@ class UnitModel:
 
     def information(self, Y, with_const=False):
         """Sufficient statistic of measurements."""
-        return information(Y - self.mean, self.C, self.R, with_const=with_const)
+        return information(Y, self.C, self.R, mean=self.mean, with_const=with_const)
 
     def exogenous(self, U, starts):
         """Known term ``B (u[t-1] - input_mean)`` of each row, zero in the first row of an episode.
