@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from ..statespace.episodes import episodes
-from ..statespace.lagcov import lag_covariances
+from ..statespace.lagcov import PIECE, lag_covariances
 
 _N_LAGS = 5
 _LEVEL = 1e-3  # below which a test of no feedback rejects
@@ -67,8 +67,9 @@ def _without_own_past(u, starts):
     blocks = [[G[j - i] if j >= i else G[i - j].T for j in range(n_lags)] for i in range(n_lags)]
     past, cross = np.block(blocks), np.hstack(list(G[1:]))
     coefficients = np.linalg.lstsq(past, cross.T, rcond=1e-10)[0]
-    rest = u.copy()
+    rest = np.empty_like(u)
     for start, stop in episodes(starts, len(u)):
+        rest[start:stop] = u[start:stop]
         for lag in range(1, min(n_lags, stop - start - 1) + 1):
             rest[start + lag : stop] -= u[start : stop - lag] @ coefficients[(lag - 1) * k : lag * k]
     return rest
@@ -78,8 +79,11 @@ def _cross_sums(late, early, starts):
     """``sum_t late[t] early[t-lag]'`` for lags 0 to 4, shape (n_lags, k, n)."""
     sums = np.zeros((_N_LAGS, late.shape[1], early.shape[1]))
     for start, stop in episodes(starts, len(late)):
-        for lag in range(min(_N_LAGS, stop - start)):
-            sums[lag] += late[start + lag : stop].T @ early[start : stop - lag]
+        for first in range(start, stop, PIECE):
+            for lag in range(_N_LAGS):
+                last = min(first + PIECE, stop - lag)
+                if first < last:
+                    sums[lag] += late[first + lag : last + lag].T @ early[first:last]
     return sums
 
 

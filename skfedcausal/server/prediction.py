@@ -74,7 +74,7 @@ class PlantFilter:
 
     def carried(self, matrix):
         """``matrix @ E[h_(t-1) | messages up to t - 1]`` per row, zero in the first row of an episode."""
-        terms = np.zeros_like(self.filtered)
+        terms = np.empty_like(self.filtered)
         np.dot(self.filtered[:-1], matrix.T, out=terms[1:])
         terms[list(self._record.starts)] = 0.0
         return terms

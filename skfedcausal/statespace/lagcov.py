@@ -167,9 +167,10 @@ def midpoints(n_frequencies):
     return (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
 
 
-def remove_episode_means(series, starts=(0,)):
-    """Series less its mean in each episode (a copy)."""
-    centred = np.array(series)
+def remove_episode_means(series, starts=(0,), copy=True):
+    """Series less its mean in each episode, in place unless it is to be copied."""
+    centred = np.array(series) if copy else series
     for start, stop in episodes(starts, len(series)):
-        centred[start:stop] -= centred[start:stop].mean(axis=0)
+        rows = centred[start:stop]
+        rows -= np.full(len(rows), 1 / len(rows)) @ rows  # several times faster than a sum along columns
     return centred
