@@ -89,6 +89,8 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         sites = self._sites_of(data, self._templates(data.names))
         channel = LedgeredTransport(self._transport(sites), Ledger())
         server = clone(server or LikelihoodServer()) if self.server is None else clone(self.server)
+        if getattr(server, "random_state", self) is None:
+            server.set_params(random_state=self.random_state)
         learn, pool = learn_plant, None
         if hasattr(server, "dialogue"):
             learn = partial(train_plant, inputs=any(U is not None for U in data.inputs))

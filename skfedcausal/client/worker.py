@@ -20,6 +20,7 @@ from .feedback_law import identify_law
 from .filtering import message_of
 from .kalman import KalmanClient
 from .loading_error import loading_error
+from .training_series import unit_series
 
 
 class UnitWorker:
@@ -155,8 +156,8 @@ class UnitWorker:
                 "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
             )
         local = local_features(client, self._Y, self._U, self._starts)
-        series = training.unit_series(client, self._Y, self._U, self._starts, local)
-        return training.first_answer(packet, client, series)
+        series = unit_series(client, self._Y, self._U, self._starts, local)
+        return training.first_answer(packet, client, series, self.name)
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""
