@@ -26,6 +26,7 @@ from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
+from .utils.silence import SilenceWatch
 
 # what is kept of a site after a fit
 _KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
@@ -60,12 +61,16 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self)
         )
 
-    def _read(self, X, inputs=None, lengths=None):
-        """Plant data in the layout learned by `fit`."""
+    def _read(self, X, inputs=None, lengths=None, stream=None):
+        """Plant data in the layout learned by `fit`; units that went silent are missing there.
+
+        `stream` is what is kept between the batches of a stream, see :class:`SilenceWatch`.
+        """
         check_is_fitted(self)
-        return _row_by_row(
-            read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
+        data = read_plant(
+            X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self
         )
+        return self._silence.without_silent(_row_by_row(data), stream)
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -76,6 +81,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         that is the noised one: workers, server and oracle never see another. `server` stands in
         where the user gave none.
         """
+        self._silence = SilenceWatch(data)
         templates = self._templates(data.names)
         if self.privacy is not None:
             check_noise_can_be_told(templates)

@@ -330,7 +330,7 @@ class FederatedRCADetector(FederatedEstimator):
 
     def reset(self):
         """Forget the stream followed so far; the next :meth:`update` starts an episode."""
-        self._stream, self._resolutions = StreamState(), {}
+        self._stream, self._resolutions, self._last_rows = StreamState(), {}, {}
 
     def update(self, batch):
         """Follow a stream: the next rows of all units.
@@ -346,7 +346,7 @@ class FederatedRCADetector(FederatedEstimator):
             Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
             of the stream. An incident is the same one as long as its ``detected`` is.
         """
-        data = self._read(batch)
+        data = self._read(batch, stream=self._last_rows)
         messages = {}
         for name, Y in zip(data.names, data.outputs, strict=True):
             client = self._site(name)["client"]
