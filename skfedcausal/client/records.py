@@ -6,7 +6,7 @@ import numpy as np
 
 from ..utils import constant_columns
 
-ROWS_PER_LOADING = 10  # a rule of thumb: rows for each number of C
+ROWS_PER_LOADING = 6  # a rule of thumb: rows for each number of C
 
 
 def as_inputs(inputs, n_samples):

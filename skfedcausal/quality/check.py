@@ -10,7 +10,6 @@ from .report import COLUMNS, PlantCheck, unit_table
 from .runs import Tag
 from .tags import at_limit, filled, frozen, gaps, straight, update_period
 
-_LINES = 0.03  # share of rows on straight lines that counts as interpolation
 _MOST_LAGS = 720
 _LEAST_ROWS = 200  # for the comparison of clocks
 _ALL = "all units"
@@ -91,8 +90,9 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
         if not shared or k == 0:
             _check_times(unit, _ALL if shared else unit.name, found)
         tables.append(_check_unit(unit, found))
-    offsets = _check_clocks(units, shared, found, max_offset)
-    findings, tags = found.table(), pd.concat(tables, ignore_index=True)
+    tags = pd.concat(tables, ignore_index=True)
+    offsets = _check_clocks(units, shared, tags, found, max_offset)
+    findings = found.table()
     return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags)
 
 
@@ -118,7 +118,7 @@ def _check_times(unit, label, found):
     if unit.index is None:
         return
     index, step = unit.index, unit.step
-    stretch = repeated_stretch(index)
+    stretch = repeated_stretch(unit.times)
     if stretch is not None:
         found.add(
             label,
@@ -126,7 +126,7 @@ def _check_times(unit, label, found):
             "repeated hour",
             *stretch,
             (stretch[1] - stretch[0] + step).total_seconds(),
-            repeated_text(index),
+            repeated_text(unit.times),
             "Give the zone: read_historian(..., tz=...), or tz_localize(..., ambiguous='infer').",
         )
     forward = index.to_series().diff().to_numpy()
@@ -259,7 +259,7 @@ def _check_speed(unit, column, tag, period, regular, found):
     """Lines, holds and slow updates; returns the rows from one real value to the next."""
     first, last = unit.time(0), unit.time(len(unit.values) - 1)
     share, spacing = straight(tag)
-    if share > _LINES:
+    if share > 0:
         detail = (
             f"{share:.0%} of the moving rows lie on straight lines, archived about every {unit.span(spacing)}"
         )
@@ -280,9 +280,9 @@ def _check_speed(unit, column, tag, period, regular, found):
 # -- clocks ---------------------------------------------------------------------------------------
 
 
-def _check_clocks(units, shared, found, max_offset):
+def _check_clocks(units, shared, tags, found, max_offset):
     """Offsets between the units' clocks, by unit."""
-    aligned, step = _aligned(units, shared)
+    aligned, step = _aligned(units, shared, tags)
     n_rows = len(next(iter(aligned.values())))
     if len(units) < 2 or n_rows < _LEAST_ROWS:
         return {}
@@ -312,17 +312,21 @@ def _check_clocks(units, shared, found, max_offset):
     return offsets
 
 
-def _aligned(units, shared):
-    """Values of all units on the same rows, and their step."""
+def _aligned(units, shared, tags):
+    """Values of all units' measured tags on the same rows, and their step."""
+    measured = {
+        unit.name: unit.values[:, (tags.loc[tags["unit"] == unit.name, "kind"] == "measured").to_numpy()]
+        for unit in units
+    }
     if shared or any(unit.index is None for unit in units):
         rows = min(len(unit.values) for unit in units)
-        return {unit.name: unit.values[:rows] for unit in units}, units[0].step
+        return {name: values[:rows] for name, values in measured.items()}, units[0].step
     step = max(unit.step for unit in units)
     first, last = max(u.index.min() for u in units), min(u.index.max() for u in units)
     grid = pd.date_range(first, last, freq=step) if last > first else units[0].index[:0]
     values = {}
     for unit in units:
-        frame = pd.DataFrame(unit.values, index=unit.index).sort_index()
+        frame = pd.DataFrame(measured[unit.name], index=unit.index).sort_index()
         frame = frame[~frame.index.duplicated()]
         values[unit.name] = frame.reindex(grid, method="nearest", tolerance=step / 2).to_numpy()
     return values, step

@@ -6,19 +6,25 @@ clocks differ by k steps, they are correlated at lags about k instead, and not a
 """
 
 import warnings
+from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
-from scipy.stats import chi2
+from scipy.special import ndtri
+from scipy.stats import chi2, rankdata
 
 from ..client.kalman import KalmanClient
 
 _NEAR = 2  # lags that couplings and common disturbances explain
-_LEVEL = 1e-4  # chance of any false offset between two units
-_MOST_ROWS = 20_000
-_REMAINS = 0.25  # share of the evidence at small lags up to which an offset is believed
-_WIDTH = 10  # lags over which a response spreads
+_LEVEL = 1e-3  # chance of any false offset between two units
+_FEWEST_ROWS = 100
+_KEEPS = 0.4  # share of the largest evidence that small lags have where clocks agree
+_REMAINS = 0.25  # share up to which an offset is believed
+_WIDTH = 10  # lags over which a response may spread
+_WIDEST = 40
+_POINTWISE = 1e-3  # level at which a single lag belongs to the response
+_GRADUAL = 8  # lags after which a response that rises slowly must begin to count as an offset
 
 
 def state_innovations(Y):
@@ -33,9 +39,11 @@ def state_innovations(Y):
     ndarray of shape (n_samples, n_states) or None
         Of unit covariance, zero in rows without any value.
     """
+    if not Y.shape[1] or len(Y) < _FEWEST_ROWS:
+        return None
     filled, present = _without_gaps(Y)
     moving = filled.std(axis=0) > 0
-    if not moving.any() or len(Y) < 50:
+    if not moving.any() or present.any(axis=1).sum() < _FEWEST_ROWS:
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -43,10 +51,9 @@ def state_innovations(Y):
         h = client.filter(filled[:, moving])
     e = np.zeros_like(h)
     e[1:] = h[1:] - h[:-1] @ client.transition_.T
-    e[~present.any(axis=1)] = 0.0
-    limit = 6 * np.sqrt((e**2).mean(axis=0))
-    e = np.clip(e, -limit, limit)  # restarts after gaps
-    e -= e.mean(axis=0)
+    told = present.any(axis=1)
+    told[0] = False
+    e[told] = ndtri((rankdata(e[told], axis=0) - 0.5) / told.sum())  # single upsets count no more than others
     values, vectors = np.linalg.eigh(e.T @ e / len(e))
     kept = values > 1e-9 * values[-1]
     return e @ (vectors[:, kept] / np.sqrt(values[kept]))
@@ -87,32 +94,50 @@ def evidence_by_lag(e, f, n_lags):
     return statistic / max(usual, 1.0)
 
 
-def pair_offset(e, f, n_lags):
-    """Offset of the first series' clock against the second's, in steps, and how strong the evidence is.
+@dataclass(frozen=True)
+class Tie:
+    """How far one unit's clock is ahead of another's: `offset` steps, give or take `slack`."""
+
+    offset: int
+    slack: int
+    strength: float
+
+
+def pair_tie(e, f, n_lags):
+    """Offset of the first series' clock against the second's, None where nothing clear ties them.
+
+    Parameters
+    ----------
+    e : ndarray of shape (n_samples, p)
+    f : ndarray of shape (n_samples, q)
+    n_lags : int
 
     Returns
     -------
-    offset : int or None
-        0 where small lags explain the correlation, None where there is none or none that is clear.
-    strength : float
+    Tie or None
     """
     degrees = e.shape[1] * f.shape[1]
     S = evidence_by_lag(e, f, n_lags)
     lags = np.arange(-n_lags, n_lags + 1)
-    needed = chi2.isf(_LEVEL / len(S), degrees)
     near = np.abs(lags) <= _NEAR
     excess = np.maximum(S - degrees, 0.0)
-    if (
-        S[near].max() > chi2.isf(_LEVEL / near.sum(), degrees)
-        and excess[near].max() > _REMAINS * excess.max()
-    ):
-        return 0, float(excess[near].max())
     top = int(np.argmax(S))
-    if S[top] <= needed or near[top]:
-        return None, 0.0
-    elsewhere = np.abs(lags - lags[top]) > _WIDTH
-    clear = excess[elsewhere].max(initial=0.0) < 0.5 * excess[top]
-    return (int(lags[top]), float(excess[top])) if clear else (None, 0.0)
+    if S[near].max() > chi2.isf(_LEVEL / near.sum(), degrees) and excess[near].max() >= _KEEPS * excess[top]:
+        return Tie(0, _NEAR, float(excess[near].max()))
+    if near[top] or S[top] <= chi2.isf(_LEVEL / len(S), degrees):
+        return None
+    spread = np.abs(lags[excess > 0.5 * excess[top]] - lags[top]).max()
+    elsewhere = np.abs(lags - lags[top]) > max(spread, _WIDTH)
+    if spread > _WIDEST or excess[elsewhere].max(initial=0) > 0.5 * excess[top]:
+        return None
+    towards_zero = np.arange(top, n_lags, -np.sign(lags[top]))
+    below = np.flatnonzero(S[towards_zero] <= chi2.isf(_POINTWISE, degrees))
+    onset = abs(lags[towards_zero[below[0]]]) + 1 if len(below) else 0
+    rise = abs(lags[top]) - onset
+    sharp = onset > _NEAR if rise <= _NEAR else onset > _GRADUAL
+    if sharp and excess[near].max() <= _REMAINS * excess[top]:
+        return Tie(int(lags[top]), int(rise + _NEAR), float(excess[top]))
+    return Tie(int(lags[top]), abs(int(lags[top])), float(excess[top]))  # may well be zero
 
 
 def unit_offsets(series, n_lags):
@@ -129,51 +154,53 @@ def unit_offsets(series, n_lags):
     dict of str to tuple (int, str) or None
         Offset in steps and the unit it was found against; None where nothing ties a unit to the others.
     """
-    names = list(series)
-    ties = []
-    for first, second in combinations(names, 2):
-        if series[first] is None or series[second] is None:
-            continue
-        offset, strength = pair_offset(series[first], series[second], n_lags)
-        if offset is not None:
-            ties.append((strength, first, second, offset))
-    ties.sort(key=lambda tie: -tie[0])
-    tree = _strongest_tree(names, ties)
-    offsets = {}
+    names = [name for name, own in series.items() if own is not None]
+    ties = {pair: pair_tie(series[pair[0]], series[pair[1]], n_lags) for pair in combinations(names, 2)}
+    tree = _strongest_tree(names, {pair: tie for pair, tie in ties.items() if tie is not None})
+    offsets = dict.fromkeys(series)
     for root in names:
-        if root not in offsets and tree[root]:
-            _agree(root, tree, offsets)
-    return {name: offsets.get(name) for name in names}
+        if offsets[root] is None and tree[root]:
+            offsets |= _agreement(root, tree)
+    return offsets
 
 
 def _strongest_tree(names, ties):
-    """Neighbours of each unit with offsets, along the strongest ties without circles."""
+    """Neighbours of each unit with their offset and its slack, along the strongest ties without circles."""
     group = {name: name for name in names}
     tree = {name: [] for name in names}
-    for _, first, second, offset in ties:
+    for (first, second), tie in sorted(ties.items(), key=lambda item: -item[1].strength):
         if group[first] == group[second]:
             continue
         old, new = group[second], group[first]
         group = {name: new if own == old else own for name, own in group.items()}
-        tree[first].append((second, -offset))
-        tree[second].append((first, offset))
+        tree[first].append((second, -tie.offset, tie.slack))
+        tree[second].append((first, tie.offset, tie.slack))
     return tree
 
 
-def _agree(root, tree, offsets):
-    """Offsets of the units tied to one, so that as many as possible are zero; in place."""
-    relative, via, queue = {root: 0}, {root: None}, [root]
-    for unit in queue:
-        for other, offset in tree[unit]:
-            if other not in relative:
-                relative[other], via[other] = relative[unit] + offset, unit
-                queue.append(other)
-    values = list(relative.values())
-    level = max(
-        values, key=lambda value: (sum(abs(v - value) <= _NEAR for v in values), -values.index(value))
-    )
-    right = [name for name, value in relative.items() if abs(value - level) <= _NEAR]
+def _agreement(root, tree):
+    """Offsets of all units tied to one, such that as many as possible are zero."""
+    relative = {name: offset for name, (offset, _) in _seen_from(root, tree).items()}
+    groups = [
+        [other for other, (offset, slack) in _seen_from(name, tree).items() if abs(offset) <= slack]
+        for name in relative
+    ]
+    right = max(groups, key=len)  # the first of equals
+    level = int(np.median([relative[name] for name in right]))
+    offsets = {}
     for name, value in relative.items():
-        shift = value - level
-        against = via[name] if via[name] in right else right[0]
-        offsets[name] = (0, against) if abs(shift) <= _NEAR else (shift, against)
+        near = [other for other, _, _ in tree[name] if other in right]
+        against = near[0] if near else right[0]
+        offsets[name] = (0 if name in right else value - level, against)
+    return offsets
+
+
+def _seen_from(root, tree):
+    """Offset of every unit tied to one against it, and how much of that may be error."""
+    seen, queue = {root: (0, 0.0)}, [root]
+    for unit in queue:
+        for other, offset, slack in tree[unit]:
+            if other not in seen:
+                seen[other] = seen[unit][0] + offset, float(np.hypot(seen[unit][1], slack))
+                queue.append(other)
+    return seen

@@ -23,6 +23,9 @@ class UnitRecord:
     columns : tuple of str
     values : ndarray of shape (n_samples, n_columns)
     index : DatetimeIndex or None
+        Times of the rows, without rows that repeat a time.
+    times : DatetimeIndex or None
+        All times as they came.
     breaks : ndarray of int
         Rows before which something is missing or another episode begins, 0 first.
     """
@@ -31,6 +34,7 @@ class UnitRecord:
     columns: tuple[str, ...]
     values: np.ndarray
     index: pd.DatetimeIndex | None
+    times: pd.DatetimeIndex | None
     breaks: np.ndarray
 
     @property
@@ -109,9 +113,12 @@ def _tables_with_clocks(X):
 
 
 def _unit(name, columns, values, index, starts):
-    breaks = {0, *starts}
+    breaks, times = {0, *starts}, index
+    if index is not None and index.is_monotonic_increasing and not index.is_unique:
+        first = ~index.duplicated()  # two series in turns
+        values, index = values[first], index[first]
     if index is not None and len(index) > 2:
         steps = np.diff(index.asi8)
         breaks |= set(np.flatnonzero(steps > _GAP * np.median(steps)) + 1)
         breaks |= set(np.flatnonzero(steps < 0) + 1)
-    return UnitRecord(name, tuple(columns), values, index, np.array(sorted(breaks)))
+    return UnitRecord(name, tuple(columns), values, index, times, np.array(sorted(breaks)))

@@ -4,6 +4,7 @@ Every function takes a :class:`Tag` and gives stretches or shares; none looks at
 """
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.stats import norm
 
 from .runs import empty_stretches
@@ -12,6 +13,9 @@ _LEVEL = 1e-3  # false findings per tag that a test allows itself
 _SHORTEST = 8  # values that a frozen stretch has at least
 _LONGER = 2.0  # times the longest ordinary stretch
 _MOST_FROZEN = 5  # frozen stretches looked for in one tag
+_LINES = 0.03  # share of rows on straight lines that counts as interpolation
+_ROUNDED_LINES = 0.5  # the same where rounding makes some by chance
+_TOO_COARSE = 0.5  # share of lines by chance above which nothing can be said
 _FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
 
 
@@ -27,7 +31,12 @@ def frozen(tag):
         Position of the first and after the last value of each stretch.
     """
     lengths = tag.lengths
-    if tag.kind != "measured" or len(lengths) < 6:
+    if tag.kind != "measured":
+        return []
+    limits = [value for value, _ in at_limit(tag)]
+    usual = np.flatnonzero(~np.isin(tag.values[tag.starts], limits))
+    lengths, starts = lengths[usual], tag.starts[usual]
+    if len(lengths) < 6:
         return []
     order = np.argsort(-lengths, kind="stable")
     ranked = lengths[order]
@@ -36,9 +45,9 @@ def frozen(tag):
         if ranked[k - 1] < max(_SHORTEST, _LONGER * rest[0]):
             continue
         n_tail = max(min(len(rest) - 1, 5), len(rest) // 10)
-        scale = max((rest[:n_tail] - rest[min(n_tail, len(rest) - 1)]).mean(), 0.5)
+        scale = max((rest[:n_tail] - rest[min(n_tail, len(rest) - 1)]).mean(), 0.5 * np.median(lengths))
         if np.exp(-(ranked[k - 1] - rest[0]) / scale) < _LEVEL:
-            return [(int(tag.starts[i]), int(tag.starts[i] + lengths[i])) for i in sorted(order[:k])]
+            return [(int(starts[i]), int(starts[i] + lengths[i])) for i in sorted(order[:k])]
     return []
 
 
@@ -87,12 +96,13 @@ def filled(tag):
 def straight(tag):
     """Share of the moving rows that lie exactly on a line between their neighbours, and the lines' length.
 
-    On a lattice (integers, two decimals) some do by chance: the share that a random walk with the same
-    largest steps would have is taken off.
+    On a lattice (integers, two decimals) some do by chance: the share that Gaussian second differences with
+    the same largest ones would have is taken off.
 
     Returns
     -------
     share : float
+        0 where it is too small to mean anything.
     spacing : float
         Mean number of rows from one archived point to the next.
     """
@@ -109,12 +119,33 @@ def straight(tag):
     if moving.sum() < 10:
         return 0.0, 1.0
     line = bend[moving] <= tolerance
-    largest = np.percentile(bend[moving], 90) / norm.isf(0.05)
-    chance = 1.0 if largest == 0 and tag.resolution else 0.0
-    if largest > 0:
-        chance = 1 - 2 * norm.sf(tolerance / largest)
-    share = (line.mean() - chance) / (1 - chance) if chance < 1 else 0.0
-    return max(float(share), 0.0), 1 / max(1 - line.mean(), 1e-3)
+    chance = 0.0
+    if tag.resolution and (~line).sum() < 10:
+        chance = float(tolerance > 0.02 * tag.spread)
+    elif tag.resolution:
+        border = tolerance + 0.4 * tag.resolution  # half way to the next point of the lattice
+        chance = _share_below(border, np.median(bend[moving][~line]) - border)
+    share = float((line.mean() - chance) / (1 - chance)) if chance < _TOO_COARSE else 0.0
+    if share < (_ROUNDED_LINES if chance > 0.01 else _LINES):
+        return 0.0, 1.0
+    return share, 1 / max(1 - line.mean(), 1e-3)
+
+
+def _share_below(border, excess):
+    """Share of Gaussian values within a border, from the median by which those outside exceed it."""
+    excess /= np.log(2)  # their mean, where they fall off exponentially
+    if excess <= 0:
+        return 1.0
+
+    def surplus(a):  # a: border over standard deviation
+        return (np.exp(norm.logpdf(a) - norm.logsf(a)) - a) / a - excess / border
+
+    widest, narrowest = 1e-3, 30.0
+    if surplus(widest) < 0:
+        return 0.0
+    if surplus(narrowest) > 0:
+        return 1.0
+    return 1 - 2 * norm.sf(brentq(surplus, widest, narrowest))
 
 
 def update_period(tag):
