@@ -26,6 +26,7 @@ from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
+from .utils.silence import SilenceWatch
 
 # what is kept of a site after a fit
 _KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
@@ -60,12 +61,16 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self)
         )
 
-    def _read(self, X, inputs=None, lengths=None):
-        """Plant data in the layout learned by `fit`."""
+    def _read(self, X, inputs=None, lengths=None, stream=None):
+        """Plant data in the layout learned by `fit`; units that went silent are missing there.
+
+        `stream` is what is kept between the batches of a stream, see :class:`SilenceWatch`.
+        """
         check_is_fitted(self)
-        return _row_by_row(
+        data = _row_by_row(
             read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
         )
+        return data if self._silence is None else self._silence.without_silent(data, stream)
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -82,6 +87,8 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         """A new record as everything outside the units sees it."""
         if self._message_mechanism is not None:
             check_noise_can_be_told(self._templates(data.names))
+        # what is missing is public: with noise it must not depend on values
+        self._silence = SilenceWatch(data) if self._message_mechanism is None else None
         data, self._noise = released(self._message_mechanism, data)
         return data
 

@@ -336,7 +336,7 @@ class FederatedRCADetector(WatchingMixin, FederatedEstimator):
 
     def reset(self):
         """Forget the stream followed so far; the next :meth:`update` starts an episode."""
-        self._stream, self._resolutions, self._noised = StreamState(), {}, None
+        self._stream, self._resolutions, self._noised, self._last_rows = StreamState(), {}, None, {}
 
     def update(self, batch):
         """Follow a stream: the next rows of all units.
@@ -352,7 +352,7 @@ class FederatedRCADetector(WatchingMixin, FederatedEstimator):
             Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
             of the stream. An incident is the same one as long as its ``detected`` is.
         """
-        data = self._read(batch)
+        data = self._read(batch, stream=self._last_rows)
         messages = {}
         for name, Y in zip(data.names, self._next_rows(data), strict=True):
             client = self._site(name)["client"]

@@ -38,7 +38,7 @@ def warn_release(mechanism, plans, learning=True):
         _warn_weak(mechanism, [len(Y) for Y, _ in plans.values()])
     if learning:
         for name, (Y, plan) in plans.items():
-            _warn_useless(name, Y, plan.noise)
+            _warn_useless(mechanism, name, Y, plan.noise)
 
 
 def warn_seeded():
@@ -75,7 +75,7 @@ def _warn_weak(mechanism, n_samples):
         )
 
 
-def _warn_useless(name, Y, noise):
+def _warn_useless(mechanism, name, Y, noise):
     """Noise that will drown everything, or a ball that most of the record lies outside of."""
     bounds = noise.bounds
     share = float((norms(Y, bounds.center, bounds.scale) > bounds.clip).mean())
@@ -92,9 +92,28 @@ def _warn_useless(name, Y, noise):
         _warn(
             f"The noise on unit {name!r} is {ratio:.2g} times its strongest signal: a link that shows as a "
             f"correlation of {_CORRELATION} needs about {needed:.1g} time steps, the record has {len(Y)}. "
-            "Expect to learn nothing; use more epsilon, a smaller event_radius or a longer record.",
+            f"{_promise_in_words(mechanism)} no link of that size can be told from noise; "
+            f"{_smallest_useful(mechanism, ratio, len(Y))}. Use more, a smaller event_radius or a "
+            "longer record.",
             UtilityWarning,
         )
+
+
+def _promise_in_words(mechanism):
+    if mechanism.epsilon is None:
+        return f"At mu {mechanism.mu:.2g}"
+    return f"At epsilon {mechanism.epsilon:.2g}"
+
+
+def _smallest_useful(mechanism, ratio, n_samples):
+    """By the same rule of thumb; noise shrinks as mu grows."""
+    if not np.isfinite(ratio):
+        return "the record does not move, so no budget is enough"
+    allowed = (n_samples * _CORRELATION**2) ** 0.25
+    mu = mechanism.mu_of_release() * ratio / allowed
+    if mechanism.delta is None:
+        return f"smallest useful mu: about {mu:.1g}"
+    return f"smallest useful epsilon: about {epsilon_from_mu(mu, mechanism.delta):.1g}"
 
 
 def largest_deviation(Y):
