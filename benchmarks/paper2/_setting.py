@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skfedcausal import FederatedCounterfactualEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 
-ROUNDS = 3000
+ROUNDS = 1500
 START = {"start_scale": 1.0, "exchange": "moments", "max_iter": ROUNDS, "tol": 0.0}
 LAGRANGIAN = {"xi": 1e4, "constraint": "augmented_lagrangian"}
 SETTING = (

@@ -17,7 +17,7 @@ from .._report import table, write
 from ._setting import LAGRANGIAN, ROUNDS, SETTING, by_default, records, scientific, trained
 
 RUNS = 10
-AT = (1, 3, 10, 30, 100, 300, 1000, 3000)
+AT = (1, 3, 10, 30, 100, 300, 1000, ROUNDS)
 MODES = {
     "penalty, xi = 1": {"xi": 1.0},
     "penalty, xi = 1000": {"xi": 1000.0},
