@@ -47,9 +47,8 @@ class FederatedRCADetector(FederatedEstimator):
     augmenter : LinearAugmenter or RegressorAugmenter, default=None
         Used by ``evidence="flags"``.
     server : MomentServer or LikelihoodServer, default=None
-        How the plant is learned. None stands for the closed-form
-        :class:`~skfedcausal.server.moments.MomentServer`, which is as good as maximum likelihood at naming
-        roots and never slow.
+        How the plant is learned. None stands for :class:`~skfedcausal.server.moments.MomentServer`, a fixed
+        number of steps towards maximum likelihood: as good as that at naming roots and never slow.
     privacy : None
         No differential privacy: messages are data-minimising, not private.
     transport : callable, default=None
@@ -198,8 +197,8 @@ class FederatedRCADetector(FederatedEstimator):
         seed = 0 if self.random_state is None else self.random_state
         self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
         self._root_cause.fit(self.server_, self._messages(data))
-        self.thresholds_ = {k: float(v) for k, v in self._root_cause.thresholds.items()}
-        self.false_alarms_ = self._root_cause.false_alarms
+        self.thresholds_ = dict(self._root_cause.levels.thresholds)
+        self.false_alarms_ = self._root_cause.levels.false_alarms
         self._flags = (
             {
                 name: tuple(
