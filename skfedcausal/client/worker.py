@@ -16,10 +16,12 @@ from ..message import (
 from . import training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
+from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law
 from .filtering import message_of
 from .kalman import KalmanClient
 from .loading_error import loading_error
+from .nonlinear import NonlinearClient
 
 
 class UnitWorker:
@@ -226,6 +228,10 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
             f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient can be told "
             "how much noise a privacy mechanism added to its measurements; give it C and R there."
         )
+    if isinstance(template, ExtendedKalmanClient):
+        template = NonlinearClient(template)
+    if isinstance(template, NonlinearClient):
+        return type(template)(template.box, f"unit {name!r}").fit(Y, U, starts, columns)
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
         return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts, columns)
     kind = f"The client of unit {name!r} is a {type(template).__name__}"
