@@ -10,6 +10,7 @@ from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
+from .networks import LSTMRegressor, SELURegressor
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from .rca import FederatedRCADetector
 from .server.gradient import GradientServer
@@ -26,6 +27,7 @@ __all__ = [
     "GaussianMechanism",
     "GradientServer",
     "KalmanClient",
+    "LSTMRegressor",
     "LikelihoodServer",
     "LinearAugmenter",
     "MomentServer",
@@ -33,6 +35,7 @@ __all__ = [
     "RandomizedResponse",
     "RegressorAugmenter",
     "RegressorServer",
+    "SELURegressor",
     "__version__",
     "stack_clients",
 ]

@@ -129,7 +129,6 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
         torch = self._torch()
         if self._parts is None:  # tensors on the memory of the weights
             self._parts = [torch.from_numpy(w).requires_grad_() for w in self.weights_]
-            self._module = self._build(torch)
         out = self._forward(torch, torch.from_numpy(np.ascontiguousarray(X)))
         loss = 0.5 * ((out - torch.from_numpy(np.ascontiguousarray(target))) ** 2).sum() / len(X)
         slopes = [g.numpy() for g in torch.autograd.grad(loss, self._parts)]
@@ -158,7 +157,7 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
         """Weights and averages; tensors on their memory are made anew."""
         state = dict(super().__getstate__())
         if "_parts" in state:
-            state |= {"_parts": None, "_module": None}
+            state["_parts"] = None
         return state
 
     def __sklearn_tags__(self):
@@ -259,20 +258,18 @@ class LSTMRegressor(_TorchRegressor):
         layers = tuple(tuple(inner[k : k + 3]) for k in range(0, len(inner), 3))
         return LSTM(layers, weight, bias, self.n_steps)
 
-    def _build(self, torch):
-        n_inputs = self.weights_[0].shape[1]
-        return torch.nn.LSTM(n_inputs, self.hidden, self.n_layers, batch_first=True, dtype=torch.float64)
+    def _flat(self, torch):
+        """Tensors of the weights in torch's order: it adds a second bias, kept at zero."""
+        *inner, _, _ = self._parts
+        layers = zip(inner[0::3], inner[1::3], inner[2::3], strict=True)
+        return [w for W, R, b in layers for w in (W, R, b, torch.zeros_like(b))]
 
     def _forward(self, torch, X):
-        *inner, weight, bias = self._parts
-        given = {}
-        for layer in range(self.n_layers):
-            W, R, b = inner[3 * layer : 3 * layer + 3]
-            given |= {f"weight_ih_l{layer}": W, f"weight_hh_l{layer}": R, f"bias_ih_l{layer}": b}
-            given[f"bias_hh_l{layer}"] = torch.zeros_like(b)
         sequence = X.reshape(len(X), self.n_steps, -1).flip(1)
-        states, _ = torch.func.functional_call(self._module, given, (sequence,))
-        return states[:, -1] @ weight.T + bias
+        zero = torch.zeros((self.n_layers, len(X), self.hidden), dtype=X.dtype)
+        how = (True, self.n_layers, 0.0, False, False, True)  # biases; no dropout, one direction, rows first
+        states, *_ = torch.lstm(sequence, (zero, zero), self._flat(torch), *how)
+        return states[:, -1] @ self._parts[-2].T + self._parts[-1]
 
 
 class SELURegressor(_TorchRegressor):
@@ -323,12 +320,9 @@ class SELURegressor(_TorchRegressor):
         W1, b1, W2, b2 = self.weights_
         return FeedForward((W1, W2), (b1, b2), "selu")
 
-    def _build(self, torch):
-        return torch.nn.SELU()
-
     def _forward(self, torch, X):
         W1, b1, W2, b2 = self._parts
-        return self._module(X @ W1 + b1) @ W2 + b2
+        return torch.nn.functional.selu(X @ W1 + b1) @ W2 + b2
 
 
 @contextmanager

@@ -20,15 +20,15 @@ class ExtendedKalmanClient(BaseEstimator):
     """Extended Kalman filter of one unit (eq. 1 and 2 of [1]_).
 
     The model is ``x[t] = f(x[t-1]) + w``, ``y[t] = h(x[t]) + v``. Give both maps as functions with the
-    covariances, or none of them: then the unit learns f and h at home from nominal measurements, on the leading
-    principal components.
+    covariances, or none of them: then the unit learns f and h at home from nominal measurements, on the
+    leading principal components.
 
     Parameters
     ----------
     f, h : callable or regressor, default=None
-        Transition ``(n_states,) -> (n_states,)`` and measurement ``(n_states,) -> (n_features,)``. A regressor
-        (MLPRegressor, :class:`LSTMRegressor`, :class:`SELURegressor`) is what to learn the map with; None
-        stands for an MLPRegressor.
+        Transition ``(n_states,) -> (n_states,)`` and measurement ``(n_states,) -> (n_features,)``. A
+        regressor (MLPRegressor, :class:`LSTMRegressor`, :class:`SELURegressor`) is what to learn the map
+        with; None stands for an MLPRegressor.
     f_jacobian, h_jacobian : callable, default=None
         ``(n_states,) -> (n_states, n_states)`` and ``(n_states,) -> (n_features, n_states)``; checked against
         central differences when fitted. None takes central differences.
@@ -136,8 +136,8 @@ class ExtendedKalmanClient(BaseEstimator):
         if given and len(given) < len(parts):
             lacking = sorted(set(parts) - set(given))
             raise ValueError(
-                f"Got {', '.join(given)} without {', '.join(lacking)}. Give f and h as functions with Q and R, or "
-                "none of the four to learn them."
+                f"Got {', '.join(given)} without {', '.join(lacking)}. Give f and h as functions with Q "
+                "and R, or none of the four to learn them."
             )
         if given:
             return self._take(Y)
@@ -169,8 +169,8 @@ class ExtendedKalmanClient(BaseEstimator):
         follows = follows[complete[follows] & complete[follows + 1]]
         if len(follows) < 2 * self.hidden:
             raise ValueError(
-                f"Only {len(follows)} pairs of successive rows are complete; learning the unit's maps needs at "
-                f"least {2 * self.hidden}. Give more nominal rows, or the maps."
+                f"Only {len(follows)} pairs of successive rows are complete; learning the unit's maps needs "
+                f"at least {2 * self.hidden}. Give more nominal rows, or the maps."
             )
         _, values, axes = np.linalg.svd(inside[complete], full_matrices=False)
         n = min(self.n_states, int((values > 1e-8 * values[0]).sum()))

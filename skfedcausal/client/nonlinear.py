@@ -121,5 +121,11 @@ class WatchedNonlinearClient(NonlinearClient):
         pattern_of[own] = 1 + position.reshape(-1)
         patterns = np.concatenate([self._J[None], patterns])
         return replace(
-            exact, z=z, patterns=patterns, index=pattern_of, off_subspace=distance, transition=None, process_cov=None
+            exact,
+            z=z,
+            patterns=patterns,
+            index=pattern_of,
+            off_subspace=distance,
+            transition=None,
+            process_cov=None,
         )

@@ -13,7 +13,7 @@ from ..message import (
     StateMessage,
     StateReply,
 )
-from . import training
+from . import network_training, training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
 from .extended_kalman import ExtendedKalmanClient
@@ -88,6 +88,8 @@ class UnitWorker:
             StateReply.OP: self._learn_from,
         }
         operations |= dict.fromkeys(training.OPERATIONS, self._train)
+        if "networks" in state or packet.op == network_training.NetworkPlan.OP:
+            operations |= dict.fromkeys(network_training.OPERATIONS, self._train_network)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
         if packet.op not in (REQUEST, training.REQUEST) and "client" not in state:
@@ -159,6 +161,10 @@ class UnitWorker:
         local = local_features(client, self._Y, self._U, self._starts)
         series = training.unit_series(client, self._Y, self._U, self._starts, local)
         return training.first_answer(packet, client, series)
+
+    def _train_network(self, packet, state):
+        """Answer a packet of the training of a nonlinear correction."""
+        return network_training.answer(packet, state, self._augmenter, self._Y, self._starts)
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""
@@ -309,6 +315,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
     ndarray of shape (n_samples, n_sensors)
     """
     client = site["client"]
+    if augmented and isinstance(site["augmenter"], network_training.StateCorrection):
+        return network_training.corrected_prediction(site, Y, starts)
     if not augmented:
         return (
             client.predict(Y, **_along(Y, U, starts))

@@ -126,10 +126,11 @@ def _memory(sequence, W, R, b):
         z = x @ W.T + b
         if h is not None:
             z = z + h @ R.T
-        i, f, g, o = np.split(z, 4, axis=1)
-        new = expit(i) * np.tanh(g)
-        c = new if c is None else expit(f) * c + new
-        h = expit(o) * np.tanh(c)
+        k = z.shape[1] // 4
+        gates = expit(z)
+        new = gates[:, :k] * np.tanh(z[:, 2 * k : 3 * k])
+        c = new if c is None else gates[:, k : 2 * k] * c + new
+        h = gates[:, 3 * k :] * np.tanh(c)
         out.append(h)
     return out
 
@@ -152,7 +153,6 @@ def numeric_jacobian(value, x, step=1e-6):
     x = np.asarray(x, dtype=float)
     h = step * np.maximum(np.abs(x), 1.0)
     columns = [
-        (np.asarray(value(x + d)) - np.asarray(value(x - d))) / (2 * h[k])
-        for k, d in enumerate(np.diag(h))
+        (np.asarray(value(x + d)) - np.asarray(value(x - d))) / (2 * h[k]) for k, d in enumerate(np.diag(h))
     ]
     return np.array(columns, dtype=float).T
