@@ -9,9 +9,11 @@ from scipy.linalg import null_space
 
 from ..message import StateMessage
 from ..statespace.observation import information
+from .extended_kalman import ExtendedKalmanClient
 from .filtering import message_of
 from .kalman import KalmanClient
 from .moments import Moments
+from .nonlinear import WatchedNonlinearClient
 from .unit_model import UnitModel
 
 _FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show
@@ -272,4 +274,6 @@ def watched(template):
         return WatchedClient()
     if type(template) is KalmanClient:
         return WatchedClient(**template.get_params())
+    if isinstance(template, ExtendedKalmanClient):
+        return WatchedNonlinearClient(template)
     return template

@@ -13,13 +13,15 @@ from ..message import (
     StateMessage,
     StateReply,
 )
-from . import training
+from . import network_training, training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
+from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law
 from .filtering import message_of
 from .kalman import KalmanClient
 from .loading_error import loading_error
+from .nonlinear import NonlinearClient
 from .records import warn_few_rows
 from .training_series import unit_series
 
@@ -88,6 +90,8 @@ class UnitWorker:
             StateReply.OP: self._learn_from,
         }
         operations |= dict.fromkeys(training.OPERATIONS, self._train)
+        if "networks" in state or packet.op == network_training.NetworkPlan.OP:
+            operations |= dict.fromkeys(network_training.OPERATIONS, self._train_network)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
         if packet.op not in (REQUEST, training.REQUEST) and "client" not in state:
@@ -160,6 +164,10 @@ class UnitWorker:
         series = unit_series(client, self._Y, self._U, self._starts, local)
         return training.first_answer(packet, client, series, self.name)
 
+    def _train_network(self, packet, state):
+        """Answer a packet of the training of a nonlinear correction."""
+        return network_training.answer(packet, state, self._augmenter, self._Y, self._starts)
+
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""
         reply = StateReply.from_packet(packet)
@@ -231,6 +239,10 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
             f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient can be told "
             "how much noise a privacy mechanism added to its measurements; give it C and R there."
         )
+    if isinstance(template, ExtendedKalmanClient):
+        template = NonlinearClient(template)
+    if isinstance(template, NonlinearClient):
+        return type(template)(template.box, f"unit {name!r}").fit(Y, U, starts, columns)
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
         return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts, columns)
     kind = f"The client of unit {name!r} is a {type(template).__name__}"
@@ -308,6 +320,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
     ndarray of shape (n_samples, n_sensors)
     """
     client = site["client"]
+    if augmented and isinstance(site["augmenter"], network_training.StateCorrection):
+        return network_training.corrected_prediction(site, Y, starts)
     if not augmented:
         return (
             client.predict(Y, **_along(Y, U, starts))
