@@ -21,6 +21,7 @@ from .filtering import message_of
 from .kalman import KalmanClient
 from .loading_error import loading_error
 from .records import warn_few_rows
+from .training_series import unit_series
 
 
 class UnitWorker:
@@ -156,8 +157,8 @@ class UnitWorker:
                 "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
             )
         local = local_features(client, self._Y, self._U, self._starts)
-        series = training.unit_series(client, self._Y, self._U, self._starts, local)
-        return training.first_answer(packet, client, series)
+        series = unit_series(client, self._Y, self._U, self._starts, local)
+        return training.first_answer(packet, client, series, self.name)
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""
@@ -281,8 +282,8 @@ def local_features(client, Y, U, starts):
     Y = client.active_columns(Y)
     model = client.model
     centred = Y - model.mean
-    missing = np.isnan(centred)
-    if missing.any():
+    if not np.isfinite(centred.sum()):  # a missing value anywhere reaches the sum
+        missing = np.isnan(centred)
         expected = model.filter(Y, U, starts) @ model.C.T
         centred[missing] = expected[missing]
     return centred

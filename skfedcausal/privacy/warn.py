@@ -14,7 +14,7 @@ _MANY_CLIPPED = 0.05
 _LEVEL = 6  # up to the caller of `fit`
 
 
-def warn_release(mechanism, plans):
+def warn_release(mechanism, plans, learning=True):
     """Warn about a release that is going to happen.
 
     Parameters
@@ -22,8 +22,10 @@ def warn_release(mechanism, plans):
     mechanism : GaussianMechanism
     plans : dict of str to tuple (ndarray of shape (n_samples, n_features), Plan)
         Raw record of each unit and what will be done to it.
+    learning : bool
+        Whether something is to be learned from the records, which noise may prevent.
     """
-    leaking = [name for name, (_, plan) in plans.items() if not plan.bounds.public]
+    leaking = [name for name, (_, plan) in plans.items() if not plan.noise.bounds.public]
     if leaking:
         _warn(
             f"clip_norm was taken from the data of {', '.join(leaking)}: it reveals the largest value and "
@@ -34,8 +36,9 @@ def warn_release(mechanism, plans):
         warn_seeded()
     if mechanism.delta is not None:
         _warn_weak(mechanism, [len(Y) for Y, _ in plans.values()])
-    for name, (Y, plan) in plans.items():
-        _warn_useless(mechanism, name, Y, plan)
+    if learning:
+        for name, (Y, plan) in plans.items():
+            _warn_useless(mechanism, name, Y, plan.noise)
 
 
 def warn_seeded():
@@ -72,9 +75,9 @@ def _warn_weak(mechanism, n_samples):
         )
 
 
-def _warn_useless(mechanism, name, Y, plan):
+def _warn_useless(mechanism, name, Y, noise):
     """Noise that will drown everything, or a ball that most of the record lies outside of."""
-    bounds = plan.bounds
+    bounds = noise.bounds
     share = float((norms(Y, bounds.center, bounds.scale) > bounds.clip).mean())
     if share > _MANY_CLIPPED:
         _warn(
@@ -83,7 +86,7 @@ def _warn_useless(mechanism, name, Y, plan):
             UtilityWarning,
         )
     signal = largest_deviation(clipped(Y, bounds))
-    ratio = plan.std / signal if signal > 0 else np.inf
+    ratio = noise.std / signal if signal > 0 else np.inf
     needed = ratio**4 / _CORRELATION**2
     if needed > len(Y):
         _warn(

@@ -14,7 +14,7 @@ from skfedcausal.privacy import (
     SeededNoiseWarning,
     UtilityWarning,
     WeakPrivacyWarning,
-    gaussian,
+    base,
     mu_from_epsilon,
 )
 from skfedcausal.privacy.bounds import clipped
@@ -63,7 +63,7 @@ def test_no_attack_learns_more_than_promised_and_half_the_noise_is_caught(settin
     mechanism = GaussianMechanism(**{"clip_norm": 3.0, **settings}, random_state=0)
     if halved:
         monkeypatch.setattr(
-            gaussian, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest)
+            base, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest)
         )
     mu, d = mechanism.mu_of_release(), 3
     first, second = neighbours(mechanism, d)
