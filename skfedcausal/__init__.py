@@ -10,8 +10,10 @@ from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
+from .historian import read_historian
 from .networks import LSTMRegressor, SELURegressor
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
+from .quality import check_plant
 from .rca import FederatedRCADetector
 from .server.gradient import GradientServer
 from .server.likelihood import LikelihoodServer
@@ -37,5 +39,7 @@ __all__ = [
     "RegressorServer",
     "SELURegressor",
     "__version__",
+    "check_plant",
+    "read_historian",
     "stack_clients",
 ]

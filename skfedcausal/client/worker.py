@@ -22,6 +22,8 @@ from .filtering import message_of
 from .kalman import KalmanClient
 from .loading_error import loading_error
 from .nonlinear import NonlinearClient
+from .records import warn_few_rows
+from .training_series import unit_series
 
 
 class UnitWorker:
@@ -159,8 +161,8 @@ class UnitWorker:
                 "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
             )
         local = local_features(client, self._Y, self._U, self._starts)
-        series = training.unit_series(client, self._Y, self._U, self._starts, local)
-        return training.first_answer(packet, client, series)
+        series = unit_series(client, self._Y, self._U, self._starts, local)
+        return training.first_answer(packet, client, series, self.name)
 
     def _train_network(self, packet, state):
         """Answer a packet of the training of a nonlinear correction."""
@@ -228,7 +230,10 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
     if isinstance(template, KalmanClient):
         client = clone(template)
         client._validate_params()
-        return client.fit_arrays(Y, U, starts, f"unit {name!r}", columns, noise)
+        client.fit_arrays(Y, U, starts, f"unit {name!r}", columns, noise)
+        if client.C is None:
+            warn_few_rows(len(Y), len(client.model.C), client.n_states_, f"unit {name!r}")
+        return client
     if noise is not None:
         raise TypeError(
             f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient can be told "
@@ -289,8 +294,8 @@ def local_features(client, Y, U, starts):
     Y = client.active_columns(Y)
     model = client.model
     centred = Y - model.mean
-    missing = np.isnan(centred)
-    if missing.any():
+    if not np.isfinite(centred.sum()):  # a missing value anywhere reaches the sum
+        missing = np.isnan(centred)
         expected = model.filter(Y, U, starts) @ model.C.T
         centred[missing] = expected[missing]
     return centred

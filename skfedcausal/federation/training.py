@@ -3,7 +3,7 @@
 from ..message import ACKNOWLEDGEMENT
 from ..network_message import FINISH as NETWORKS_TRAINED
 from ..network_message import PredictedStates
-from ..training_message import ANSWERS, FINISH, REQUEST, LocalModel
+from ..training_message import ANSWERS, REQUEST, LocalModel, later_answer
 from .packet import Packet
 from .rounds import ask, collect_messages, messages_of
 
@@ -30,11 +30,12 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
     ClientError
         If a client failed or sent something that is not a message of training.
     """
-    told = {**server.request, "constant": inputs, "dtype": dtype}
+    told = {**server.request(), "constant": inputs, "dtype": dtype}
     models = messages_of(channel, dict.fromkeys(names, Packet(REQUEST, 1, scalars=told)), LocalModel)
     dialogue = server.dialogue(models)
     replies, round = next(dialogue), 1
-    expected = ANSWERS[next(iter(replies.values())).mode]
+    mode = next(iter(replies.values())).mode
+    expected = ANSWERS[mode]
     while replies is not None:
         round += 1
         if pool is None:
@@ -46,7 +47,8 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
             replies = dialogue.send(messages)
         except StopIteration:
             replies = None
-    ask(channel, dict.fromkeys(names, Packet(FINISH, round)), ACKNOWLEDGEMENT)
+        expected = later_answer(mode, inputs)
+    ask(channel, {name: end.to_packet(round) for name, end in server.end().items()}, ACKNOWLEDGEMENT)
 
 
 def train_corrections(channel, server, names, *, dtype="float64", pool=None):

@@ -20,7 +20,7 @@ from ..statespace.energy import (
     ridge_transition,
 )
 from ..statespace.observation import is_regular
-from ..statespace.recurrence import driven_recurrence
+from ..statespace.recurrence import Recurrence
 from ..statespace.varying import covariance_rows, predicted_means
 
 _SETTLED = 1e-10
@@ -51,8 +51,8 @@ class Innovations:
 
     Attributes
     ----------
-    scaled : ndarray of shape (n_samples, n)
-        Scaled Kalman innovations u.
+    scaled, predicted : ndarray of shape (n_samples, n)
+        Scaled Kalman innovations u and predicted states.
     own : ndarray of shape (n_samples, n_units)
         Surprise a of each unit by its own innovation and off-subspace number.
     given_others : ndarray of shape (n_samples, n_units)
@@ -62,6 +62,7 @@ class Innovations:
     """
 
     scaled: np.ndarray
+    predicted: np.ndarray
     own: np.ndarray
     given_others: np.ndarray
     present: np.ndarray | None = None
@@ -85,7 +86,7 @@ class PlantWatch:
         self.model, self.regression, self.energy, self.slices = model, regression, energy, slices
         self._noise = np.linalg.pinv(model.J, hermitian=True)
         settled = model.schedule.filtered[-1]
-        self._filter = model.A - settled @ model.J @ model.A
+        self._filter = Recurrence(model.A - settled @ model.J @ model.A)
         before = model.schedule.predicted[:-1]
         self._transient = np.linalg.inv(np.eye(len(model.A)) + model.J @ before)
 
@@ -109,7 +110,7 @@ class PlantWatch:
         if nominal:
             e, x = self._regression_innovations(record.z @ self._noise, state.last)
             own, given = self.energy.own(e) + off_subspace, self.energy.given_others(e) + off_subspace
-            return Innovations(scaled, own, given), replace(state, last=x[-1])
+            return Innovations(scaled, predicted, own, given), replace(state, last=x[-1])
         return self._surprises(record, off_subspace, scaled, predicted, state)
 
     def _is_nominal(self, record):
@@ -164,7 +165,7 @@ class PlantWatch:
         filtered = np.empty_like(z)
         filtered[0] = first
         if len(z) > 1:
-            driven_recurrence(self._filter, (z[1:], gain), x0=first, out=filtered[1:])
+            self._filter.run((z[1:], gain), x0=first, out=filtered[1:])
         predicted = np.empty_like(z)
         predicted[0] = mean
         np.dot(filtered[:-1], model.A.T, out=predicted[1:])
@@ -207,7 +208,7 @@ class PlantWatch:
             own[np.ix_(rows, seen)] = energy.own(e[np.ix_(rows, columns)])
             given[np.ix_(rows, seen)] = energy.given_others(e[np.ix_(rows, columns)])
         here = np.where(present, off_subspace, 0.0)
-        return Innovations(scaled, own + here, given + here, present), replace(state, last=last)
+        return Innovations(scaled, predicted, own + here, given + here, present), replace(state, last=last)
 
     def _states(self, record):
         """States as measured, which units determine theirs, and which pattern each unit is in."""
