@@ -23,8 +23,8 @@ WINDOW = 20
 SETTING = (
     "Two clients of two states and four sensors, C1 drives C2 (dependency strength 0.5 unless said), "
     f"ten-step faults about every 110 steps at a client drawn anew. {N_TRAIN} nominal steps to learn from, "
-    f"{N_NOMINAL} others of which one half sets the thresholds and the other gives ARL0, "
-    f"{N_TEST} with faults. Choices where the paper leaves them open are in the docstring of `make_nonlinear_plant`."
+    f"{N_NOMINAL} others of which one half sets the thresholds and the other gives ARL0, {N_TEST} with "
+    "faults. Choices where the paper leaves them open are in the docstring of `make_nonlinear_plant`."
 )
 
 
