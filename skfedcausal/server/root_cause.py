@@ -28,7 +28,7 @@ HORIZON = 80  # steps after the alarm until which an answer is revised
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
-_KIND = 0.8  # probability from which a fault is called one of sensors or of the process
+_SURE = 0.8  # probability from which a kind of fault is stated
 
 
 @dataclass(frozen=True)
@@ -142,11 +142,12 @@ class RootCauseServer:
         outside = np.where(outside_dims > 0, distance.mean(axis=0), 1.0)
         nominal = Nominal(
             self.dims,
+            self.usual,
             outside_dims,
             outside,
             inverse_root(np.cov(predicted.T)),
             record.n_samples,
-            shift=max(_shift_dispersion(held_out, self.slices), self.levels.shift_excess(self.run_length)),
+            *_usual_windows(held_out, self.slices, self.levels.shift_excess(self.run_length)),
             energy=max(_scale_dispersion([q / self.usual for q in given], self.dims), 1.0),
             off_subspace=max(
                 _scale_dispersion([distance[i:j] / outside for i, j in folds], outside_dims), 1.0
@@ -261,14 +262,17 @@ class RootCauseServer:
         begin = max(detected - LOOKBACK, first)
         stop = min(detected + HORIZON + 1, position)
         ended = min(stop, incident.last + 1)
-        answers = []
+        answers, kind = [], "undecided"
         if "shift" in self.statistics:  # the fault may have ended with the alarm, or not
-            answers += [self._by_shift(rows, first, begin, until, detected) for until in {stop, ended}]
+            windows = (stop, ended) if ended < stop else (stop,)
+            answers += [self._by_shift(rows, first, begin, until, detected) for until in windows]
         if "energy" in self.statistics:
             answers.append(self._by_energy(rows, first, begin, stop, detected))
         answer = max(answers, key=lambda answer: answer.evidence)
         probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
-        kind = answer.kind if probability.max() >= _KIND else "undecided"
+        root = int(probability.argmax())
+        if probability[root] >= _SURE:
+            kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         above = rows[answer.statistic][answer.start - first : stop - first]
         above = above > self.levels.thresholds[answer.statistic]
         reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)
@@ -288,14 +292,15 @@ class RootCauseServer:
         window = slice(begin - first, stop - first)
         found = self.posterior.from_shift(*(rows[name][window] for name in _SHIFT_SERIES))
         start = begin + min(found.onset, detected - begin)
-        return _Answer("shift", found.evidence, found.probability, start, _kind(found.sensor))
+        return _Answer("shift", found.evidence, found.probability, start, _kind(found))
 
     def _by_energy(self, rows, first, begin, stop, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""
         unit = int(rows["energy"][detected - first].argmax())
         start = begin + onset(rows["surprise"][begin - first : detected - first + 1, unit], _DRIFT)
         evidence = rows["evidence"][start - first : stop - first]
-        strength = self.posterior.energy_evidence(evidence) - np.log(stop - begin)  # of any onset
+        outside = rows["outside"][start - first : stop - first]
+        strength = self.posterior.energy_evidence(evidence, outside) - np.log(stop - begin)  # of any onset
         return _Answer("energy", strength, self.posterior.from_energy(evidence), start)
 
     def attribute(self, messages, start, stop):
@@ -324,7 +329,7 @@ class RootCauseServer:
         if "energy" in self.statistics:
             evidence = rows["evidence"][window]
             answers["energy"] = (
-                self.posterior.energy_evidence(evidence),
+                self.posterior.energy_evidence(evidence, rows["outside"][window]),
                 self.posterior.from_energy(evidence),
             )
         name = max(answers, key=lambda name: answers[name][0])
@@ -344,30 +349,35 @@ class _Answer:
     evidence: float
     probability: np.ndarray
     start: int
-    kind: str = "undecided"
+    kind: str = ""
 
 
-def _kind(sensor):
-    """Name of the kind of fault from the probability of a sensor fault."""
-    if sensor >= _KIND:
-        return "sensor"
-    return "process" if sensor <= 1 - _KIND else "undecided"
+def _kind(found):
+    """Name of the kind of fault, empty if what the shift leaves is not nominal or both explain it."""
+    if not found.fits or 1 - _SURE < found.sensor < _SURE:
+        return ""
+    return "sensor" if found.sensor >= _SURE else "process"
 
 
-def _shift_dispersion(held_out, slices):
-    """By how much the ratios of nominal windows exceed chi-square, at the quantile that alarms are made of.
+def _usual_windows(held_out, slices, least):
+    """Mean square of whitened innovations that nominal windows hardly pass, and by how much their ratios
+    exceed chi-square there, at least `least`.
 
     Slow drifts that the plant's model does not have make innovations coherent without any fault.
     """
-    found = []
+    squares, ratios = [], []
     for model, scaled in held_out:
         information = step_information(model.carry, model.weight, HORIZON)[-1:]
         for first in range(0, len(scaled) - HORIZON + 1, HORIZON // 2):
-            b = step_scores(model, scaled[first : first + HORIZON])[:1]
-            found += [
+            window = scaled[first : first + HORIZON]
+            squares.append(((window @ model.whitening) ** 2).mean())
+            b = step_scores(model, window)[:1]
+            ratios += [
                 likelihood_ratios(b, information, s)[0] / chi2.isf(_TAIL, s.stop - s.start) for s in slices
             ]
-    return float(np.quantile(found, 1 - _TAIL)) if found else 1.0
+    if not squares:
+        return 1.0, least
+    return float(np.quantile(squares, 1 - _TAIL)), max(float(np.quantile(ratios, 1 - _TAIL)), least)
 
 
 def _scale_dispersion(series, dof):
