@@ -46,6 +46,8 @@ class UnitWorker:
     noise : ndarray of shape (n_sensors,), default=None
         Variance of the noise that a privacy mechanism added to `outputs`; None if there is none. The worker
         never sees the record without it.
+    training_noise : PaperNoise, default=None
+        Noise that the unit adds to its messages of training.
 
     Notes
     -----
@@ -57,13 +59,25 @@ class UnitWorker:
     empty state.
     """
 
-    def __init__(self, name, outputs, inputs, starts, columns, client, augmenter=None, noise=None):
+    def __init__(
+        self,
+        name,
+        outputs,
+        inputs,
+        starts,
+        columns,
+        client,
+        augmenter=None,
+        noise=None,
+        training_noise=None,
+    ):
         self.name = name
         self._Y, self._U, self._starts = outputs, inputs, starts
         self._columns = columns
         self._client = client
         self._augmenter = augmenter
         self._noise = noise
+        self._training_noise = training_noise
 
     def handle(self, packet, state):
         """Answer one packet.
@@ -151,7 +165,14 @@ class UnitWorker:
         return law.to_packet(packet.round), state
 
     def _train(self, packet, state):
-        """Answer a packet of gradient training; the first one identifies the unit's model."""
+        """Answer a packet of gradient training, with noise where the protocol adds it here."""
+        answer, state = self._trained(packet, state)
+        if self._training_noise is not None:
+            answer = self._training_noise.noised(answer, state["training"])
+        return answer, state
+
+    def _trained(self, packet, state):
+        """Answer as it stays at home; the first packet identifies the unit's model."""
         if packet.op != training.REQUEST:
             return training.answer(packet, state)
         client = self._fitted_client()
