@@ -9,6 +9,7 @@ from ..statespace.pairs import (
     transition_pair_information,
     uncoupled_pair_information,
 )
+from ..statespace.positive import absolute_values
 from .evidence import BlockEstimates
 
 
@@ -89,6 +90,8 @@ def _estimates(scoring, family, inside, columns, gradient, own, positions, stepp
         score = gradient.ravel()[at] - gathered @ scoring.whitened(scoring.gradient)
         score[padded] = 0.0
         rest = own[outside] - gathered @ np.swapaxes(gathered, 1, 2)
+        if scoring.structure.partition.n_inputs:  # under feedback the expected information can be indefinite
+            rest = absolute_values(rest)
         covariance[outside] = np.linalg.inv(rest) / scoring.n_samples
         estimate[outside] = scoring.n_samples * np.einsum("xij,xj->xi", covariance[outside], score)
     if inside.any():

@@ -57,7 +57,7 @@ class MomentServer(LikelihoodServer):
         scores = Scores(record)
         N = record.block_diagonal(scores.noise)
         A, Q = moment_start(scores.moments(1), N)
-        self.names_, self.partition_ = record.names, record.partition
+        self.names_, self.partition_, self.noise_share_ = record.names, record.partition, None
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
         self.transition_ = self.unshrunk_transition_ = A
         self.process_cov_ = (Q + np.swapaxes(Q, -1, -2)) / 2
