@@ -11,6 +11,7 @@ from .client.kalman import KalmanClient
 from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
 from .historian import read_historian
+from .preprocessing import UnitScaler
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from .quality import check_plant
 from .rca import FederatedRCADetector
@@ -35,6 +36,7 @@ __all__ = [
     "RandomizedResponse",
     "RegressorAugmenter",
     "RegressorServer",
+    "UnitScaler",
     "__version__",
     "check_plant",
     "read_historian",

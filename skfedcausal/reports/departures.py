@@ -14,8 +14,9 @@ def add_departures(page, estimator):
     sent, ledger = estimator.communication_, estimator.ledger_
     share = sent["bytes_up"] / sent["raw_bytes"] if sent["raw_bytes"] else 0.0
     page.heading("What data left the units")
+    rounds = f"{sent['rounds']} round{'s' * (sent['rounds'] != 1)}"
     page.text(
-        f"For the fit {sent['bytes_up']:,} bytes went up in {sent['rounds']} round{'s' * (sent['rounds'] != 1)}, "
+        f"For the fit {sent['bytes_up']:,} bytes went up in {rounds}, "
         f"{share:.0%} of the {sent['raw_bytes']:,} bytes of raw measurements. So far it has been "
         f"{ledger.total('up'):,} bytes up and {ledger.total('down'):,} bytes down, every packet on the list "
         "below. Rows of raw measurements and names of sensors are not among them."
