@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator, client_templates, messages_about
+from ._incident_reports import IncidentReports
 from ._watching import WatchingMixin
 from .client.monitor import watched
 from .client.worker import unit_message
@@ -31,7 +32,7 @@ from .statespace.episodes import episodes
 from .utils.sampling import check_following, check_sampling, position, sampling_period
 
 
-class FederatedRCADetector(WatchingMixin, FederatedEstimator):
+class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
     Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
