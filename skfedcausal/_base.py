@@ -21,7 +21,7 @@ from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
 from .federation.rounds import learn_plant
-from .federation.training import train_plant
+from .federation.training import train_corrections, train_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
@@ -106,6 +106,8 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             has_inputs = any(U is not None for U in data.inputs)
             learn = partial(train_plant, inputs=has_inputs, guard=noise.guard)
             pool = PooledTraining(sites) if pooled else None
+        elif getattr(server, "trains_corrections", False):
+            learn = train_corrections
         elif pooled:
 
             def pool(messages):

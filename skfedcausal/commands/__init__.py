@@ -9,6 +9,9 @@ from importlib import import_module
 # name: (module and function, one line of help)
 COMMANDS = {
     "demo": ("skfedcausal.commands.demo:main", "the main job on a simulated plant"),
+    "links": ("skfedcausal.commands.links:main", "which unit drives which, from your own file"),
+    "whatif": ("skfedcausal.commands.whatif:main", "a record of yours under other inputs"),
+    "rca": ("skfedcausal.commands.rca:main", "incidents in your own file and where they began"),
 }
 
 

@@ -317,7 +317,7 @@ class GradientServer(GradientAnswers, BaseEstimator):
             )
 
     def _advice(self):
-        safe = ", ".join(f"{name} <= {self._limits[name].min():.3g}" for name in ("eta1", "eta2", "gamma"))
+        safe = ", ".join(f"{name} <= {self._limits[name].min():.3g}" for name in self._limits)
         return f"Step sizes that hold for all units: {safe}."
 
     def _watch(self, training):
