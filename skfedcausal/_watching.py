@@ -92,6 +92,10 @@ class WatchingMixin:
 
     # -- streams ---------------------------------------------------------------------------------
 
+    def __getstate__(self):
+        """Without the noise of a stream, which belongs to the mechanism: a copy starts another one."""
+        return {**super().__getstate__(), "_noised": None}
+
     def _next_rows(self, data):
         """The next rows of a stream as everything outside the units sees them."""
         if self.privacy is None and not self.noise_covariance_:
