@@ -209,11 +209,12 @@ def test_a_unit_predicts_for_itself_from_its_raw_record_and_pays_nothing():
 
 
 @pytest.mark.slow
-def test_tests_keep_their_size_under_noise():
+@pytest.mark.parametrize("radius", [(0.5, 0.85), 0.95], ids=["fast states", "slow states"])
+def test_tests_keep_their_size_under_noise(radius):
     """Score tests of 12 pairs without a link in 60 plants; the binomial error of the share is 0.0081."""
     p_values = []
     for seed in range(60):
-        X, _ = make_granger_plant(4, n_links=0, n_samples=3000, random_state=seed)
+        X, _ = make_granger_plant(4, n_links=0, n_samples=3000, radius=radius, random_state=seed)
         privacy = GaussianMechanism(mu=1.5, clip_norm=25.0, event_radius=5.0, random_state=seed)
         estimator = FederatedGrangerEstimator(KalmanClient(n_states=2), privacy=privacy).fit(X)
         p_values += list(estimator.links_["p_value"])
