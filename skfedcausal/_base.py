@@ -1,8 +1,8 @@
 """What the estimators share: containers to workers, rounds of messages, fitted attributes, tables out."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -19,6 +19,7 @@ from ._privacy_curve import privacy_curve
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
+from .federation.lost import Attendance, LostUnits, LostUnitWarning
 from .federation.rounds import learn_plant
 from .federation.training import train_plant
 from .federation.transport import InProcessTransport, Site
@@ -26,6 +27,7 @@ from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
+from .utils.names import listed
 
 # what is kept of a site after a fit
 _KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
@@ -44,6 +46,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         "wire_dtype": [StrOptions(set(WIRE_DTYPES))],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
+        "lost_units": [LostUnits, None],
     }
 
     def __sklearn_tags__(self):
@@ -82,28 +85,15 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         data, noise = released(self.privacy, data)
         sites = self._sites_of(data, templates, noise)
         channel = LedgeredTransport(self._transport(sites), Ledger())
-        server = clone(server or LikelihoodServer()) if self.server is None else clone(self.server)
-        learn, pool = learn_plant, None
-        if hasattr(server, "dialogue"):
-            learn = partial(train_plant, inputs=any(U is not None for U in data.inputs))
-            pool = PooledTraining(sites) if pooled else None
-        elif pooled:
-
-            def pool(messages):
-                return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
-
+        server = self._new_server(server)
+        pool = self._pool(server, sites, data) if pooled else None
+        inputs = any(U is not None for U in data.inputs)
         try:
-            learn(channel, server, data.names, dtype=self.wire_dtype, pool=pool)
+            self._learn(channel, server, data.names, inputs, pool)
         finally:
             channel.close()
-        self.server_, self.ledger_ = server, channel.ledger
-        self._sites = {
-            name: {key: site.state[key] for key in _KEPT if key in site.state}
-            for name, site in sites.items()
-            if site.state  # empty where the transport has workers of its own elsewhere
-        }
-        self.clients_ = {name: site["client"] for name, site in self._sites.items()}
-        self.augmenters_ = {name: site["augmenter"] for name, site in self._sites.items()}
+        self._keep_sites(sites)
+        self._channel = None
         self.layout_ = data.layout
         raw = {
             name: Y.nbytes + (0 if U is None else U.nbytes)
@@ -114,6 +104,49 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         self._store_promise(data)
         self._store_fit(self.server_)
         return self
+
+    def _new_server(self, default=None):
+        return clone(default or LikelihoodServer()) if self.server is None else clone(self.server)
+
+    def _learn(self, channel, server, names, inputs, pool=None):
+        """The rounds of a fit over a channel, whoever is at its other end."""
+        learn, wishes = learn_plant, {"replies": not channel.one_way}
+        if hasattr(server, "dialogue"):
+            learn, wishes = train_plant, {"inputs": inputs}
+        attendance = Attendance(names, self.lost_units)
+        learn(channel, server, names, dtype=self.wire_dtype, pool=pool, attendance=attendance, **wishes)
+        self.server_, self.ledger_ = server, channel.ledger
+        self.lost_units_ = pd.DataFrame(attendance.lost, columns=["unit", "round", "operation", "reason"])
+        if attendance.lost:
+            units = listed(dict.fromkeys(self.lost_units_["unit"]))
+            warnings.warn(
+                f"The fit went on without some answers of {units}; `lost_units_` says which and why.",
+                LostUnitWarning,
+                stacklevel=4,
+            )
+
+    @staticmethod
+    def _pool(server, sites, data):
+        """What a central machine sees in place of the messages."""
+        if hasattr(server, "dialogue"):
+            return PooledTraining(sites)
+
+        def pool(messages):
+            return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
+
+        return pool
+
+    def _keep_sites(self, sites):
+        """What the units keep; nothing where the transport has workers of its own elsewhere."""
+        self._sites = {
+            name: {key: site.state[key] for key in _KEPT if key in site.state}
+            for name, site in sites.items()
+            if site.state
+        }
+        self.clients_ = {name: site["client"] for name, site in self._sites.items()}
+        self.augmenters_ = {
+            name: site["augmenter"] for name, site in self._sites.items() if "augmenter" in site
+        }
 
     def _store_promise(self, data):
         for name, value in promise(self.privacy, data).items():

@@ -1,5 +1,6 @@
 """Federated counterfactuals: what if a unit of a plant had been operated differently?"""
 
+from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
@@ -14,7 +15,8 @@ from ._unit_answers import AnsweringPlantModel
 from .client.worker import loadings
 from .server.excitation import InputsNotSeparableError
 from .transfer import TransferFunction
-from .utils import read_plant
+from .utils import PlantData, read_plant
+from .utils.names import SEPARATOR
 
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
@@ -54,6 +56,9 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
     missing_inputs : {"error", "hold"}, default="error"
         What to do about inputs that are not known at some time steps: refuse, naming them, or let the last
         value of the episode hold.
+    lost_units : LostUnits, default=None
+        What the fit does about units that do not answer, see
+        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
 
     Attributes
     ----------
@@ -129,6 +134,7 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
         random_state=None,
         input_columns=None,
         missing_inputs="error",
+        lost_units=None,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -141,6 +147,7 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
         self.random_state = random_state
         self.input_columns = input_columns
         self.missing_inputs = missing_inputs
+        self.lost_units = lost_units
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -197,6 +204,22 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
     def _read(self, X, inputs=None, lengths=None):
         data = super()._read(X, inputs, lengths)
         return self._plant_inputs.restrict(filled_inputs(data, self.missing_inputs))
+
+    _sites_have_inputs = True
+
+    def _look_at(self, messages):
+        """Learn from the messages which inputs there are: sites leave out those that never move."""
+        layout = self._layout_of_sites(messages)
+        inputs = tuple(message.inputs for message in messages.values())
+        names = tuple(
+            () if U is None else tuple(f"{name}{SEPARATOR}u{k}" for k in range(U.shape[1]))
+            for name, U in zip(messages, inputs, strict=True)
+        )
+        states = tuple(message.z for message in messages.values())
+        lengths = next(iter(messages.values())).lengths
+        data = PlantData(replace(layout, inputs=names), states, inputs, None, lengths)
+        self._plant_inputs = PlantInputs.learn(data)
+        return messages
 
     def _unfitted(self):
         other = super()._unfitted()

@@ -72,6 +72,9 @@ class FederatedRCADetector(FederatedEstimator):
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
         Draws the bootstrap stretches behind the thresholds. None always draws the same.
+    lost_units : LostUnits, default=None
+        What the fit does about units that do not answer, see
+        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
 
     Attributes
     ----------
@@ -145,6 +148,7 @@ class FederatedRCADetector(FederatedEstimator):
         prior=None,
         n_jobs=None,
         random_state=None,
+        lost_units=None,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -161,6 +165,7 @@ class FederatedRCADetector(FederatedEstimator):
         self.prior = prior
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.lost_units = lost_units
 
     # -- learning --------------------------------------------------------------------------------
 

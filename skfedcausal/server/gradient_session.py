@@ -199,9 +199,23 @@ def batch_dialogue(plant, choose, training, *, max_iter, tol, watch):
         replies, slope = _pull(plant, sizes, training, messages)
         if _is_over(training, messages, tol, watch, rates * slope):
             return
-        training.blocks = training.blocks - rates * (slope + 2 * sizes.ridge * training.blocks)
+        training.blocks = training.blocks - _moving(plant, messages, rates) * (
+            slope + 2 * sizes.ridge * training.blocks
+        )
         messages = yield replies
     return
+
+
+def _moving(plant, messages, rates):
+    """Step sizes of the blocks, zero in the rows of units that were skipped in this round."""
+    skipped = getattr(messages, "skipped", ())
+    if not skipped:
+        return rates
+    rates = rates.copy()
+    for name, rows in zip(plant.names, plant.states.slices, strict=True):
+        if name in skipped:
+            rates[rows] = 0.0
+    return rates
 
 
 def _pull(plant, sizes, training, messages, mean=True):
@@ -305,7 +319,9 @@ def moments_dialogue(plant, choose, training, *, max_iter, tol, watch):
             name: BlockRow(training.blocks[own][:, columns])
             for name, own, columns in zip(plant.names, slices, drivers, strict=True)
         }
-        training.blocks = training.blocks - rates * (slope + 2 * sizes.ridge * training.blocks)
+        training.blocks = training.blocks - _moving(plant, messages, rates) * (
+            slope + 2 * sizes.ridge * training.blocks
+        )
         messages = yield replies
     return
 
