@@ -85,8 +85,7 @@ def _long_autoregression(moments):
     n_lags = moments.n_lags
     if not _one_complete_series(moments) or moments.n_samples <= 2 * moments.n_past + n_lags + 1:
         return moments.autoregression()
-    inputs = None if moments.inputs is None else moments.inputs.series
-    return _statsmodels_lags(moments.series, n_lags, inputs)
+    return _statsmodels_lags(moments.series, n_lags, moments.input_series)
 
 
 def _one_complete_series(moments):

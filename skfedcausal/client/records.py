@@ -44,7 +44,7 @@ def warn_inputs_ignored(stacklevel=3):
 
 def column_means(Y):
     """Mean of the cells that are there in each column."""
-    means = Y.mean(axis=0)
+    means = np.full(len(Y), 1 / len(Y)) @ Y  # one product: several times faster than a sum along columns
     return means if np.isfinite(means).all() else np.nanmean(Y, axis=0)
 
 

@@ -11,6 +11,7 @@ from ..statespace.filter import (
     log_likelihood_terms,
     predicted_states,
 )
+from ..statespace.inputs import input_term
 from ..statespace.missing import filter_missing
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
@@ -65,7 +66,7 @@ class UnitModel:
 
     def information(self, Y, with_const=False):
         """Sufficient statistic of measurements."""
-        return information(Y - self.mean, self.C, self.R, with_const=with_const)
+        return information(Y, self.C, self.R, mean=self.mean, with_const=with_const)
 
     def exogenous(self, U, starts):
         """Known term ``B (u[t-1] - input_mean)`` of each row, zero in the first row of an episode.
@@ -76,10 +77,7 @@ class UnitModel:
             return None
         if self.input_mean is not None:
             U = U - self.input_mean
-        term = np.zeros((len(U), self.n_states))
-        np.dot(U[:-1], self.B.T, out=term[1:])
-        term[list(starts)] = 0.0
-        return term
+        return input_term(self.B, U, starts)
 
     def filter(self, Y, U=None, starts=(0,)):
         """Filtered states, shape (n_samples, n_states); exact for missing measurements."""

@@ -312,8 +312,8 @@ def local_features(client, Y, U, starts):
     Y = client.active_columns(Y)
     model = client.model
     centred = Y - model.mean
-    missing = np.isnan(centred)
-    if missing.any():
+    if not np.isfinite(centred.sum()):  # a missing value anywhere reaches the sum
+        missing = np.isnan(centred)
         expected = model.filter(Y, U, starts) @ model.C.T
         centred[missing] = expected[missing]
     return centred

@@ -44,7 +44,7 @@ def _coefficient_estimates(scoring, family, inside, own):
         scoring,
         family,
         inside,
-        scoring.whitened_columns,
+        scoring.columns.transition,
         scoring.point.evaluation.grad_A,
         own,
         scoring.structure.transition_positions,
@@ -62,7 +62,7 @@ def correlation_estimates(scoring):
         scoring,
         structure.partition.without_inputs,
         structure.correlated,
-        scoring.whitened(scoring.columns.covariance.reshape(len(scoring.vector), -1)),
+        scoring.columns.covariance,
         2 * scoring.point.evaluation.grad_Q,
         covariance_pair_information(scoring.info, structure.partition),
         structure.covariance_positions,
@@ -70,11 +70,11 @@ def correlation_estimates(scoring):
     )
 
 
-def _estimates(scoring, family, inside, half, gradient, own, positions, stepped):
+def _estimates(scoring, family, inside, columns, gradient, own, positions, stepped):
     """Estimates of a family of blocks.
 
-    `family` says where its pairs' elements lie in the flat matrix, `half` holds the whitened columns of the
-    information against all elements of that matrix.
+    `family` says where its pairs' elements lie in the flat matrix, `columns` holds the columns of the
+    information against all elements of that matrix, one per free element.
     """
     elements = family.pair_elements
     estimate, covariance = np.zeros(elements.shape), np.zeros((*elements.shape, elements.shape[1]))
@@ -83,7 +83,8 @@ def _estimates(scoring, family, inside, half, gradient, own, positions, stepped)
         at = elements[outside]
         padded = at == family.n_elements
         at = np.where(padded, 0, at)
-        gathered = np.ascontiguousarray(np.moveaxis(half[:, at], 0, -1))  # (pairs, e, free)
+        half = columns.reshape(len(columns), -1)[:, at.ravel()]
+        gathered = scoring.whitened(half).T.reshape(*at.shape, -1)  # (pairs, e, free)
         gathered[padded] = 0.0
         score = gradient.ravel()[at] - gathered @ scoring.whitened(scoring.gradient)
         score[padded] = 0.0

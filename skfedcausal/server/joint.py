@@ -84,18 +84,22 @@ class JointRecord:
         """Mean of each input, shape (n_inputs,)."""
         return np.zeros(0) if self.u is None else self.u.mean(axis=0)
 
-    @cached_property
+    @property
     def input_scale(self):
         """Standard deviation of each input within the episodes, shape (n_inputs,)."""
-        if self.u is None:
-            return np.ones(0)
-        centred = remove_episode_means(self.u, self.starts)
-        return np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
+        return np.ones(0) if self.u is None else self._standardised_inputs[1]
 
-    @cached_property
+    @property
     def standard_inputs(self):
         """Inputs less their mean in each episode, of unit variance, shape (n_samples, n_inputs)."""
-        return remove_episode_means(self.u, self.starts) / self.input_scale
+        return self._standardised_inputs[0]
+
+    @cached_property
+    def _standardised_inputs(self):
+        inputs = remove_episode_means(self.u, self.starts)
+        scale = np.sqrt(np.einsum("ti,ti->i", inputs, inputs) / len(inputs))
+        inputs /= scale
+        return inputs, scale
 
     @property
     def n_samples(self):
@@ -213,11 +217,11 @@ class Scores:
         series, present, noise = zip(*(_unit_scores(part) for part in record.parts), strict=True)
         self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
         self._present = None
-        inputs = [] if record.u is None else [record.u / record.input_scale]
+        inputs = [] if record.u is None else [record.standard_inputs]
         joined = np.concatenate([*series, *inputs], axis=1)
         partition = record.partition
         if all(p is None for p in present):
-            self._series = remove_episode_means(joined, record.starts)
+            self._series = remove_episode_means(joined, record.starts, copy=False)
         else:
             full = np.ones(record.n_samples, dtype=bool)
             masks = [full if p is None else p for p in present]

@@ -256,7 +256,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         if record.partition.n_inputs:
             self.excitation_ = excitation_table(record, self.coefficients_.regressors)
             run = self._run = self._filter(record)
-            self.feedback_ = feedback_table(record, run.filtered - run.predicted)
+            self.feedback_ = feedback_table(record, run.updates)
             self.has_feedback_ = bool(self.controlled_units_)
 
     @property
@@ -362,13 +362,14 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         run, self._run = self._run, None
         if run is None or not run.is_about(record):
             run = self._filter(record)
-        cross_terms = run.carried(off_diagonal)
         has_inputs = self.partition_.n_inputs > 0
         if has_inputs:
             own = self.partition_.own_input_mask(np.ones(len(self.names_), dtype=bool))
             foreign = np.where(own, 0.0, self.input_)
-            cross_terms += self._drive(foreign).term(record)
+            cross_terms = run.carried(off_diagonal, run.inputs, foreign)
             level = foreign @ self.input_level_
+        else:
+            cross_terms = run.carried(off_diagonal)
         replies = {}
         for name, rows in self.state_slices_.items():
             inputs = self.input_slices_[name]

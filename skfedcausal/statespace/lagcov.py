@@ -7,6 +7,8 @@ import numpy as np
 from .episodes import episodes
 from .rounding import without_last_bits
 
+PIECE = 512  # rows of a series that stay in the second-level cache while all lags are formed
+
 
 def lag_covariances(series, lags, starts=(0,), present=None):
     """``sum_t s[t+l] s[t]'``, products never crossing an episode border.
@@ -29,19 +31,39 @@ def lag_covariances(series, lags, starts=(0,), present=None):
     """
     n_samples, n = series.shape
     sums = np.zeros((len(lags), n, n))
-    for k, lag in enumerate(lags):
-        counts, n_products = np.zeros((n, n)), 0
-        for start, stop in episodes(starts, n_samples):
-            if start + lag >= stop:
-                continue
-            late, early = slice(start + lag, stop), slice(start, stop - lag)
-            sums[k] += series[late].T @ series[early]
-            n_products += stop - start - lag
-            if present is not None:
-                counts += present[late].T @ present[early]
-        if present is not None:
-            sums[k] *= n_products / np.maximum(counts, 1.0)
-    return sums
+    for start, stop in episodes(starts, n_samples):
+        add_lag_products(sums, series[start:stop], lags)
+    if present is None:
+        return sums
+    counts = np.zeros_like(sums)
+    n_products = np.zeros(len(lags))
+    for start, stop in episodes(starts, n_samples):
+        add_lag_products(counts, present[start:stop], lags)
+        n_products += np.maximum(stop - start - np.asarray(lags), 0)
+    return sums * (n_products[:, None, None] / np.maximum(counts, 1.0))
+
+
+def add_lag_products(sums, series, lags, n_early=None):
+    """Add ``sum_t s[t+l] s[t]'`` of one stretch of rows, in pieces that stay in cache.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (n_lags, n, n)
+        Added to.
+    series : ndarray of shape (n_rows, n)
+    lags : sequence of int
+        Non-negative lags.
+    n_early : int, default=None
+        Rows t that are the early ones of a product; None takes all that have a later one.
+    """
+    n_rows = len(series)
+    n_early = n_rows if n_early is None else n_early
+    for first in range(0, n_early, PIECE):
+        last = min(first + PIECE, n_early)
+        for k, lag in enumerate(lags):
+            stop = min(last, n_rows - lag)
+            if first < stop:
+                sums[k] += series[first + lag : stop + lag].T @ series[first:stop]
 
 
 @dataclass(frozen=True)
@@ -145,9 +167,10 @@ def midpoints(n_frequencies):
     return (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
 
 
-def remove_episode_means(series, starts=(0,)):
-    """Series less its mean in each episode (a copy)."""
-    centred = np.array(series)
+def remove_episode_means(series, starts=(0,), copy=True):
+    """Series less its mean in each episode, in place unless it is to be copied."""
+    centred = np.array(series) if copy else series
     for start, stop in episodes(starts, len(series)):
-        centred[start:stop] -= centred[start:stop].mean(axis=0)
+        rows = centred[start:stop]
+        rows -= np.full(len(rows), 1 / len(rows)) @ rows  # several times faster than a sum along columns
     return centred
