@@ -3,6 +3,7 @@
 import hashlib
 import logging
 import re
+import time
 from pathlib import Path
 
 from .atomic import file_name, write_whole
@@ -50,6 +51,7 @@ class FramedTransport:
         self._sequence = 0
         self.refusals = []  # (site, reason) of everything that came and was not taken
         self.bytes_up = self.bytes_down = 0  # on the wire, envelopes included
+        self.seconds = []  # that every exchange took
 
     def clients(self):
         """Names of the sites."""
@@ -64,6 +66,7 @@ class FramedTransport:
             A site that is late, cannot be reached or sends what is not its answer to this packet is a
             failure.
         """
+        started = time.monotonic()
         self._sequence += 1
         timeout = self._timeout if timeout is None else timeout
         payloads = {name: packet.encode() for name, packet in out.items()}
@@ -73,10 +76,12 @@ class FramedTransport:
             for name, payload in payloads.items()
             if answers[name] is None
         }
-        self.bytes_down += sum(map(len, frames.values()))
+        if not self.one_way:
+            self.bytes_down += sum(map(len, frames.values()))
         for name, came in self._carry(frames, timeout).items():
             answers[name] = self._taken(name, came)
             self._remember(name, payloads[name], came, answers[name])
+        self.seconds.append(time.monotonic() - started)
         return answers
 
     def close(self):
