@@ -130,7 +130,12 @@ class ServerSettings:
                 level="state",
             )
         seconds = float(np.median(transport.seconds)) if transport.seconds else None
-        return write_results(estimator, self, effects, {"median_round_seconds": seconds})
+        more = {
+            "wire_bytes_up": transport.bytes_up,
+            "wire_bytes_down": transport.bytes_down,
+            "median_round_seconds": seconds,
+        }
+        return write_results(estimator, self, effects, more)
 
     def to_args(self):
         """As values that JSON knows, for the job of an engine."""

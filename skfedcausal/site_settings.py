@@ -17,7 +17,7 @@ from .federation.atomic import file_name
 from .federation.envelope import read_key
 from .federation.gate import Gate
 from .federation.packet import Packet
-from .message import REQUEST, WIRE_DTYPES
+from .message import REQUEST, WIRE_DTYPES, EffectReply
 from .utils import check_lengths, constant_columns, episode_starts
 from .utils.names import SEPARATOR, listed
 
@@ -95,10 +95,22 @@ class SiteSettings:
         if name is not None and name != self.name:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
         record = SiteRecord.read(self)
-        client = KalmanClient(**self.client)
-        worker = UnitWorker(self.name, record.outputs, record.inputs, record.starts, record.columns, client)
-        settings = {"max_bytes": self.max_bytes, "fingerprint": record.fingerprint, **more}
+        worker = self.worker(record)
+
+        def after(packet, state):
+            if packet.op == EffectReply.OP:
+                write_effect(self.home / "answers", record.columns, state)
+
+        settings = {"max_bytes": self.max_bytes, "fingerprint": record.fingerprint, "after": after, **more}
         return Gate(self.name, worker, self.home, key=key, **settings)
+
+    def worker(self, record):
+        """The unit's worker on its record."""
+        try:
+            client = KalmanClient(**self.client)
+        except TypeError as error:
+            raise SettingsError(f"[client]: {error}") from None
+        return UnitWorker(self.name, record.outputs, record.inputs, record.starts, record.columns, client)
 
     def read_key(self):
         """The key in its file."""
@@ -229,20 +241,25 @@ def _read_columns(settings):
         table = table if table.dtype == float else table.astype(float)
         return table, tuple(f"x{k}" for k in range(table.shape[1]))
     if path.suffix == ".csv":
-        chunks = pd.read_csv(path, chunksize=_CHUNK)
-        parts, columns = [], ()
-        for chunk in chunks:
-            chunk = chunk.drop(columns=[settings.time] if settings.time else [])
-            words = [name for name in chunk if chunk[name].dtype.kind not in "fiub"]
-            if words:
-                raise SettingsError(
-                    f"Columns {listed(words)} of {path} are no numbers. Is one of them the time? Name it "
-                    "with `time`."
-                )
-            parts.append(chunk.to_numpy(dtype=float))
-            columns = tuple(map(str, chunk))
-        return np.concatenate(parts), columns
+        with pd.read_csv(path, chunksize=_CHUNK) as chunks:
+            return _joined(chunks, settings)
     raise SettingsError(f"{path}: records are .csv or .npy files.")
+
+
+def _joined(chunks, settings):
+    """Pieces of a table as one array of numbers, and the names of its columns."""
+    parts, columns = [], ()
+    for chunk in chunks:
+        chunk = chunk.drop(columns=[settings.time] if settings.time else [])
+        words = [name for name in chunk if chunk[name].dtype.kind not in "fiub"]
+        if words:
+            raise SettingsError(
+                f"Columns {listed(words)} of {settings.data} are no numbers. Is one of them the time? Name it "
+                "with `time`."
+            )
+        parts.append(chunk.to_numpy(dtype=float))
+        columns = tuple(map(str, chunk))
+    return np.concatenate(parts), columns
 
 
 def _position(column, columns, settings):
@@ -259,3 +276,22 @@ def _fingerprint(*arrays):
             for start in range(0, len(array), _CHUNK):
                 digest.update(np.ascontiguousarray(array[start : start + _CHUNK]).data)
     return digest.hexdigest()
+
+
+def write_effect(folder, columns, state):
+    """Write what a change of inputs does to the unit's own sensors, where only the site reads it.
+
+    One row per step ahead, one column per sensor and one, ``<sensor> (std)``, for its standard error.
+
+    Returns
+    -------
+    Path
+    """
+    effect = pd.DataFrame(state["effect"], columns=list(columns))
+    for name, std in zip(columns, state["effect_std"].T, strict=True):
+        effect[f"{name} (std)"] = std
+    effect.index = pd.RangeIndex(1, len(effect) + 1, name="step")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"effect{len(list(folder.glob('effect*.csv')))}.csv"
+    effect.to_csv(path)
+    return path

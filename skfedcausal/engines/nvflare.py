@@ -133,9 +133,8 @@ class EngineTransport(FramedTransport):
         reply = (replies or {}).get(name)
         return reply is not None and reply.get_return_code() in _THERE
 
-    def close(self):
-        """End the run at the sites, and the threads here."""
-        super().close()
+    def leave(self):
+        """Let go of the threads."""
         self._pool.shutdown(wait=False)
 
 
@@ -173,12 +172,12 @@ class ServerController(Controller):
             if silent:
                 _LOG.warning("Sites %s are not up after %g seconds", silent, self._patience)
             settings.learn(transport)
+            transport.close()
         except Exception as error:
+            transport.leave()
             _LOG.exception("The run %r has no result", settings.run)
             (out / "failed.txt").write_text(f"{type(error).__name__}: {error}\n", encoding="utf-8")
             self.system_panic(f"{type(error).__name__}: {error}", fl_ctx)
-        finally:
-            transport.close()
 
     def start_controller(self, fl_ctx):
         """Nothing to start."""

@@ -119,8 +119,14 @@ def environment():
     }
 
 
-def start(kit):
+def start(kit, **more):
     """Start the engine of a kit in the foreground of a process of its own.
+
+    Parameters
+    ----------
+    kit : str or Path
+    **more : str
+        Further variables of its environment.
 
     Returns
     -------
@@ -130,7 +136,7 @@ def start(kit):
     log = open(Path(kit) / "engine.log", "ab")  # noqa: SIM115  kept open by the process
     with log:
         return subprocess.Popen(
-            ["bash", str(script), "--once"], stdout=log, stderr=subprocess.STDOUT, env=environment()
+            ["bash", str(script), "--once"], stdout=log, stderr=subprocess.STDOUT, env=environment() | more
         )
 
 
@@ -198,7 +204,7 @@ def session(admin, patience=30.0):
             time.sleep(0.5)
 
 
-def submit(settings_path, admin, out, *, journal=None):
+def submit(settings_path, admin, out, *, journal=None, attempts=1):
     """Run the fit of a settings file on the engine and fetch the results.
 
     Parameters
@@ -210,6 +216,9 @@ def submit(settings_path, admin, out, *, journal=None):
     out : str or Path
         Folder for the results.
     journal : str or Path, default=None
+    attempts : int, default=1
+        Jobs to try. With a `journal` every one goes on where the one before it was: a site whose process
+        ended cannot come back to a running job, but takes part in the next one.
 
     Returns
     -------
@@ -223,10 +232,15 @@ def submit(settings_path, admin, out, *, journal=None):
     """
     settings = read_server_settings(settings_path)
     out = Path(out)
-    job = job_folder(settings, out / f"job-{secrets.token_hex(4)}", journal=journal)
     with_session = session(admin)
     try:
-        return fetch(with_session, with_session.submit_job(str(job)), out)
+        for attempt in range(1, attempts + 1):
+            job = job_folder(settings, out / f"job-{secrets.token_hex(4)}", journal=journal)
+            try:
+                return fetch(with_session, with_session.submit_job(str(job)), out)
+            except RuntimeError:
+                if attempt == attempts:
+                    raise
     finally:
         with_session.close()
 

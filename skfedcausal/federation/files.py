@@ -268,7 +268,6 @@ class _LoopbackTransport(FileTransport):
         for thread in threads:
             thread.start()
 
-    def close(self):
-        super().close()
+    def leave(self):
         for thread in self._threads:
             thread.join()

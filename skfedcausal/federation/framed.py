@@ -49,6 +49,7 @@ class FramedTransport:
         self._max_frame = max_frame
         self._journal = None if journal is None else Path(journal) / file_name(run)
         self._sequence = 0
+        self._reached = self._last_in_journal()
         self.refusals = []  # (site, reason) of everything that came and was not taken
         self.bytes_up = self.bytes_down = 0  # on the wire, envelopes included
         self.seconds = []  # that every exchange took
@@ -85,9 +86,13 @@ class FramedTransport:
         return answers
 
     def close(self):
-        """Tell the sites that the run is over."""
+        """Tell the sites that the run is over. Not for a run that is to be resumed: see :meth:`leave`."""
         if not self.one_way:
             self.exchange(dict.fromkeys(self._names, Packet(CLOSE)), timeout=min(self._timeout, 5.0))
+        self.leave()
+
+    def leave(self):
+        """Let go of what the transport holds; the sites wait for the run to be resumed."""
 
     def _carry(self, frames, timeout):
         raise NotImplementedError
@@ -124,6 +129,12 @@ class FramedTransport:
         else:
             write_whole(self._path(name), digest + b"A" + came)
 
+    def _last_in_journal(self):
+        """Number of the last packet of the run before it was broken off."""
+        if self._journal is None or not self._journal.exists():
+            return 0
+        return max((int(path.name[:8]) for path in self._journal.glob("[0-9]*-*")), default=0)
+
     def _remembered(self, name, payload):
         """What came in answer to the same packet, where the run was broken off later than that."""
         if self._journal is None or not self._path(name).exists():
@@ -134,6 +145,8 @@ class FramedTransport:
                 f"Run {self.run!r} was begun with other settings: packet {self._sequence} for {name!r} is "
                 "another one now. Give the run a new name, or its settings back."
             )
+        if kept[32:33] == b"F" and self._sequence == self._reached:
+            return None  # what the run was broken off for: ask again
         if kept[32:33] == b"F":
             kind, _, detail = kept[33:].decode().partition(" ")
             return Failure(kind, detail)

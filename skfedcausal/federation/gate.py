@@ -42,6 +42,8 @@ class Gate:
         What noise was added to the measurements, for the ledger.
     fingerprint : str, default=""
         Of the unit's record: a run is not continued on another one.
+    after : callable, default=None
+        Called with every packet that was answered and the worker's state then.
 
     Notes
     -----
@@ -63,6 +65,7 @@ class Gate:
         max_frame=MAX_FRAME,
         noise="none",
         fingerprint="",
+        after=None,
     ):
         self.name = name
         self.worker = worker
@@ -70,6 +73,7 @@ class Gate:
         self.ledger = SiteLedger(self.home / "ledger.jsonl", max_bytes, noise)
         self.run, self.state, self.closed = None, {}, False
         self._key, self._max_frame, self._fingerprint = key, max_frame, fingerprint
+        self._after = after
         self._sequence = 0
 
     # -- answering -------------------------------------------------------------------------------
@@ -142,6 +146,8 @@ class Gate:
         self._keep(sequence, payload, frame)
         self.state, self._sequence = state, sequence
         self.closed = packet.op == CLOSE
+        if self._after is not None:
+            self._after(packet, state)
         return frame
 
     def _handled(self, packet):
