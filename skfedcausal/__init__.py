@@ -10,7 +10,9 @@ from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
+from .historian import read_historian
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
+from .quality import check_plant
 from .rca import FederatedRCADetector
 from .server.gradient import GradientServer
 from .server.likelihood import LikelihoodServer
@@ -34,5 +36,7 @@ __all__ = [
     "RegressorAugmenter",
     "RegressorServer",
     "__version__",
+    "check_plant",
+    "read_historian",
     "stack_clients",
 ]

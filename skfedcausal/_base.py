@@ -28,6 +28,7 @@ from .privacy import GaussianMechanism
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
 from .utils.names import listed
+from .utils.silence import SilenceWatch
 
 # what is kept of a site after a fit
 _KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
@@ -63,12 +64,16 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self)
         )
 
-    def _read(self, X, inputs=None, lengths=None):
-        """Plant data in the layout learned by `fit`."""
+    def _read(self, X, inputs=None, lengths=None, stream=None):
+        """Plant data in the layout learned by `fit`; units that went silent are missing there.
+
+        `stream` is what is kept between the batches of a stream, see :class:`SilenceWatch`.
+        """
         check_is_fitted(self)
-        return _row_by_row(
+        data = _row_by_row(
             read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
         )
+        return data if self._silence is None else self._silence.without_silent(data, stream)
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -79,11 +84,19 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         that is the noised one: workers, server and oracle never see another. `server` stands in
         where the user gave none.
         """
-        templates = self._templates(data.names)
-        if self.privacy is not None:
-            check_noise_can_be_told(templates)
-        data, noise = released(self.privacy, data)
-        sites = self._sites_of(data, templates, noise)
+        return self._fit_released(self._released_to_learn(data), pooled, server)
+
+    def _released_to_learn(self, data):
+        """A new record as everything outside the units sees it."""
+        if self._message_mechanism is not None:
+            check_noise_can_be_told(self._templates(data.names))
+        # what is missing is public: with noise it must not depend on values
+        self._silence = SilenceWatch(data) if self._message_mechanism is None else None
+        data, self._noise = released(self._message_mechanism, data)
+        return data
+
+    def _fit_released(self, data, pooled=False, server=None):
+        sites = self._sites_of(data, self._templates(data.names))
         channel = LedgeredTransport(self._transport(sites), Ledger())
         server = self._new_server(server)
         pool = self._pool(server, sites, data) if pooled else None
@@ -99,14 +112,17 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             name: Y.nbytes + (0 if U is None else U.nbytes)
             for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
         }
-        self.noise_covariance_ = {name: np.diag(variance) for name, variance in noise.items()}
+        self.noise_covariance_ = {name: np.diag(noise.variance) for name, noise in self._noise.items()}
         self.communication_ = self.ledger_.communication(raw)
-        self._store_promise(data)
+        self._store_promise(data.n_samples)
         self._store_fit(self.server_)
         return self
 
     def _new_server(self, default=None):
-        return clone(default or LikelihoodServer()) if self.server is None else clone(self.server)
+        server = clone(default or LikelihoodServer()) if self.server is None else clone(self.server)
+        if getattr(server, "random_state", self) is None:
+            server.set_params(random_state=self.random_state)
+        return server
 
     def _learn(self, channel, server, names, inputs, pool=None):
         """The rounds of a fit over a channel, whoever is at its other end."""
@@ -148,8 +164,14 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             name: site["augmenter"] for name, site in self._sites.items() if "augmenter" in site
         }
 
-    def _store_promise(self, data):
-        for name, value in promise(self.privacy, data).items():
+    @property
+    def _message_mechanism(self):
+        """What adds noise to the records that messages are about, or None."""
+        return self.privacy
+
+    def _store_promise(self, n_samples):
+        names = self.layout_.names
+        for name, value in promise(self._message_mechanism, names, n_samples).items():
             setattr(self, name, value)
 
     def _transport(self, sites):
@@ -157,7 +179,8 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             return InProcessTransport(sites, n_jobs=self.n_jobs)
         return self.transport(sites)
 
-    def _sites_of(self, data, templates, noise):
+    def _sites_of(self, data, templates):
+        noise = {name: added.variance for name, added in self._noise.items()}
         return {
             name: Site(
                 UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter, noise.get(name))
@@ -190,16 +213,19 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _released(self, data):
         """A new record as everything outside the units sees it, and the units' models of it."""
         clients = {name: self._site(name)["client"] for name in data.names}
-        if self.privacy is None and self.noise_covariance_:
+        self._check_mechanism()
+        data, noise = released(self._message_mechanism, data)
+        if noise:
+            self._store_promise(data.n_samples)
+        clients |= {name: clients[name].with_noise(added.variance) for name, added in noise.items()}
+        return data, clients
+
+    def _check_mechanism(self):
+        if self._message_mechanism is None and self.noise_covariance_:
             raise ValueError(
                 "This estimator was fitted under differential privacy and has no mechanism any more to "
                 "release new measurements with. Give it one: set_params(privacy=...)."
             )
-        data, noise = released(self.privacy, data)
-        if noise:
-            self._store_promise(data)
-        clients |= {name: clients[name].with_noise(variance) for name, variance in noise.items()}
-        return data, clients
 
     def _messages(self, data, const=False):
         """Messages of the fitted clients about a record, with noise where a mechanism adds it."""

@@ -64,7 +64,7 @@ class LearningFromSites:
         self.layout_ = self._layout_of_sites(names)
         self.noise_covariance_ = {}
         self.communication_ = self.ledger_.communication(dict.fromkeys(names, np.nan))
-        for name, value in promise(None, None).items():
+        for name, value in promise(None, names, 0).items():
             setattr(self, name, value)
         self._store_fit(server)
         return self

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from ._plant_model import FederatedPlantModel, output_places
-from .client.worker import loadings, mapped_effect
+from .client.worker import effect_variances, loadings, mapped_effect
 from .federation.lost import Attendance
 from .federation.rounds import ask
 from .message import ACKNOWLEDGEMENT, EffectReply
@@ -36,15 +36,13 @@ class AnsweringPlantModel(FederatedPlantModel):
         return {name: EffectReply.from_packet(packet) for name, packet in packets.items()}
 
     def _effect_frames(self, change, held, loops, level, steps):
-        """Effect and standard error as labelled tables."""
+        """Effect and standard error (NaN where the server has none) as labelled tables."""
         answers = self._effects(change, held, loops)
         if level == "state":
-            effect = np.hstack([answers[name].states for name in self.client_names_])
-            std = np.hstack(
-                [
-                    np.sqrt(np.einsum("tii->ti", answers[name].covariances).clip(0))
-                    for name in self.client_names_
-                ]
+            known = [answers[name] for name in self.client_names_]
+            effect = np.hstack([answer.states for answer in known])
+            std = np.sqrt(
+                np.hstack([effect_variances(answer, np.eye(answer.states.shape[1])) for answer in known])
             )
             columns = self.get_feature_names_out()
         else:

@@ -254,8 +254,8 @@ def _joined(chunks, settings):
         words = [name for name in chunk if chunk[name].dtype.kind not in "fiub"]
         if words:
             raise SettingsError(
-                f"Columns {listed(words)} of {settings.data} are no numbers. Is one of them the time? Name it "
-                "with `time`."
+                f"Columns {listed(words)} of {settings.data} are no numbers. Is one of them the time? "
+                "Name it with `time`."
             )
         parts.append(chunk.to_numpy(dtype=float))
         columns = tuple(map(str, chunk))

@@ -7,7 +7,8 @@ import numpy as np
 from ..statespace.episodes import episodes, lagged_rows
 from ..statespace.lagcov import PIECE, add_lag_products, lag_covariances
 
-_N_LAGS = 5
+_MIN_LAGS, _MAX_LAGS = 2, 5  # of the past that identification looks at
+_PAST = 64  # measurements after which more lags only add noise: many sensors tell the states in few steps
 _RIDGE = 1e-3  # added to scaled covariances before they are inverted
 
 
@@ -49,7 +50,8 @@ class Moments:
     def __init__(self, Y, mean, starts, U=None, input_mean=None, noise=None):
         self._d, self.n_samples, self.starts, self.mean = Y.shape[1], len(Y), starts, mean
         longest = max(stop - start for start, stop in episodes(starts, len(Y)))
-        lags = range(min(_N_LAGS, max(len(Y) // 4, 1), longest - 1) + 1)
+        n_lags = min(max(-(-_PAST // self._d), _MIN_LAGS), _MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
+        lags = range(n_lags + 1)
         self.complete = bool(np.isfinite(Y.sum()))  # a missing value anywhere reaches the sum
         self._raw = Y, U, input_mean
         (self._complete_sums if self.complete else self._sums_with_gaps)(lags)

@@ -247,9 +247,19 @@ class WatchedClient(KalmanClient):
                 sized = KalmanClient(**{**self.get_params(), "n_states": wanted})
                 sized.fit_arrays(Y, U, starts, name, columns, noise)
             self._set_model(sized.model, sized._active, Y)
+        self._own_model = self.model
         self.monitor_ = UnitMonitor.learn(self, self.active_columns(Y), starts)
         self._set_model(self.monitor_.model, self._active, Y)
         return self
+
+    def with_noise(self, noise):
+        """Copy for a record with other noise, as :meth:`KalmanClient.with_noise`; it cannot watch."""
+        if np.array_equal(noise[self._active], self._added_noise):
+            return self
+        bare = KalmanClient(**self.get_params())
+        bare._added_noise = self._added_noise
+        bare._set_model(self._own_model, self._active, np.broadcast_to(self.mean_, (1, len(self.mean_))))
+        return bare.with_noise(noise)
 
     def watched_message(self, Y, starts, resolution=None):
         """Message with the off-subspace numbers about checked measurements, and the resolution so far."""

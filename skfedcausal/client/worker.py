@@ -21,6 +21,8 @@ from .feedback_law import identify_law
 from .filtering import message_of
 from .kalman import KalmanClient
 from .loading_error import loading_error
+from .records import warn_few_rows
+from .training_series import unit_series
 
 
 class UnitWorker:
@@ -157,8 +159,8 @@ class UnitWorker:
                 "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
             )
         local = local_features(client, self._Y, self._U, self._starts)
-        series = training.unit_series(client, self._Y, self._U, self._starts, local)
-        return training.first_answer(packet, client, series)
+        series = unit_series(client, self._Y, self._U, self._starts, local)
+        return training.first_answer(packet, client, series, self.name)
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""
@@ -234,7 +236,10 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
     if isinstance(template, KalmanClient):
         client = clone(template)
         client._validate_params()
-        return client.fit_arrays(Y, U, starts, f"unit {name!r}", columns, noise)
+        client.fit_arrays(Y, U, starts, f"unit {name!r}", columns, noise)
+        if client.C is None:
+            warn_few_rows(len(Y), len(client.model.C), client.n_states_, f"unit {name!r}")
+        return client
     if noise is not None:
         raise TypeError(
             f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient can be told "
@@ -295,11 +300,18 @@ def mapped_effect(site, reply):
     effect, variance : ndarray of shape (n_steps, n_sensors)
     """
     C = loadings(site["client"], reply.states.shape[1])
-    variance = np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0)
+    variance = effect_variances(reply, C)
     error = site.get("loading_error")
     if error is not None:
         variance += error.variance(reply.states)
     return reply.states @ C.T, variance
+
+
+def effect_variances(reply, C):
+    """Variances of ``C`` times the states of an effect, NaN where it came without covariances."""
+    if reply.covariances is None:
+        return np.full((len(reply.states), len(C)), np.nan)
+    return np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0)
 
 
 def local_features(client, Y, U, starts):

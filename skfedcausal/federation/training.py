@@ -1,7 +1,7 @@
 """The rounds of gradient training over a transport."""
 
 from ..message import ACKNOWLEDGEMENT
-from ..training_message import ANSWERS, FINISH, REQUEST, LocalModel
+from ..training_message import ANSWERS, REQUEST, LocalModel, later_answer
 from .lost import Answers, Attendance
 from .packet import Packet
 from .rounds import ask, messages_of
@@ -33,47 +33,58 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
 
     Notes
     -----
-    A unit that is lost before its first message of training is left out, and training starts with the others.
-    One that is lost later is held at its last message, from which it goes on when it is back: it did not move
-    in between. Training step by step needs every unit at every step.
+    A unit that is lost before it has said all that training starts with is left out, and the others start
+    again. One that is lost later is held at its last message, from which it goes on when it is back. Training
+    step by step needs every unit at every step.
     """
     attendance = Attendance(names) if attendance is None else attendance
-    told = {**server.request, "constant": inputs, "dtype": dtype}
-    asked = dict.fromkeys(names, Packet(REQUEST, 1, scalars=told))
-    models = messages_of(channel, asked, LocalModel, attendance)
-    round = 1
+    going, round = tuple(names), 0
     while True:
-        attendance.drop_all_but(models)
-        dialogue = server.dialogue(models)
-        replies, round = next(dialogue), round + 1
-        mode = next(iter(replies.values())).mode
-        if pool is not None:
-            messages = pool(replies)
-            break
-        messages = _told(channel, replies, mode, round, dtype, attendance)
-        if len(messages) == len(models):
-            break
-        dialogue.close()
-        models = {name: models[name] for name in messages}
-    while True:
-        try:
-            replies = dialogue.send(messages)
-        except StopIteration:
-            break
         round += 1
-        if pool is not None:
-            messages = pool(replies)
-            continue
-        rule = attendance if mode != "steps" else None
-        came = _told(channel, replies, mode, round, dtype, rule)
-        messages = Answers(messages | came)
-        if attendance.rule is not None and attendance.rule.stale == "skip":
-            messages.skipped = frozenset(messages.keys() - came.keys())
-    finish = dict.fromkeys(models, Packet(FINISH, round))
-    ask(channel, finish, ACKNOWLEDGEMENT, attendance, needed=0)
+        told = {**server.request(), "constant": inputs, "dtype": dtype}
+        asked = dict.fromkeys(going, Packet(REQUEST, round, scalars=told))
+        models = messages_of(channel, asked, LocalModel, attendance)
+        attendance.drop_all_but(models)
+        rounds = _Rounds(channel, dtype, inputs, pool, attendance, round)
+        going = rounds.run(server.dialogue(models))
+        round = rounds.round
+        if going is None:
+            break
+    ends = {name: end.to_packet(round) for name, end in server.end().items()}
+    ask(channel, ends, ACKNOWLEDGEMENT, attendance, needed=0)
 
 
-def _told(channel, replies, mode, round, dtype, attendance):
-    """What the units answer to the server's replies."""
-    packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
-    return messages_of(channel, packets, ANSWERS[mode], attendance)
+class _Rounds:
+    """Rounds of one training, from the plan on."""
+
+    def __init__(self, channel, dtype, inputs, pool, attendance, round):
+        self._channel, self._dtype, self._inputs, self._pool = channel, dtype, inputs, pool
+        self._attendance, self.round = attendance, round
+
+    def run(self, dialogue):
+        """Train; None when it is done, else the units that can start again."""
+        replies, held = next(dialogue), {}
+        mode = next(iter(replies.values())).mode
+        expected = ANSWERS[mode]
+        while True:
+            self.round += 1
+            came = self._answers(replies, expected, mode)
+            held = {name: message for name, message in held.items() if isinstance(message, expected)} | came
+            if len(held) < len(replies):
+                dialogue.close()
+                return tuple(name for name in replies if name in held)
+            messages = Answers({name: held[name] for name in replies})
+            if self._attendance.rule is not None and self._attendance.rule.stale == "skip":
+                messages.skipped = frozenset(replies.keys() - came.keys())
+            try:
+                replies = dialogue.send(messages)
+            except StopIteration:
+                return None
+            expected = later_answer(mode, self._inputs)
+
+    def _answers(self, replies, expected, mode):
+        if self._pool is not None:
+            return self._pool(replies)
+        packets = {name: reply.to_packet(self.round, self._dtype) for name, reply in replies.items()}
+        everybody = mode == "steps" and self.round > 2  # a unit that misses a step is at another step
+        return messages_of(self._channel, packets, expected, None if everybody else self._attendance)

@@ -40,5 +40,5 @@ def clipped(Y, bounds):
     """
     scaled = (Y - bounds.center) / bounds.scale
     length = norms(Y, bounds.center, bounds.scale)
-    factor = np.minimum(1.0, bounds.clip / np.maximum(length, np.finfo(float).tiny))
+    factor = bounds.clip / np.maximum(length, bounds.clip)
     return scaled * factor[:, None]

@@ -14,6 +14,8 @@ References
 .. [2] Balle, Wang (2018), Improving the Gaussian mechanism for differential privacy, ICML.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, logsumexp
@@ -118,6 +120,7 @@ def randomized_response_composition(epsilon, n_releases, delta, *, n_categories=
     return composed_epsilon(mu, ((epsilon, n_categories, n_releases),), delta)
 
 
+@lru_cache(maxsize=256)  # units mostly spend the same
 def composed_epsilon(mu, responses, delta):
     """Epsilon of Gaussian releases and groups of randomised responses together.
 
@@ -125,7 +128,7 @@ def composed_epsilon(mu, responses, delta):
     ----------
     mu : float
         Root of the sum of squares over the Gaussian releases; infinite if something left without noise.
-    responses : sequence of (epsilon, n_categories, count)
+    responses : tuple of (epsilon, n_categories, count)
     delta : float
 
     Returns

@@ -8,10 +8,10 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from .accountant import Charge, PrivacyAccountant, Scope
-from .base import PrivacyMechanism, Release
-from .bounds import Bounds, clipped, norms
+from .base import PrivacyMechanism, Release, UnitNoise
+from .bounds import Bounds, norms
 from .calibration import mu_from_epsilon
-from .sampling import SAMPLERS, generator, grid_of, normal_noise, on_grid
+from .sampling import SAMPLERS, generator, grid_of
 from .statement import gaussian_statement
 from .warn import warn_release
 
@@ -228,15 +228,14 @@ class GaussianMechanism(PrivacyMechanism):
         -------
         std, sensitivity : float
         """
-        steps = {"event": 1, "window": self.window, "client": n_samples}[self.unit]
-        steps = min(steps, n_samples)
-        mu = self.mu_of_release()
-        coarse = bounds.radius * np.sqrt(steps) / mu
-        rounding = np.sqrt(len(bounds.scale)) * grid_of(coarse)  # rounding moves neighbours apart by as much
-        sensitivity = (bounds.radius + rounding) * np.sqrt(steps)
-        return sensitivity / mu, sensitivity
+        mu, steps = self.mu_of_release(), self._steps(n_samples)
+        std = bounds.radius * np.sqrt(steps) / mu
+        for _ in range(2):  # the grid follows the noise, which is larger for the rounding to the grid
+            sensitivity = self.sensitivity(UnitNoise(bounds, std), n_samples)
+            std = sensitivity / mu
+        return std, sensitivity
 
-    def release(self, records, lengths, channel="measurement"):
+    def release(self, records, lengths, channel="measurement", noise=None):
         """Every unit's record clipped and with noise, charged before it is drawn.
 
         Parameters
@@ -247,6 +246,9 @@ class GaussianMechanism(PrivacyMechanism):
             Time steps of each episode.
         channel : str
             For the ledger.
+        noise : dict of str to UnitNoise, default=None
+            Ball and noise of an earlier release to use again, whatever that costs for these records. None:
+            as much noise as the promise about one release asks for.
 
         Returns
         -------
@@ -254,63 +256,89 @@ class GaussianMechanism(PrivacyMechanism):
             The same objects for records that were released before with the same noise; those are not
             charged again.
         """
+        self._check_protocol()
+        account = self._account()
+        plans = {
+            name: self._plan(name, Y, lengths, None if noise is None else noise[name])
+            for name, Y in records.items()
+        }
+        new = {name: plan for name, plan in plans.items() if account.recall(plan.key) is None}
+        if new:
+            warn_release(self, {name: (records[name], plan) for name, plan in new.items()}, noise is None)
+            account.charge([plan.charge(name, channel) for name, plan in new.items()], self.scope)
+            serial = len(account)
+            for name, plan in new.items():
+                rng = generator(self.random_state, name, serial)
+                values = plan.noise.drawn(records[name], rng, self.sampler)
+                account.remember(plan.key, Release(values, plan.noise))
+        return {name: account.recall(plan.key) for name, plan in plans.items()}
+
+    def noise_of(self, name, Y):
+        """Ball and noise of a release of a unit's record, a :class:`UnitNoise`."""
+        bounds = self.bounds(name, Y)
+        return UnitNoise(bounds, self.noise_std(bounds, len(Y))[0])
+
+    def sensitivity(self, noise, n_samples):
+        """Largest change of a record of `n_samples` rows before its noise is added, in units of `scale`."""
+        rounding = np.sqrt(len(noise.bounds.scale)) * grid_of(noise.std)  # moves neighbours apart by as much
+        return (noise.bounds.radius + rounding) * np.sqrt(self._steps(n_samples))
+
+    def _steps(self, n_samples):
+        """Protected time steps in a record."""
+        return min({"event": 1, "window": self.window, "client": n_samples}[self.unit], n_samples)
+
+    def _plan(self, name, Y, lengths, noise=None):
+        mu = self.mu_of_release()
+        if noise is None:
+            noise = self.noise_of(name, Y)
+        else:
+            mu = self.sensitivity(noise, len(Y)) / noise.std
+        key = self._account().key_of(
+            name,
+            self.scope,
+            self.sampler,
+            noise.std,
+            noise.bounds.clip,
+            noise.bounds.center,
+            noise.bounds.scale,
+            tuple(lengths),
+            Y,
+        )
+        return Plan(noise, self.sensitivity(noise, len(Y)), mu, key)
+
+    def _check_protocol(self):
         if self.protocol == "paper":
             raise ValueError(
                 "protocol='paper' adds noise to the messages of every step and round; training with it is "
                 "not part of this version, because its promise does not hold for a run. Compare its totals "
                 "with skfedcausal.privacy.paper.stated_and_true_epsilon, or use protocol='one-shot'."
             )
-        mu, account = self.mu_of_release(), self._account()
-        plans = {name: self._plan(name, Y, lengths) for name, Y in records.items()}
-        new = {name: plan for name, plan in plans.items() if account.recall(plan.key) is None}
-        if new:
-            warn_release(self, {name: (records[name], plan) for name, plan in new.items()})
-            account.charge([plan.charge(name, channel, mu) for name, plan in new.items()], self.scope)
-            serial = len(account)
-            for name, plan in new.items():
-                rng = generator(self.random_state, name, serial)
-                account.remember(plan.key, self._drawn(records[name], plan, rng))
-        return {name: account.recall(plan.key) for name, plan in plans.items()}
 
-    def _plan(self, name, Y, lengths):
-        bounds = self.bounds(name, Y)
-        std, sensitivity = self.noise_std(bounds, len(Y))
-        key = self._account().key_of(
-            name, self.scope, self.sampler, std, bounds.clip, bounds.center, bounds.scale, tuple(lengths), Y
-        )
-        return Plan(bounds, std, sensitivity, key)
+    def statement(self, spent, names, n_samples, left="everything"):
+        """The promise in words: unit, relation, bound, composition, what is not covered.
 
-    def _drawn(self, Y, plan, rng):
-        """The noised copy; what comes after sees nothing else."""
-        bounds = plan.bounds
-        noise = normal_noise(Y.shape, plan.std, rng, self.sampler)
-        values = on_grid(clipped(Y, bounds), grid_of(plan.std)) + noise
-        values = bounds.center + bounds.scale * values
-        values.setflags(write=False)
-        return Release(values, (plan.std * bounds.scale) ** 2)
-
-    def statement(self, spent, names, n_samples):
-        """The promise in words: unit, relation, bound, composition, what is not covered."""
-        return gaussian_statement(self, spent, self._account(), names, n_samples)
+        `left` says what of all that left the units it is about.
+        """
+        return gaussian_statement(self, spent, self._account(), names, n_samples, left)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done to a unit's record."""
+    """What will be done to a unit's record and what it costs."""
 
-    bounds: Bounds
-    std: float
+    noise: UnitNoise
     sensitivity: float
-    key: bytes
+    mu: float
+    key: bytes = b""
 
-    def charge(self, name, channel, mu):
-        public = self.bounds.public
+    def charge(self, name, channel):
+        public = self.noise.bounds.public
         return Charge(
             name,
             channel,
-            mu=mu if public else np.inf,
+            mu=self.mu if public else np.inf,
             sensitivity=self.sensitivity,
-            noise_std=self.std,
+            noise_std=self.noise.std,
             bound="public" if public else "data",
         )
 

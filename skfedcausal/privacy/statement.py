@@ -16,7 +16,7 @@ _NOT_COVERED = (
 )
 
 
-def gaussian_statement(mechanism, spent, account, names, n_samples):
+def gaussian_statement(mechanism, spent, account, names, n_samples, left="everything"):
     """Unit, relation, bound, composition, what is not covered."""
     charges = account.table
     leaks = charges[charges["client"].isin(names) & (charges["bound"] != "public")]
@@ -38,7 +38,7 @@ def gaussian_statement(mechanism, spent, account, names, n_samples):
         promise = f"epsilon = {spent.epsilon:.4g}, delta = {spent.delta:.3g} (mu = {spent.mu:.4g})"
     return (
         f"Differentially private per {mechanism.scope}: {what} {changed}, {_bound(mechanism)}, changes the "
-        "distribution of everything that left the units and of everything computed from it by at most "
+        f"distribution of {left} that left the units and of everything computed from it by at most "
         f"{promise}. Exact composition of {_releases(mine)} per unit. Protects against the server and the "
         f"other units together.{_whole_series(mechanism, spent, n_samples)} {_NOT_COVERED}"
     )

@@ -160,11 +160,13 @@ class ObservedColumns:
 
 def _cholesky(matrix, largest_ridge=1.0):
     """Lower Cholesky factor, with the smallest relative ridge that makes it exist."""
-    diagonal = np.diag(matrix).copy()
+    diagonal = np.arange(len(matrix))
     ridge = _RIDGE
     while True:
+        ridged = np.array(matrix, order="F")
+        ridged[diagonal, diagonal] *= 1 + ridge
         try:
-            return cho_factor(matrix + np.diag(ridge * diagonal), lower=True, check_finite=False)
+            return cho_factor(ridged, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
             ridge *= 100
             if ridge > largest_ridge:

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from .episodes import episodes
 from .rounding import without_last_bits
 
+_MANY_LAGS, _MANY_COLUMNS = 8, 32  # from which the way through Fourier transforms pays
+_WINDOW, _WINDOWS = 64, 32  # rows of a window, windows taken together
 PIECE = 512  # rows of a series that stay in the second-level cache while all lags are formed
 
 
@@ -32,6 +35,8 @@ def lag_covariances(series, lags, starts=(0,), present=None):
     n_samples, n = series.shape
     sums = np.zeros((len(lags), n, n))
     for start, stop in episodes(starts, n_samples):
+        if len(lags) >= _MANY_LAGS and n >= _MANY_COLUMNS:
+            start += _add_fourier_products(sums, series[start:stop], lags)
         add_lag_products(sums, series[start:stop], lags)
     if present is None:
         return sums
@@ -64,6 +69,44 @@ def add_lag_products(sums, series, lags, n_early=None):
             stop = min(last, n_rows - lag)
             if first < stop:
                 sums[k] += series[first + lag : stop + lag].T @ series[first:stop]
+
+
+def _add_fourier_products(sums, series, lags):
+    """Add the products of as many early rows as fill windows, half the price for a dozen lags or more.
+
+    A window of early rows is correlated with itself and the rows after it as a product of their Fourier
+    transforms; the windows' products at one frequency are one matrix product.
+
+    Returns
+    -------
+    int
+        Early rows whose products were added.
+    """
+    most, n = max(lags), series.shape[1]
+    width = _WINDOW - most  # early rows of a window; circular products are those of the series up to `most`
+    n_windows = max(len(series) - most, 0) // width if width >= _WINDOW // 2 else 0
+    if n_windows == 0:
+        return 0
+    frequencies = 2 * np.pi / _WINDOW * np.arange(_WINDOW // 2 + 1)
+    angles = np.outer(frequencies, np.arange(_WINDOW))
+    transform = np.concatenate([np.cos(angles), -np.sin(angles)])
+    k = len(frequencies)
+    real, imaginary = np.zeros((k, n, n)), np.zeros((k, n, n))
+    windows = sliding_window_view(series, _WINDOW, axis=0)[: n_windows * width : width]
+    for first in range(0, n_windows, _WINDOWS):
+        rows = np.swapaxes(windows[first : first + _WINDOWS], 1, 2)  # (windows, rows, n)
+        late = (transform @ rows).reshape(-1, 2, k, n)
+        early = (transform[:, :width] @ rows[:, :width]).reshape(-1, 2, k, n)
+        late = np.transpose(late, (2, 3, 1, 0)).reshape(k, n, -1)
+        early = np.transpose(early, (2, 1, 0, 3)).reshape(k, -1, n)
+        turned = np.concatenate([-early[:, len(rows) :], early[:, : len(rows)]], axis=1)
+        real += late @ early
+        imaginary += late @ turned
+    weights = np.where((np.arange(k) == 0) | (2 * np.arange(k) == _WINDOW), 1.0, 2.0) / _WINDOW
+    angles = np.outer(lags, frequencies)
+    sums += np.tensordot(weights * np.cos(angles), real, 1)
+    sums -= np.tensordot(weights * np.sin(angles), imaginary, 1)
+    return n_windows * width
 
 
 @dataclass(frozen=True)
