@@ -124,13 +124,13 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             server.set_params(random_state=self.random_state)
         return server
 
-    def _learn(self, channel, server, names, inputs, pool=None):
+    def _learn(self, channel, server, names, inputs, pool=None, look=None):
         """The rounds of a fit over a channel, whoever is at its other end."""
-        learn, wishes = learn_plant, {"replies": not channel.one_way}
+        learn, wishes = learn_plant, {"replies": not channel.one_way, "pool": pool or look}
         if hasattr(server, "dialogue"):
-            learn, wishes = train_plant, {"inputs": inputs}
+            learn, wishes = train_plant, {"inputs": inputs, "pool": pool, "look": look}
         attendance = Attendance(names, self.lost_units)
-        learn(channel, server, names, dtype=self.wire_dtype, pool=pool, attendance=attendance, **wishes)
+        learn(channel, server, names, dtype=self.wire_dtype, attendance=attendance, **wishes)
         self.server_, self.ledger_ = server, channel.ledger
         self.lost_units_ = pd.DataFrame(attendance.lost, columns=["unit", "round", "operation", "reason"])
         if attendance.lost:

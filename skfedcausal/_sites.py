@@ -57,8 +57,7 @@ class LearningFromSites:
                 "link. Use a LikelihoodServer with n_rounds=1."
             )
         names = channel.clients()
-        look = None if hasattr(server, "dialogue") else self._look_at
-        self._learn(channel, server, names, self._sites_have_inputs, look)
+        self._learn(channel, server, names, self._sites_have_inputs, look=self._look_at)
         self._keep_sites({})
         self._channel = channel
         self.layout_ = self._layout_of_sites(names)
@@ -72,10 +71,47 @@ class LearningFromSites:
     _sites_have_inputs = False
 
     def _look_at(self, messages):
-        """Messages of a round as the server is about to see them."""
+        """Messages as the server is about to see them; of gradient training the units' local models."""
         return messages
 
     def _layout_of_sites(self, names):
         """Units without columns: what their sensors are called stays with them."""
         nothing = ((),) * len(names)
         return PlantLayout(tuple(names), nothing, nothing, nothing, nothing, named=True)
+
+
+class WatchingFromSites(LearningFromSites):
+    """The same for a detector, which also learns what is nominal."""
+
+    def fit_sites(self, transport):
+        """Learn the plant and what is nominal from units at sites of their own, see the other estimators.
+
+        The message that a unit sends to learn the plant is about nominal operation and serves for the
+        thresholds too: this works over a one-way link.
+
+        Parameters
+        ----------
+        transport : Transport
+
+        Returns
+        -------
+        self : FederatedRCADetector
+
+        Raises
+        ------
+        ClientError
+            If a unit that is needed gave no usable message.
+        ValueError
+            If ``evidence="flags"``, which is decided at the units, or the budget cannot be read.
+        """
+        if self.evidence == "flags":
+            raise ValueError("evidence='flags' is not offered over sites; use evidence='innovations'.")
+        super().fit_sites(transport)
+        messages, self._nominal = self._nominal, None
+        budget = self._budget(None, self.client_names_, len(next(iter(messages.values())).z))
+        self._learn_nominal(messages, *budget)
+        return self
+
+    def _look_at(self, messages):
+        self._nominal = messages
+        return messages

@@ -16,8 +16,7 @@ from ._unit_answers import AnsweringPlantModel
 from .client.worker import loadings
 from .server.excitation import InputsNotSeparableError
 from .transfer import TransferFunction
-from .utils import PlantData, read_plant
-from .utils.names import SEPARATOR
+from .utils import read_plant
 
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
@@ -211,17 +210,12 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
 
     def _look_at(self, messages):
         """Learn from the messages which inputs there are: sites leave out those that never move."""
-        layout = self._layout_of_sites(messages)
-        inputs = tuple(message.inputs for message in messages.values())
-        names = tuple(
-            () if U is None else tuple(f"{name}{SEPARATOR}u{k}" for k in range(U.shape[1]))
-            for name, U in zip(messages, inputs, strict=True)
-        )
-        states = tuple(message.z for message in messages.values())
-        lengths = next(iter(messages.values())).lengths
-        data = PlantData(replace(layout, inputs=names), states, inputs, None, lengths)
-        self._plant_inputs = PlantInputs.learn(data)
+        self._plant_inputs = PlantInputs.told(messages)
         return messages
+
+    def _layout_of_sites(self, names):
+        layout, known = super()._layout_of_sites(names), self._plant_inputs
+        return replace(layout, inputs=tuple(tuple(known.names[k] for k in known.of(name)) for name in names))
 
     def _unfitted(self):
         other = super()._unfitted()

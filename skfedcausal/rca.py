@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator, client_templates, messages_about
+from ._sites import WatchingFromSites
 from ._watching import WatchingMixin
 from .client.monitor import watched
 from .client.worker import unit_message
@@ -30,7 +31,7 @@ from .server.root_cause import RootCauseServer, StreamState
 from .statespace.episodes import episodes
 
 
-class FederatedRCADetector(WatchingMixin, FederatedEstimator):
+class FederatedRCADetector(WatchingMixin, WatchingFromSites, FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
     Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
@@ -210,21 +211,32 @@ class FederatedRCADetector(WatchingMixin, FederatedEstimator):
         if inputs is not None:
             raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
         data = self._read_new(X, inputs, lengths)
-        run_length = steps_between_alarms(self.false_alarm_rate, data.index)
-        prior = _prior(self.prior, data.names)
-        watch_budget(run_length, data.n_samples)
+        budget = self._budget(data.index, data.names, data.n_samples)
         at_home, data = data, self._released_to_learn(data)
-        self._fit_released(data, server=MomentServer() if self.server is None else None)
-        seed = 0 if self.random_state is None else self.random_state
-        self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
-        self._root_cause.fit(self.server_, messages_about(data, self.clients_))
-        self.thresholds_ = {k: float(v) for k, v in self._root_cause.thresholds.items()}
-        self.false_alarms_ = self._root_cause.false_alarms
+        self._fit_released(data)
+        self._learn_nominal(messages_about(data, self.clients_), *budget)
         if self.evidence == "flags":
             self._learn_flags(at_home, data)
+        return self
+
+    def _budget(self, index, names, n_samples):
+        """Steps between false alarms, and the units' prior weights."""
+        run_length = steps_between_alarms(self.false_alarm_rate, index)
+        watch_budget(run_length, n_samples)
+        return run_length, _prior(self.prior, names)
+
+    def _learn_nominal(self, messages, run_length, prior):
+        """What is nominal, from messages about nominal operation."""
+        seed = 0 if self.random_state is None else self.random_state
+        self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
+        self._root_cause.fit(self.server_, messages)
+        self.thresholds_ = {k: float(v) for k, v in self._root_cause.thresholds.items()}
+        self.false_alarms_ = self._root_cause.false_alarms
         self.stream_ledger_ = StreamLedger(self.wire_dtype)
         self.reset()
-        return self
+
+    def _new_server(self, default=None):
+        return super()._new_server(default or MomentServer())
 
     def _templates(self, names):
         if self.client is None:

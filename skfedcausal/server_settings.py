@@ -14,12 +14,17 @@ from .federation.files import FileTransport
 from .federation.lost import LostUnits
 from .granger import FederatedGrangerEstimator
 from .message import WIRE_DTYPES
+from .rca import FederatedRCADetector
 from .server.gradient import GradientServer
 from .server.likelihood import LikelihoodServer
 from .site_settings import SettingsError, read_table_of
 from .utils.names import listed
 
-ESTIMATORS = {"granger": FederatedGrangerEstimator, "counterfactual": FederatedCounterfactualEstimator}
+ESTIMATORS = {
+    "granger": FederatedGrangerEstimator,
+    "counterfactual": FederatedCounterfactualEstimator,
+    "root_cause": FederatedRCADetector,
+}
 LEARNERS = {"likelihood": LikelihoodServer, "gradient": GradientServer}
 
 
@@ -33,7 +38,7 @@ class ServerSettings:
         Name of the run.
     units : tuple of str
         The sites that take part.
-    estimator : {"granger", "counterfactual"}
+    estimator : {"granger", "counterfactual", "root_cause"}
     out : Path
         Folder for results.
     folder : Path or None
@@ -52,6 +57,8 @@ class ServerSettings:
         Keep the answers of the run, so that it goes on where it was when it is started again.
     learner : dict
         ``kind``, "likelihood" or "gradient", and its parameters.
+    detector : dict
+        Further parameters of :class:`~skfedcausal.FederatedRCADetector`: ``false_alarm_rate``, ``prior``.
     questions : tuple of dict
         Counterfactuals to ask afterwards: ``unit``, ``from``, ``to``, ``horizon``.
     """
@@ -69,6 +76,7 @@ class ServerSettings:
     one_way: bool = False
     resume: bool = True
     learner: dict = field(default_factory=dict)
+    detector: dict = field(default_factory=dict)
     questions: tuple = ()
 
     def __post_init__(self):
@@ -90,9 +98,12 @@ class ServerSettings:
     def new_estimator(self):
         """The estimator, not yet fitted."""
         learner = dict(self.learner)
-        server = LEARNERS[learner.pop("kind", "likelihood")](**learner)
-        kind = ESTIMATORS[self.estimator]
-        return kind(server=server, wire_dtype=self.wire_dtype, lost_units=self.lost_units)
+        try:
+            server = LEARNERS[learner.pop("kind", "likelihood")](**learner) if learner else None
+            settings = {"wire_dtype": self.wire_dtype, "lost_units": self.lost_units, **self.detector}
+            return ESTIMATORS[self.estimator](server=server, **settings)
+        except TypeError as error:
+            raise SettingsError(f"[learner] or [detector]: {error}") from None
 
     def file_transport(self):
         """Files between this machine and the sites."""
@@ -182,7 +193,7 @@ def read_server_settings(path):
     values = {"out": "results", **table}
     values |= {key: folder / values[key] for key in ("out", "folder", "keys") if key in values}
     values["units"] = tuple(values["units"])
-    values["learner"] = everything.get("learner", {})
+    values |= {name: everything.get(name, {}) for name in ("learner", "detector")}
     values["questions"] = tuple(everything.get("question", ()))
     for question in values["questions"]:
         if not {"unit", "from", "to"} <= set(question):
@@ -200,7 +211,6 @@ def write_results(estimator, settings, effects, more):
     """
     out = settings.out / file_name(settings.run)
     out.mkdir(parents=True, exist_ok=True)
-    estimator.links_.to_csv(out / "links.csv", index=False)
     estimator.lost_units_.to_csv(out / "lost_units.csv", index=False)
     matrices = {"transition": estimator.transition_, "process_cov": estimator.process_cov_}
     if hasattr(estimator, "input_"):
@@ -208,8 +218,12 @@ def write_results(estimator, settings, effects, more):
     np.savez(out / "plant.npz", **matrices)
     for name, frame in effects.items():
         frame.to_csv(out / f"{name}_states.csv")
-    links = estimator.links_
-    found = links[links["verdict"] == "influence"] if "verdict" in links else links
+    if hasattr(estimator, "thresholds_"):
+        more = {**more, "thresholds": estimator.thresholds_, "false_alarms": estimator.false_alarms_}
+    links = getattr(estimator, "links_", None)
+    if links is not None:
+        links.to_csv(out / "links.csv", index=False)
+        links = links[links["verdict"] == "influence"] if "verdict" in links else links
     summary = {
         "run": settings.run,
         "estimator": settings.estimator,
@@ -217,7 +231,7 @@ def write_results(estimator, settings, effects, more):
         "lost": sorted(set(estimator.lost_units_["unit"])),
         "links": [
             {"cause": row.cause, "effect": row.effect, "strength": float(row.strength)}
-            for row in found.itertuples()
+            for row in (() if links is None else links.itertuples())
         ],
         "bytes_up": estimator.communication_["bytes_up"],
         "bytes_down": estimator.communication_["bytes_down"],
@@ -226,5 +240,5 @@ def write_results(estimator, settings, effects, more):
         "written": time.time(),
         **more,
     }
-    write_whole(out / "summary.json", json.dumps(summary, indent=1).encode())
+    write_whole(out / "summary.json", json.dumps(summary, indent=1, default=float).encode())
     return summary

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from .client.kalman import KalmanClient
+from .client.monitor import watched
 from .client.worker import UnitWorker
 from .federation.atomic import file_name
 from .federation.envelope import read_key
@@ -60,6 +61,8 @@ class SiteSettings:
         Most bytes that may leave in one run.
     timeout : float or None
         Seconds without a question after which the site gives up.
+    watch : bool
+        The unit is watched for faults: its messages also say how far its sensors are from its states.
     client : dict
         Parameters of the unit's :class:`~skfedcausal.KalmanClient`.
     """
@@ -77,6 +80,7 @@ class SiteSettings:
     wire_dtype: str = "float64"
     max_bytes: int | None = None
     timeout: float | None = None
+    watch: bool = False
     client: dict = field(default_factory=dict)
 
     @property
@@ -107,7 +111,8 @@ class SiteSettings:
     def worker(self, record):
         """The unit's worker on its record."""
         try:
-            client = KalmanClient(**self.client)
+            client = KalmanClient(**self.client) if self.client or not self.watch else None
+            client = watched(client) if self.watch else client
         except TypeError as error:
             raise SettingsError(f"[client]: {error}") from None
         return UnitWorker(self.name, record.outputs, record.inputs, record.starts, record.columns, client)
@@ -133,6 +138,7 @@ _KINDS = {
     "wire_dtype": str,
     "max_bytes": int,
     "timeout": (int, float),
+    "watch": bool,
 }
 _PATHS = ("data", "home", "folder", "key")
 

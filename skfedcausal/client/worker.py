@@ -179,10 +179,10 @@ class UnitWorker:
     def _map_effect(self, packet, state):
         """Map the effect of a change of inputs through the unit's own sensors; the answer stays here."""
         reply = EffectReply.from_packet(packet)
-        if reply.states.shape[1] != state["n_states"]:
+        n_states = state["n_states"] if "n_states" in state else state["client"].model.n_states
+        if reply.states.shape[1] != n_states:
             raise PacketError(
-                f"Unit {self.name!r} got an effect on {reply.states.shape[1]} states, but has "
-                f"{state['n_states']}."
+                f"Unit {self.name!r} got an effect on {reply.states.shape[1]} states, but has {n_states}."
             )
         effect, variance = mapped_effect(state, reply)
         state = {**state, "effect": effect, "effect_std": np.sqrt(variance)}

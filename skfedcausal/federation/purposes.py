@@ -86,6 +86,7 @@ PURPOSES = {
         "how to train",
         {
             "rates": "step sizes",
+            "warm_rates": "step sizes of the first phase",
             "drivers": f"states and inputs of the other units, {_SERIES}",
             "drivers_scale": _SCALE,
         },
@@ -101,6 +102,16 @@ PURPOSES = {
             "predicted_scale": _SCALE,
             "inputs": f"the unit's inputs, {_SERIES}",
             "inputs_scale": _SCALE,
+            "constant": "constant of the correction",
+            "progress": "loss and change of the parameters",
+        },
+    ),
+    "predicted": (
+        "states of a later round of training by gradients",
+        {
+            "predicted": f"states predicted with the present correction, {_SERIES}",
+            "predicted_scale": _SCALE,
+            "constant": "constant of the correction",
             "progress": "loss and change of the parameters",
         },
     ),
@@ -118,15 +129,31 @@ PURPOSES = {
         {
             "cross": "moments of the correction with the other units' states",
             "cross_states": "the same for the part that passes through the dynamics",
+            "constant": "constant of the correction",
             "progress": "energies, loss and change of the parameters",
         },
     ),
     "blocks": (
         "blocks of the plant that belong to this unit",
-        {"blocks": "influence of the other units", "losses": "losses at the solution"},
+        {
+            "blocks": "influence of the other units",
+            "losses": "losses at the solution",
+            "constant": "constant of the correction",
+        },
     ),
     "done": ("says that a reply was taken", {}),
-    "finish": ("says that training has ended", {}),
+    "finish": (
+        "says that training has ended",
+        {"input_level": "mean influence of the other units' inputs"},
+    ),
+    "flags": (
+        "two bits per time step: whether the unit's own models call it unusual",
+        {"bits": "the flags, four time steps to a byte", "length": "number of time steps"},
+    ),
+    "verdict": (
+        "incidents of the plant",
+        {"rows": "onset, first and last row in alarm", "roots": "which unit is the root"},
+    ),
     "close": ("says that the run is over", {}),
     "error": ("says that there is no answer, and of which kind the reason is", {}),
 }

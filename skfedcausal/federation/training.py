@@ -7,7 +7,9 @@ from .packet import Packet
 from .rounds import ask, messages_of
 
 
-def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=None, attendance=None):
+def train_plant(
+    channel, server, names, *, dtype="float64", inputs=False, pool=None, attendance=None, look=None
+):
     """All rounds of training: local models up, then replies down and messages up until the server is done.
 
     Parameters
@@ -25,6 +27,8 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
         Takes replies and gives messages in place of the channel, for training without a message.
     attendance : Attendance, default=None
         Takes note of who is lost; None: all have to answer.
+    look : callable, default=None
+        Called with the local models that training begins with.
 
     Raises
     ------
@@ -45,6 +49,8 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
         asked = dict.fromkeys(going, Packet(REQUEST, round, scalars=told))
         models = messages_of(channel, asked, LocalModel, attendance)
         attendance.drop_all_but(models)
+        if look is not None:
+            look(models)
         rounds = _Rounds(channel, dtype, inputs, pool, attendance, round)
         going = rounds.run(server.dialogue(models))
         round = rounds.round

@@ -14,6 +14,7 @@ from skfedcausal import (
     KalmanClient,
     LikelihoodServer,
 )
+from skfedcausal.client.monitor import WatchedClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import (
@@ -44,10 +45,11 @@ class Sites:
         self.folder, self.home, self.run, self.keys = tmp_path / "exchange", tmp_path / "home", run, keys
         self.record, self.inputs = record, dict(zip(record, inputs or (), strict=False))
         self.stop, self.threads, self.gates = False, [], {}
+        self.client = KalmanClient()
 
     def gate(self, name, **settings):
         U = self.inputs.get(name)
-        worker = UnitWorker(name, self.record[name], U, (0,), None, KalmanClient())
+        worker = UnitWorker(name, self.record[name], U, (0,), None, self.client)
         return Gate(name, worker, self.home / file_name(name), key=self.keys[name], **settings)
 
     def start(self, *names, **settings):
@@ -128,6 +130,38 @@ def test_counterfactuals_are_identical_at_the_sites(tmp_path):
             columns = [c for c in effect if c.startswith(name)]
             assert_array_equal(sites.gates[name].state["effect"], effect[columns])
             assert_array_equal(sites.gates[name].state["effect_std"], std[columns])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("exchange", ["series", "moments"])
+def test_gradient_training_with_inputs_is_identical_at_the_sites(tmp_path, exchange):
+    server = GradientServer(exchange=exchange, max_iter=4, tol=0.0)
+    here = FederatedCounterfactualEstimator(server=server).fit(DRIVEN, inputs=DRIVEN_TRUTH.inputs)
+    effect = here.counterfactual("unit0", 0.0, 1.0, horizon=3)
+    with Sites(tmp_path, DRIVEN, DRIVEN_TRUTH.inputs) as sites:
+        sites.start()
+        there = FederatedCounterfactualEstimator(server=server).fit_sites(sites.transport())
+        there.counterfactual("unit0", 0.0, 1.0, horizon=3, level="state")
+        assert_array_equal(there.input_, here.input_)
+        for name in DRIVEN:
+            columns = [c for c in effect if c.startswith(name)]
+            assert_array_equal(sites.gates[name].state["effect"], effect[columns])
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_a_detector_learns_links_and_thresholds_from_sites(sites, one_way):
+    here = FederatedRCADetector(false_alarm_rate=0.01).fit(X)
+    sites.client = WatchedClient()
+    if one_way:
+        request = Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False})
+        for name in UNITS:
+            FileSite(sites.gate(name), sites.folder).send("march", request)
+    else:
+        sites.start()
+    there = FederatedRCADetector(false_alarm_rate=0.01).fit_sites(sites.transport(one_way=one_way))
+    assert_array_equal(there.transition_, here.transition_)
+    assert there.thresholds_ == here.thresholds_
+    assert there.false_alarms_ == here.false_alarms_
 
 
 ESTIMATORS = {

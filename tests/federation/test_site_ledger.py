@@ -153,5 +153,9 @@ def fitted_ledgers():
             entries += FederatedGrangerEstimator(server=server, wire_dtype=dtype).fit(X).ledger_.entries
     plant = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     plant.counterfactual("unit0", 0.0, 1.0)
+    for exchange in ("series", "moments"):
+        server = GradientServer(exchange=exchange, max_iter=3, tol=0.0)
+        entries += FederatedCounterfactualEstimator(server=server).fit(X, inputs=truth.inputs).ledger_.entries
     detector = FederatedRCADetector(false_alarm_rate=0.02).fit(X)
+    detector.incidents(X)
     return entries + plant.ledger_.entries + detector.ledger_.entries
