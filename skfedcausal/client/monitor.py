@@ -146,7 +146,8 @@ class UnitMonitor:
 
     @cached_property
     def _weights(self):
-        return self.model.weights, (self.model.C.T @ self.model.weights)[None]
+        J = self.model.C.T @ self.model.weights
+        return self.model.weights, ((J + J.T) / 2)[None]  # packets carry one triangle of it
 
     def _plain_message(self, Y, starts):
         """Message about measurements of nominal resolution."""

@@ -76,6 +76,7 @@ PURPOSES = {
             "curvature": "largest second derivatives of the losses",
             "sizes": "loss and largest state",
             "input_matrix": "how the inputs act on the unit's own states",
+            "input_table": "how the inputs act on the unit's own states, their level and spread",
             "filtered": f"filtered states, to be relayed to the other units, {_SERIES}",
             "filtered_scale": _SCALE,
             "inputs": f"the unit's inputs, to be relayed, {_SERIES}",
