@@ -11,6 +11,7 @@ from .client.kalman import KalmanClient
 from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
 from .historian import read_historian
+from .networks import LSTMRegressor, SELURegressor
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from .quality import check_plant
 from .rca import FederatedRCADetector
@@ -28,6 +29,7 @@ __all__ = [
     "GaussianMechanism",
     "GradientServer",
     "KalmanClient",
+    "LSTMRegressor",
     "LikelihoodServer",
     "LinearAugmenter",
     "MomentServer",
@@ -35,6 +37,7 @@ __all__ = [
     "RandomizedResponse",
     "RegressorAugmenter",
     "RegressorServer",
+    "SELURegressor",
     "__version__",
     "check_plant",
     "read_historian",

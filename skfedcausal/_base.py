@@ -16,12 +16,13 @@ from sklearn.utils.validation import check_is_fitted
 from ._oracle import PooledTraining, pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
+from ._training_privacy import training_noise
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
 from .federation.lost import Attendance, LostUnits, LostUnitWarning
 from .federation.rounds import learn_plant
-from .federation.training import train_plant
+from .federation.training import train_corrections, train_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
@@ -92,17 +93,19 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             check_noise_can_be_told(self._templates(data.names))
         # what is missing is public: with noise it must not depend on values
         self._silence = SilenceWatch(data) if self._message_mechanism is None else None
-        data, self._noise = released(self._message_mechanism, data)
+        data, self._noise = released(self._message_mechanism, data, learning=True)
         return data
 
     def _fit_released(self, data, pooled=False, server=None):
-        sites = self._sites_of(data, self._templates(data.names))
-        channel = LedgeredTransport(self._transport(sites), Ledger())
         server = self._new_server(server)
+        templates = self._templates(data.names)
+        noise = training_noise(self._message_mechanism, server, data, templates, self.wire_dtype)
+        sites = self._sites_of(data, templates, noise.units)
+        channel = LedgeredTransport(self._transport(sites), Ledger())
         pool = self._pool(server, sites, data) if pooled else None
         inputs = any(U is not None for U in data.inputs)
         try:
-            self._learn(channel, server, data.names, inputs, pool)
+            self._learn(channel, server, data.names, inputs, pool, guard=noise.guard)
         finally:
             channel.close()
         self._keep_sites(sites)
@@ -124,11 +127,14 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             server.set_params(random_state=self.random_state)
         return server
 
-    def _learn(self, channel, server, names, inputs, pool=None, look=None):
+    def _learn(self, channel, server, names, inputs, pool=None, look=None, guard=None):
         """The rounds of a fit over a channel, whoever is at its other end."""
         learn, wishes = learn_plant, {"replies": not channel.one_way, "pool": pool or look}
         if hasattr(server, "dialogue"):
-            learn, wishes = train_plant, {"inputs": inputs, "pool": pool, "look": look}
+            learn = train_plant
+            wishes = {"inputs": inputs, "pool": pool, "look": look, "guard": guard}
+        elif getattr(server, "trains_corrections", False):
+            learn, wishes = train_corrections, {"pool": pool, "look": look}
         attendance = Attendance(names, self.lost_units)
         learn(channel, server, names, dtype=self.wire_dtype, attendance=attendance, **wishes)
         self.server_, self.ledger_ = server, channel.ledger
@@ -179,12 +185,15 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             return InProcessTransport(sites, n_jobs=self.n_jobs)
         return self.transport(sites)
 
-    def _sites_of(self, data, templates):
+    def _sites_of(self, data, templates, training):
+        """A site for every unit; `training` holds noise that units add to messages of training."""
         noise = {name: added.variance for name, added in self._noise.items()}
+
+        def of_unit(name):
+            return templates[name], self.augmenter, noise.get(name), training.get(name)
+
         return {
-            name: Site(
-                UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter, noise.get(name))
-            )
+            name: Site(UnitWorker(name, Y, U, data.starts, columns, *of_unit(name)))
             for name, Y, U, columns in zip(
                 data.names, data.outputs, data.inputs, data.layout.outputs, strict=True
             )

@@ -51,7 +51,8 @@ class LearningFromSites:
             )
         channel = LedgeredTransport(transport, Ledger())
         server = self._new_server()
-        if channel.one_way and (hasattr(server, "dialogue") or getattr(server, "n_rounds", 1) > 1):
+        several = hasattr(server, "dialogue") or getattr(server, "trains_corrections", False)
+        if channel.one_way and (several or getattr(server, "n_rounds", 1) > 1):
             raise ValueError(
                 f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way "
                 "link. Use a LikelihoodServer with n_rounds=1."

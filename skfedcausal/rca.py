@@ -50,9 +50,8 @@ class FederatedRCADetector(WatchingMixin, WatchingFromSites, FederatedEstimator)
     augmenter : LinearAugmenter or RegressorAugmenter, default=None
         Used by ``evidence="flags"``.
     server : MomentServer or LikelihoodServer, default=None
-        How the plant is learned. None stands for the closed-form
-        :class:`~skfedcausal.server.moments.MomentServer`, which is as good as maximum likelihood at naming
-        roots and never slow.
+        How the plant is learned. None stands for :class:`~skfedcausal.server.moments.MomentServer`, a fixed
+        number of steps towards maximum likelihood: as good as that at naming roots and never slow.
     privacy : GaussianMechanism, RandomizedResponse or list of both, default=None
         None: no differential privacy, messages are data-minimising, not private. A GaussianMechanism adds its
         noise to every record at its unit, nominal and watched, and everything is computed from what is left.
@@ -230,8 +229,8 @@ class FederatedRCADetector(WatchingMixin, WatchingFromSites, FederatedEstimator)
         seed = 0 if self.random_state is None else self.random_state
         self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
         self._root_cause.fit(self.server_, messages)
-        self.thresholds_ = {k: float(v) for k, v in self._root_cause.thresholds.items()}
-        self.false_alarms_ = self._root_cause.false_alarms
+        self.thresholds_ = dict(self._root_cause.levels.thresholds)
+        self.false_alarms_ = self._root_cause.levels.false_alarms
         self.stream_ledger_ = StreamLedger(self.wire_dtype)
         self.reset()
 

@@ -14,13 +14,15 @@ from ..message import (
     StateMessage,
     StateReply,
 )
-from . import training
+from . import network_training, training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
+from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law
 from .filtering import message_of
 from .kalman import KalmanClient
 from .loading_error import loading_error
+from .nonlinear import NonlinearClient
 from .records import warn_few_rows
 from .training_series import unit_series
 
@@ -45,6 +47,8 @@ class UnitWorker:
     noise : ndarray of shape (n_sensors,), default=None
         Variance of the noise that a privacy mechanism added to `outputs`; None if there is none. The worker
         never sees the record without it.
+    training_noise : PaperNoise, default=None
+        Noise that the unit adds to its messages of training.
 
     Notes
     -----
@@ -56,13 +60,25 @@ class UnitWorker:
     packet of an earlier round is refused. A new fit starts with an empty state.
     """
 
-    def __init__(self, name, outputs, inputs, starts, columns, client, augmenter=None, noise=None):
+    def __init__(
+        self,
+        name,
+        outputs,
+        inputs,
+        starts,
+        columns,
+        client,
+        augmenter=None,
+        noise=None,
+        training_noise=None,
+    ):
         self.name = name
         self._Y, self._U, self._starts = outputs, inputs, starts
         self._columns = columns
         self._client = client
         self._augmenter = augmenter
         self._noise = noise
+        self._training_noise = training_noise
 
     def handle(self, packet, state):
         """Answer one packet.
@@ -90,6 +106,8 @@ class UnitWorker:
             EffectReply.OP: self._map_effect,
         }
         operations |= dict.fromkeys(training.OPERATIONS, self._train)
+        if "networks" in state or packet.op == network_training.NetworkPlan.OP:
+            operations |= dict.fromkeys(network_training.OPERATIONS, self._train_network)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
         if packet.op not in (REQUEST, training.REQUEST) and "client" not in state:
@@ -149,7 +167,14 @@ class UnitWorker:
         return law.to_packet(packet.round), state
 
     def _train(self, packet, state):
-        """Answer a packet of gradient training; the first one identifies the unit's model."""
+        """Answer a packet of gradient training, with noise where the protocol adds it here."""
+        answer, state = self._trained(packet, state)
+        if self._training_noise is not None:
+            answer = self._training_noise.noised(answer, state["training"])
+        return answer, state
+
+    def _trained(self, packet, state):
+        """Answer as it stays at home; the first packet identifies the unit's model."""
         if packet.op != training.REQUEST:
             return training.answer(packet, state)
         client = self._fitted_client()
@@ -161,6 +186,10 @@ class UnitWorker:
         local = local_features(client, self._Y, self._U, self._starts)
         series = unit_series(client, self._Y, self._U, self._starts, local)
         return training.first_answer(packet, client, series, self.name)
+
+    def _train_network(self, packet, state):
+        """Answer a packet of the training of a nonlinear correction."""
+        return network_training.answer(packet, state, self._augmenter, self._Y, self._starts)
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""
@@ -245,6 +274,10 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
             f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient can be told "
             "how much noise a privacy mechanism added to its measurements; give it C and R there."
         )
+    if isinstance(template, ExtendedKalmanClient):
+        template = NonlinearClient(template)
+    if isinstance(template, NonlinearClient):
+        return type(template)(template.box, f"unit {name!r}").fit(Y, U, starts, columns)
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
         return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts, columns)
     kind = f"The client of unit {name!r} is a {type(template).__name__}"
@@ -350,6 +383,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
     ndarray of shape (n_samples, n_sensors)
     """
     client = site["client"]
+    if augmented and isinstance(site["augmenter"], network_training.StateCorrection):
+        return network_training.corrected_prediction(site, Y, starts)
     if not augmented:
         return (
             client.predict(Y, **_along(Y, U, starts))

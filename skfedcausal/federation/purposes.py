@@ -147,6 +147,19 @@ PURPOSES = {
         "says that training has ended",
         {"input_level": "mean influence of the other units' inputs"},
     ),
+    "network-plan": ("how to train the unit's network", {}),
+    "predicted-states": (
+        "states over a batch of training of networks",
+        {
+            "predicted": f"states predicted with the present correction, {_SERIES} of the batch",
+            "predicted_scale": _SCALE,
+            "filtered": f"states by the unit's own filter, {_SERIES} of the batch",
+            "filtered_scale": _SCALE,
+            "spread": "mean and standard deviation of the states",
+        },
+    ),
+    "no-gradient": ("asks for the next batch; nothing is told", {}),
+    "networks trained": ("says that training of networks has ended", {}),
     "flags": (
         "two bits per time step: whether the unit's own models call it unusual",
         {"bits": "the flags, four time steps to a byte", "length": "number of time steps"},

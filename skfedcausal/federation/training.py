@@ -1,14 +1,25 @@
 """The rounds of gradient training over a transport."""
 
 from ..message import ACKNOWLEDGEMENT
+from ..network_message import FINISH as NETWORKS_TRAINED
+from ..network_message import PredictedStates
 from ..training_message import ANSWERS, REQUEST, LocalModel, later_answer
 from .lost import Answers, Attendance
 from .packet import Packet
-from .rounds import ask, messages_of
+from .rounds import ask, collect_messages, messages_of
 
 
 def train_plant(
-    channel, server, names, *, dtype="float64", inputs=False, pool=None, attendance=None, look=None
+    channel,
+    server,
+    names,
+    *,
+    dtype="float64",
+    inputs=False,
+    pool=None,
+    guard=None,
+    attendance=None,
+    look=None,
 ):
     """All rounds of training: local models up, then replies down and messages up until the server is done.
 
@@ -25,6 +36,8 @@ def train_plant(
         Whether the plant has inputs: corrections then have a constant.
     pool : callable, default=None
         Takes replies and gives messages in place of the channel, for training without a message.
+    guard : callable, default=None
+        Makes of the server's replies those that leave it.
     attendance : Attendance, default=None
         Takes note of who is lost; None: all have to answer.
     look : callable, default=None
@@ -51,7 +64,7 @@ def train_plant(
         attendance.drop_all_but(models)
         if look is not None:
             look(models)
-        rounds = _Rounds(channel, dtype, inputs, pool, attendance, round)
+        rounds = _Rounds(channel, dtype, inputs, pool, guard, attendance, round)
         going = rounds.run(server.dialogue(models))
         round = rounds.round
         if going is None:
@@ -63,9 +76,9 @@ def train_plant(
 class _Rounds:
     """Rounds of one training, from the plan on."""
 
-    def __init__(self, channel, dtype, inputs, pool, attendance, round):
+    def __init__(self, channel, dtype, inputs, pool, guard, attendance, round):
         self._channel, self._dtype, self._inputs, self._pool = channel, dtype, inputs, pool
-        self._attendance, self.round = attendance, round
+        self._guard, self._attendance, self.round = guard, attendance, round
 
     def run(self, dialogue):
         """Train; None when it is done, else the units that can start again."""
@@ -89,8 +102,51 @@ class _Rounds:
             expected = later_answer(mode, self._inputs)
 
     def _answers(self, replies, expected, mode):
+        replies = replies if self._guard is None else self._guard(replies)
         if self._pool is not None:
             return self._pool(replies)
         packets = {name: reply.to_packet(self.round, self._dtype) for name, reply in replies.items()}
         everybody = mode == "steps" and self.round > 2  # a unit that misses a step is at another step
         return messages_of(self._channel, packets, expected, None if everybody else self._attendance)
+
+
+def train_corrections(channel, server, names, *, dtype="float64", pool=None, attendance=None, look=None):
+    """The rounds of Algorithm 1 of the third paper: one message per unit, then batches until all are trained.
+
+    Parameters
+    ----------
+    channel : Transport
+    server : RegressorServer
+        Trained here.
+    names : sequence of str
+    dtype : str, default="float64"
+        Precision of series on the wire.
+    pool : None
+        A correction that is trained at a unit has no pooled form.
+    attendance : Attendance, default=None
+        Takes note of who is lost before training; in training every unit is needed.
+    look : callable, default=None
+        Called with the units' first messages.
+
+    Raises
+    ------
+    ClientError
+        If a client failed or sent something that is not a message of training.
+    """
+    if pool is not None:
+        raise ValueError("Corrections trained at the units have no pooled form; use labels='next'.")
+    attendance = Attendance(names) if attendance is None else attendance
+    messages = collect_messages(channel, names, dtype=dtype, attendance=attendance)
+    attendance.drop_all_but(messages)
+    messages = messages if look is None else look(messages)
+    server.fit(messages)
+    dialogue = server.corrections(messages)
+    replies, round = next(dialogue), 1
+    while replies is not None:
+        round += 1
+        packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
+        try:
+            replies = dialogue.send(messages_of(channel, packets, PredictedStates))
+        except StopIteration:
+            replies = None
+    ask(channel, dict.fromkeys(messages, Packet(NETWORKS_TRAINED, round + 1)), ACKNOWLEDGEMENT)

@@ -137,7 +137,7 @@ def _check_times(unit, label, found):
         put_forward = (
             index.tz is None
             and missing == pd.Timedelta("1h")
-            and index[row].dayofweek == 6
+            and index[row].day_name() == "Sunday"
             and index[row].hour in (1, 2, 3)
         )
         kind = "skipped hour" if put_forward else "gap" if label == _ALL else "outage"

@@ -24,6 +24,7 @@ _REMAINS = 0.25  # share up to which an offset is believed
 _WIDTH = 10  # lags over which a response may spread
 _WIDEST = 40
 _POINTWISE = 1e-3  # level at which a single lag belongs to the response
+_FOOT = 0.15  # share of the largest evidence at which a response begins
 _GRADUAL = 8  # lags after which a response that rises slowly must begin to count as an offset
 
 
@@ -124,20 +125,41 @@ def pair_tie(e, f, n_lags):
     top = int(np.argmax(S))
     if S[near].max() > chi2.isf(_LEVEL / near.sum(), degrees) and excess[near].max() >= _KEEPS * excess[top]:
         return Tie(0, _NEAR, float(excess[near].max()))
-    if near[top] or S[top] <= chi2.isf(_LEVEL / len(S), degrees):
+    at_end = abs(lags[top]) == n_lags  # the peak lies beyond
+    if near[top] or at_end or S[top] <= chi2.isf(_LEVEL / len(S), degrees):
         return None
     spread = np.abs(lags[excess > 0.5 * excess[top]] - lags[top]).max()
     elsewhere = np.abs(lags - lags[top]) > max(spread, _WIDTH)
     if spread > _WIDEST or excess[elsewhere].max(initial=0) > 0.5 * excess[top]:
         return None
-    towards_zero = np.arange(top, n_lags, -np.sign(lags[top]))
-    below = np.flatnonzero(S[towards_zero] <= chi2.isf(_POINTWISE, degrees))
-    onset = abs(lags[towards_zero[below[0]]]) + 1 if len(below) else 0
-    rise = abs(lags[top]) - onset
-    sharp = onset > _NEAR if rise <= _NEAR else onset > _GRADUAL
-    if sharp and excess[near].max() <= _REMAINS * excess[top]:
-        return Tie(int(lags[top]), int(rise + _NEAR), float(excess[top]))
+    if _begins_away_from_zero(S, lags, top, excess, degrees):
+        return Tie(int(lags[top]), 2 * _NEAR, float(excess[top]))
     return Tie(int(lags[top]), abs(int(lags[top])), float(excess[top]))  # may well be zero
+
+
+def _begins_away_from_zero(S, lags, top, excess, degrees):
+    """Whether a response with its peak at position `top` cannot be one that begins within two steps.
+
+    A response begins sharply and dies out slowly. Where clocks agree it begins near zero: a sharp edge
+    elsewhere, on either side of the peak, is an offset; so is a slow rise that begins far away.
+    """
+    near = np.abs(lags) <= _NEAR
+    least = max(chi2.isf(_POINTWISE, degrees), degrees + _FOOT * excess[top])
+    outward = int(np.sign(lags[top]))
+    rise, fall = (_reach(S, top, step, least) for step in (-outward, outward))
+    onset = abs(lags[top]) - rise
+    little_near = excess[near].max() <= _REMAINS * excess[top]
+    nothing_near = S[near].max() <= chi2.isf(_LEVEL / near.sum(), degrees)
+    if rise <= _NEAR or onset > _GRADUAL:
+        return onset > _NEAR and (little_near or nothing_near)
+    return fall <= _NEAR and little_near and abs(lags[top]) > 2 * _NEAR
+
+
+def _reach(S, top, step, least):
+    """Lags from the peak over which the evidence stays above a level, in one direction."""
+    side = S[top::step]
+    below = np.flatnonzero(side <= least)
+    return int(below[0]) - 1 if len(below) else len(side)
 
 
 def unit_offsets(series, n_lags):

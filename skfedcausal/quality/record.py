@@ -71,7 +71,7 @@ def duration(delta):
     """
     seconds = abs(delta.total_seconds())
     for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
-        if seconds >= 2 * size or (seconds >= size and seconds % size == 0):
+        if seconds >= 2 * size:
             return f"{seconds / size:.3g} {name}"
     return f"{seconds:.3g} s"
 

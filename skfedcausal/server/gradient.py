@@ -233,6 +233,16 @@ class GradientServer(GradientAnswers, BaseEstimator):
         return _ROUNDS[self.update] if self.max_iter is None else self.max_iter
 
     @property
+    def n_rounds_at_most(self):
+        """Rounds, or passes over the record, after which training ends."""
+        return self._max_iter
+
+    @property
+    def sends_series_once(self):
+        """Whether the server relays the units' states to each other before training."""
+        return self._relays
+
+    @property
     def _relays(self):
         return self.solve == "stationary" or self.exchange == "moments"
 

@@ -6,6 +6,9 @@ from dataclasses import replace
 import numpy as np
 
 from ..statespace.episodes import episodes
+from ..statespace.lagcov import TransitionMoments, lag_covariances
+from ..statespace.plant_em import expectation_maximisation
+from ..statespace.units import moment_start
 from .joint import JointRecord
 
 _N_FOLDS = 4
@@ -36,6 +39,12 @@ def usual_pattern(part):
     return part.patterns[most] if 2 * counts[most] > len(part.index) else part.mean_information
 
 
+def unusual_share(record):
+    """Largest share of rows in which the sensors of a unit are not those that are there most of the time."""
+    counts = (np.bincount(part.index) for part in record.parts if not part.is_constant)
+    return 1.0 - min((c.max() / c.sum() for c in counts), default=1.0)
+
+
 def off_subspace(messages, record):
     """The units' off-subspace numbers side by side, zero for units that send none."""
     table = np.zeros((record.n_samples, len(record.names)))
@@ -48,6 +57,34 @@ def off_subspace(messages, record):
 def mean_dims(distance):
     """Degrees of freedom of the off-subspace numbers: their nominal mean, to the next integer."""
     return np.round(distance.mean(axis=0))
+
+
+def learned_plant(x, starts, N, n_steps):
+    """Plant learned from states as measured: closed form, then steps towards maximum likelihood.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_samples, n)
+        Centred.
+    starts : sequence of int
+    N : ndarray of shape (n, n)
+        Covariance of the states as measured around the states.
+    n_steps : int
+
+    Returns
+    -------
+    A, Q : ndarray of shape (n, n)
+    """
+    moments = TransitionMoments.from_sums(lag_covariances(x, range(3), starts), x, starts)
+    A, Q = moment_start(moments, N)
+    return expectation_maximisation(x, N, A, (Q + Q.T) / 2, starts, n_steps)
+
+
+def inverse_root(covariance, ridge=1e-9):
+    """L with ``L L' = covariance^-1``, a trace of ridge added."""
+    n = len(covariance)
+    covariance = np.atleast_2d(covariance) + ridge * np.trace(np.atleast_2d(covariance)) / n * np.eye(n)
+    return np.linalg.cholesky(np.linalg.inv(covariance))
 
 
 def filled_states(record, predicted):

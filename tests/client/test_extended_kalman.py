@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, MomentServer
-from skfedcausal.client.extended_kalman import network_map
+from skfedcausal.client.maps import fitted_map
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.statespace.filter import covariance_schedule, filtered_states
 
@@ -17,11 +17,11 @@ def test_jacobian_of_a_network_is_its_derivative():
     network = MLPRegressor(
         hidden_layer_sizes=(8,), activation="tanh", max_iter=500, tol=0.1, random_state=0
     ).fit(X, np.sin(X) @ rng.standard_normal((3, 2)))
-    value, jacobian = network_map(network)
-    x, step = X[0], 1e-6
-    numeric = [(value(x + step * e) - value(x - step * e)) / (2 * step) for e in np.eye(3)]
-    assert_allclose(jacobian(x), np.array(numeric).T, atol=1e-8)
-    assert_allclose(value(x), network.predict(x[None])[0], rtol=1e-10)
+    found, step = fitted_map(network), 1e-6
+    steps = step * np.eye(3)
+    numeric = (found.value(X[0] + steps) - found.value(X[0] - steps)) / (2 * step)
+    assert_allclose(found.jacobian(X[:1])[0], numeric.T, atol=1e-8)
+    assert_allclose(found.value(X), network.predict(X), rtol=1e-10)
 
 
 def test_linear_maps_give_the_kalman_filter():
