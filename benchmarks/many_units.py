@@ -1,16 +1,16 @@
 """Many units on disk: wall time and peak memory of a fit of 200 units, 10,000 rows, 64 sensors each.
 
-``python -m benchmarks.many_units [--units 200] [--folder F] [--jobs 1 2]``. Records lie on disk as ``.npy`` files
-and are mapped into memory; every setting runs in a process of its own, so that peak memory is its own.
+``python -m benchmarks.many_units [--units 200] [--folder F] [--jobs 1 2]``. Records lie on disk as ``.npy``
+files and are mapped into memory; every setting runs in a process of its own, so that peak memory is its own.
 """
 
 import argparse
 import json
-import multiprocessing
 import resource
+import subprocess
+import sys
 import tempfile
 import time
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +20,11 @@ from skfedcausal.client.kalman import KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.federation.rounds import collect_messages
 from skfedcausal.federation.transport import InProcessTransport
-from skfedcausal.server.moments import MomentServer
 
 from ._report import table, write
 
 ROWS, SENSORS, STATES = 10_000, 64, 2
-SERVERS = {"likelihood": LikelihoodServer, "moments": MomentServer}
+SERVERS = {"likelihood": LikelihoodServer}
 
 
 def simulate(folder, n_units, seed=0):
@@ -88,21 +87,11 @@ def whole_fit(folder, n_jobs, server):
     }
 
 
-def apart(work):
-    """Result of some work done in a new process."""
-    context = multiprocessing.get_context("spawn")
-    ours, theirs = context.Pipe()
-    process = context.Process(target=_send, args=(work, theirs))
-    process.start()
-    theirs.close()
-    try:
-        return ours.recv()
-    finally:
-        process.join()
-
-
-def _send(work, pipe):
-    pipe.send(work())
+def apart(folder, part, *arguments):
+    """Result of a part of the work done in a new process, whose peak memory is its own."""
+    command = [sys.executable, "-m", "benchmarks.many_units", "--folder", str(folder), "--part", part]
+    done = subprocess.run([*command, *map(str, arguments)], check=True, capture_output=True, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 def main():
@@ -112,21 +101,27 @@ def main():
     reader.add_argument("--folder", type=Path)
     reader.add_argument("--jobs", type=int, nargs="+", default=[1, 2])
     reader.add_argument("--backends", nargs="+", default=["threading", "loky"])
-    reader.add_argument("--servers", nargs="+", default=["moments", "likelihood"])
+    reader.add_argument("--servers", nargs="+", default=["likelihood"])
+    reader.add_argument("--part", nargs=3, help="clients JOBS BACKEND, or fit JOBS SERVER: only that")
     reader.add_argument("--dry", action="store_true", help="do not write the results")
     options = reader.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp())
     folder.mkdir(parents=True, exist_ok=True)
+    if options.part:
+        part, n_jobs, how = options.part
+        work = {"clients": clients_part, "fit": whole_fit}[part]
+        print(json.dumps(work(folder, int(n_jobs), how)))
+        return
     if len(list(folder.glob("*.npy"))) != options.units:
         simulate(folder, options.units)
     clients, fits = [], []
     for backend in options.backends:
         for n_jobs in options.jobs:
-            result = apart(partial(clients_part, folder, n_jobs, backend))
+            result = apart(folder, "clients", n_jobs, backend)
             clients.append({"backend": backend, "workers": n_jobs, **_rounded(result)})
             print(json.dumps(clients[-1]), flush=True)
     for server in options.servers:
-        result = apart(partial(whole_fit, folder, options.jobs[-1], server))
+        result = apart(folder, "fit", options.jobs[-1], server)
         fits.append({"server": server, "workers": options.jobs[-1], **_rounded(result)})
         print(json.dumps(fits[-1]), flush=True)
     size = f"{options.units} units, {ROWS} rows, {SENSORS} sensors, {STATES} states"
