@@ -51,9 +51,20 @@ def batch_dialogue(plant, choose, training, *, max_iter, tol, watch):
         turn = steps.turn(k, slope, training.blocks)
         if _is_over(training, messages, tol, watch, turn, steps.is_last_phase(k, max_iter)):
             return
-        training.blocks = training.blocks - turn
+        training.blocks = training.blocks - _moving(plant, messages, turn)
         messages = yield replies
     return
+
+
+def _moving(plant, messages, turn):
+    """A step of the blocks, zero in the rows of units that are skipped in this round."""
+    skipped = getattr(messages, "skipped", ())
+    if skipped:
+        turn = turn.copy()
+        for name, rows in zip(plant.names, plant.states.slices, strict=True):
+            if name in skipped:
+                turn[rows] = 0.0
+    return turn
 
 
 def _record(training, told, residual, constraint, weight):
@@ -138,7 +149,7 @@ def moments_dialogue(plant, choose, training, *, max_iter, tol, watch):
             name: BlockRow(training.blocks[own][:, columns])
             for name, own, columns in zip(plant.names, slices, drivers, strict=True)
         }
-        training.blocks = training.blocks - turn
+        training.blocks = training.blocks - _moving(plant, messages, turn)
         messages = yield replies
     return
 
