@@ -33,12 +33,14 @@ def batch_dialogue(plant, choose, training, *, max_iter, tol, watch):
     """Batch rounds in which the states of all time steps cross."""
     plan = choose(None)
     messages = yield {name: plan.plan(m, "series") for m, name in enumerate(plant.names)}
-    first = Series.of(plant, _told(plant, messages, "filtered", plant.state_shapes(plant.n_pairs)))
+    told = _told(plant, messages, "filtered", plant.state_shapes(plant.n_pairs))
+    first = series = Series.of(plant, told)
     S = first.V.T @ first.V / len(first.V)
     steps, dual = BlockSteps(plant, choose(block_curvature(plant, S)), S), 0.0
     for k in range(max_iter):
-        told = list(messages.values()) if k == 0 else _told(plant, messages, *first.later)
-        series = first if k == 0 else first.with_corrections(plant, told)
+        if k:
+            told = _told(plant, messages, *first.later)
+            series = first.with_corrections(plant, told)
         residual, constraint = series.residuals(training.blocks)
         _record(training, told, residual, constraint, 1 / len(residual))
         pulled = None
