@@ -147,7 +147,7 @@ class ExtendedKalmanClient(BaseEstimator):
         """The given model, checked at the origin and one other state."""
         self.process_cov_ = np.atleast_2d(np.asarray(self.Q, dtype=float))
         self.measurement_cov_ = np.atleast_2d(np.asarray(self.R, dtype=float))
-        n = len(self.process_cov_)
+        n, self._active = len(self.process_cov_), np.ones(Y.shape[1], dtype=bool)
         if len(self.measurement_cov_) != Y.shape[1]:
             raise ValueError(
                 f"`R` is about {len(self.measurement_cov_)} sensors, the record has {Y.shape[1]} columns."
@@ -161,8 +161,9 @@ class ExtendedKalmanClient(BaseEstimator):
     def _learn(self, Y, starts):
         """Maps on the principal components of the standardised measurements."""
         active = active_columns(Y, "the unit", None)
-        mean = np.where(active, np.nanmean(np.where(active, Y, 0.0), axis=0), 0.0)
-        scale = np.where(active, np.nanstd(np.where(active, Y, 0.0), axis=0), 1.0)
+        known = np.where(np.isnan(Y).all(axis=0), 0.0, Y)
+        mean = np.nanmean(known, axis=0)
+        scale = np.where(active, np.nanstd(known, axis=0), 1.0)
         inside = np.where(active, (Y - mean) / scale, 0.0)
         complete = ~np.isnan(inside).any(axis=1)
         follows = np.concatenate([np.arange(i, j - 1) for i, j in episodes(starts, len(Y))])
@@ -182,6 +183,7 @@ class ExtendedKalmanClient(BaseEstimator):
         self.process_cov_ = w.T @ w / len(w)
         R = v.T @ v / len(v) + _FLOOR * np.eye(len(mean))
         self.measurement_cov_ = R * np.outer(scale, scale)
+        self._active = active
         self.f_map_, self.h_map_ = fitted_map(step), ScaledOutput(fitted_map(show), mean, scale)
         return self
 
@@ -224,7 +226,7 @@ class ExtendedKalmanClient(BaseEstimator):
         x, P = np.zeros((1, n)), 10 * Q + np.eye(n)
         means, covariances = np.empty((2, len(Y), n)), np.empty((2, len(Y), n, n))
         Y = np.asarray(Y, dtype=float)
-        seen = ~np.isnan(Y)
+        seen = ~np.isnan(Y) & self._active
         identity = np.eye(n)
         for t, y in enumerate(Y):
             if t:

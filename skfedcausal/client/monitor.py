@@ -20,6 +20,7 @@ from .unit_model import UnitModel
 _FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show
 _RIDGE = 1e-3  # added to scaled covariances before they are inverted
 _MAX_STATES = 4
+_BEYOND = 1e6  # standard deviations beyond which it does not matter how far a measurement is off
 _FINE = 0.03  # share of a column's change from step to step below which its resolution does not matter
 
 
@@ -63,7 +64,7 @@ class UnitMonitor:
         weights = model.weights * scale[:, None]  # per scaled column
         outside = null_space(weights.T) if len(scale) > model.n_states else np.zeros((len(scale), 0))
         precision = np.linalg.inv(outside.T @ G @ outside + _FLOOR * np.eye(outside.shape[1]))
-        spread = np.nanstd(np.diff(Y, axis=0), axis=0)
+        spread = np.array([np.diff(y[~np.isnan(y)]).std() for y in Y.T])
         monitor = cls(
             model,
             outside / scale[:, None],
@@ -165,6 +166,9 @@ class UnitMonitor:
             return replace(message_of(self.model, Y, starts), off_subspace=distance)
         weights, J = self._weights
         seen = centred @ weights
+        if not np.abs(seen[:, J.shape[1] :]).max(initial=0.0) < _BEYOND:
+            limit = _BEYOND * np.sqrt(np.diag(self.covariance))
+            seen = np.clip(centred, -limit, limit) @ weights
         z, rest = np.ascontiguousarray(seen[:, : J.shape[1]]), seen[:, J.shape[1] :]
         lengths = tuple(stop - start for start, stop in episodes(starts, len(Y)))
         return StateMessage(z, J, None, lengths, off_subspace=np.einsum("ti,ti->t", rest, rest))

@@ -201,6 +201,8 @@ class UnitWorker:
             learned |= {"input_matrix": reply.input_matrix, "input_mean": self._U.mean(axis=0)}
         if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
             learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
+        if reply.noise_share is not None:
+            learned["client"] = state["client"].with_noise_share(float(reply.noise_share[0]))
         return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **learned}
 
     def _wishes(self, packet):
@@ -287,7 +289,7 @@ def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=Fal
         return client.watched_message(Y, starts)[0]
     wishes = {"const": const, "local_model": local_model}
     if isinstance(client, KalmanClient):
-        return message_of(client.model, client.active_columns(Y), starts, inputs=inputs, **wishes)
+        return message_of(client.message_model, client.active_columns(Y), starts, inputs=inputs, **wishes)
     message = client.message(Y, **wishes, **_along(Y, inputs, starts))
     about_these_rows = isinstance(message, StateMessage) and len(message.z) == len(Y)
     return message.with_inputs(inputs) if about_these_rows and message.inputs is None else message

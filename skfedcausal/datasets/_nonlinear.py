@@ -55,8 +55,8 @@ def make_nonlinear_plant(
         Dependencies through a random two-layer LSTM called without carried state (the paper's), or through
         random Fourier features.
     dynamics : {"cycle", "lstm"}, default="cycle"
-        A unit's own map: the smooth map below, or an LSTM of width 16 without carried state whose linear layer
-        is fitted to it on noisy states (the paper's).
+        A unit's own map: the smooth map below, or an LSTM of width 16 without carried state whose linear
+        layer is fitted to it (the paper's).
     plant_state : int, default=0
         Draws the plant; records with the same one are of the same plant.
     random_state : int, RandomState instance or None, default=None
@@ -67,9 +67,9 @@ def make_nonlinear_plant(
     plant : Bunch
         With ``data``, a dict of unit name to array (n_samples, n_sensors); ``target``, per row the unit in
         which the running fault started, "" without a fault; ``faults``, tuples (first row, row after the
-        last, unit); ``states``, an array (n_samples, n_units, 2); ``links``, pairs of names; and the true maps
-        of every unit by name, each with ``value`` and ``jacobian`` for rows of states: ``f`` (the unit alone)
-        where ``dynamics="lstm"``, and ``h``.
+        last, unit); ``states``, an array (n_samples, n_units, 2); ``links``, pairs of names; and the true
+        maps of every unit by name, each with ``value`` and ``jacobian`` for rows of states: ``h``, and ``f``
+        (the unit alone) where ``dynamics="lstm"``.
 
     Notes
     -----

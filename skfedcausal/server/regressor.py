@@ -41,6 +41,8 @@ class RegressorServer(MomentServer):
     feedback : bool, default=True
         Algorithm 1: whether the units get the server's gradients. Without them the units are pre-trained and
         the server learns from what they send, a baseline of the paper.
+    n_steps : int, default=20
+        Of the linear model, see :class:`MomentServer`.
     random_state : int, RandomState instance or None, default=None
         Of the default network; None always draws the same.
 
@@ -71,6 +73,7 @@ class RegressorServer(MomentServer):
     """
 
     _parameter_constraints = {
+        **MomentServer._parameter_constraints,
         "estimator": [HasMethods(["fit", "predict"]), None],
         "labels": [StrOptions({"next", "augmented"})],
         "batch_size": [Interval(Integral, 1, None, closed="left")],
@@ -89,8 +92,10 @@ class RegressorServer(MomentServer):
         n_epochs=25,
         client_weight=1.0,
         feedback=True,
+        n_steps=20,
         random_state=None,
     ):
+        super().__init__(n_steps=n_steps)
         self.estimator = estimator
         self.labels = labels
         self.batch_size = batch_size
@@ -98,11 +103,6 @@ class RegressorServer(MomentServer):
         self.client_weight = client_weight
         self.feedback = feedback
         self.random_state = random_state
-
-    def fit(self, messages):
-        """Learn the linear model of the plant; see :meth:`MomentServer.fit`."""
-        self._validate_params()
-        return super().fit(messages)
 
     @property
     def regressor(self):

@@ -12,12 +12,14 @@ from ..statespace.shift import InnovationModel, likelihood_ratios, step_informat
 from .joint import JointRecord
 from .levels import GAP, STATISTICS, AlarmLevels
 from .nominal import (
+    direct_causes,
     filled_states,
     held_out_folds,
     inverse_root,
     learned_plant,
     mean_dims,
     off_subspace,
+    rows_to_learn_from,
     usual_pattern,
 )
 from .posterior import Nominal, RootPosterior
@@ -28,6 +30,7 @@ HORIZON = 80  # steps after the alarm until which an answer is revised
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
+_ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 _SURE = 0.8  # probability from which a kind of fault is stated
 
 
@@ -115,25 +118,25 @@ class RootCauseServer:
         self.slices = record.partition.slices
         J = record.block_diagonal([usual_pattern(part) for part in record.parts])
         self.model = InnovationModel(plant.transition_, plant.process_cov_, J)
-        distance = off_subspace(messages, record)
+        rows, starts = rows_to_learn_from(record)
+        distance = off_subspace(messages, record)[rows]
         outside_dims = mean_dims(distance)
         self.dims = np.array([b.stop - b.start for b in self.slices]) + outside_dims
-        run = plant.filter(messages)
-        x = filled_states(record, run.predicted)
-        folds = held_out_folds(record.starts, record.n_samples)
+        x = filled_states(record, plant.filter(messages).predicted)[rows]
+        folds = held_out_folds(starts, len(x))
         self.watch, own, given = learn_watch(
             self.model, x, distance, folds, self.slices, getattr(plant, "regressor", None)
         )
         self.usual = np.concatenate(given).mean(axis=0)
         surprise = [np.log1p(a / self.dims) for a in own]
         self.level = np.concatenate(surprise).mean(axis=0)
-        z = record.z if record.is_constant else x @ self.model.J
-        filtered = filtered_states(self.model.schedule, (z, None), starts=record.starts)
-        predicted = predicted_states(self.model.A, filtered, starts=record.starts)
+        z = x @ self.model.J
+        filtered = filtered_states(self.model.schedule, (z, None), starts=starts)
+        predicted = predicted_states(self.model.A, filtered, starts=starts)
         held_out = list(self._held_out_innovations(x, folds))
         self.levels = AlarmLevels(self.statistics, self.model, self.slices).learn(
             self.model.scaled(z, predicted),
-            record.starts,
+            starts,
             [s - self.level for s in surprise],
             [scaled @ self.model.held for _, scaled in held_out],
             self.run_length,
@@ -146,13 +149,14 @@ class RootCauseServer:
             outside_dims,
             outside,
             inverse_root(np.cov(predicted.T)),
-            record.n_samples,
+            len(x),
             *_usual_windows(held_out, self.slices, self.levels.shift_excess(self.run_length)),
             energy=max(_scale_dispersion([q / self.usual for q in given], self.dims), 1.0),
             off_subspace=max(
                 _scale_dispersion([distance[i:j] / outside for i, j in folds], outside_dims), 1.0
             ),
         )
+        self._causes = direct_causes(self.model.A, np.cov(x.T), self.slices)
         self.posterior = RootPosterior(
             self.model, self.slices, self.prior, LOOKBACK + HORIZON + 1, HORIZON, nominal
         )
@@ -218,6 +222,7 @@ class RootCauseServer:
             "scaled": found.scaled,
             "predicted": found.predicted,
             "outside": distance,
+            "present": np.ones(distance.shape, dtype=bool) if found.present is None else found.present,
             **levels,
         }
 
@@ -271,6 +276,7 @@ class RootCauseServer:
         answer = max(answers, key=lambda answer: answer.evidence)
         probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
         root = int(probability.argmax())
+        probability *= self._unseen(root, rows["present"][answer.start - first : stop - first])
         if probability[root] >= _SURE:
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         above = rows[answer.statistic][answer.start - first : stop - first]
@@ -335,7 +341,14 @@ class RootCauseServer:
         name = max(answers, key=lambda name: answers[name][0])
         if answers[name][0] < 0:  # nothing stands out: the statistic that sees the smaller faults
             name = self.statistics[-1]
-        return name, answers[name][1], rows[name][window].max(axis=0)
+        probability = answers[name][1]
+        unseen = self._unseen(int(probability.argmax()), rows["present"][window])
+        return name, probability * unseen, rows[name][window].max(axis=0)
+
+    def _unseen(self, root, present):
+        """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
+        absent = 1 - present[:, self._causes[root]].mean(axis=0)
+        return 1 - _ABSENT * absent.max(initial=0.0)
 
 
 _SHIFT_SERIES = ("scaled", "predicted", "outside")
