@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._oracle import PooledTraining, pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
+from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
@@ -24,6 +25,7 @@ from .federation.training import train_corrections, train_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
+from .seeding import seeded
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
 from .utils.silence import SilenceWatch
@@ -95,9 +97,9 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _fit_released(self, data, pooled=False, server=None):
         sites = self._sites_of(data, self._templates(data.names))
         channel = LedgeredTransport(self._transport(sites), Ledger())
-        server = clone(server or LikelihoodServer()) if self.server is None else clone(self.server)
-        if getattr(server, "random_state", self) is None:
-            server.set_params(random_state=self.random_state)
+        server = seeded(
+            (server or LikelihoodServer()) if self.server is None else self.server, self.random_state
+        )
         learn, pool = learn_plant, None
         if hasattr(server, "dialogue"):
             learn = partial(train_plant, inputs=any(U is not None for U in data.inputs))
@@ -149,9 +151,10 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
     def _sites_of(self, data, templates):
         noise = {name: added.variance for name, added in self._noise.items()}
+        augmenter = seeded(self.augmenter, self.random_state)
         return {
             name: Site(
-                UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter, noise.get(name))
+                UnitWorker(name, Y, U, data.starts, columns, templates[name], augmenter, noise.get(name))
             )
             for name, Y, U, columns in zip(
                 data.names, data.outputs, data.inputs, data.layout.outputs, strict=True
@@ -167,7 +170,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
     def _templates(self, names):
         """Template of each unit's model by name."""
-        return client_templates(self.client, names)
+        return client_templates(self.client, names, self.random_state)
 
     def _site(self, name):
         """What a unit learned: its ``client``, ``augmenter`` and ``transition``."""
@@ -297,7 +300,7 @@ def messages_about(data, clients, const=False):
     }
 
 
-def client_templates(client, names):
+def client_templates(client, names, random_state=None):
     """Template of each unit's model.
 
     Parameters
@@ -305,6 +308,8 @@ def client_templates(client, names):
     client : None, object, list or dict
         As given to the estimator.
     names : sequence of str
+    random_state : int, RandomState instance or None, default=None
+        For models that are still to be learned and draw.
 
     Returns
     -------
@@ -315,6 +320,15 @@ def client_templates(client, names):
     ValueError
         If a list or dict does not name every unit once.
     """
+    return {
+        name: seeded(part, random_state)
+        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted
+        else part
+        for name, part in _templates_by_name(client, names).items()
+    }
+
+
+def _templates_by_name(client, names):
     if client is None:
         client = KalmanClient()
     if isinstance(client, Mapping):

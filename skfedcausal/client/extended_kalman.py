@@ -3,11 +3,12 @@
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from ..seeding import seeded
 from ..statespace.episodes import episodes
 from ..utils import check_lengths, episode_starts
 from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
@@ -103,6 +104,11 @@ class ExtendedKalmanClient(BaseEstimator):
         self.hidden = hidden
         self.random_state = random_state
 
+    @property
+    def is_fitted(self):
+        """Whether the maps are there."""
+        return hasattr(self, "f_map_")
+
     def fit(self, X, y=None, *, lengths=None):
         """Take the given maps, or learn them from nominal measurements.
 
@@ -189,10 +195,7 @@ class ExtendedKalmanClient(BaseEstimator):
 
     def _regressor(self, template):
         if template is not None:
-            regressor = clone(template)
-            if "random_state" in regressor.get_params() and regressor.get_params()["random_state"] is None:
-                regressor.set_params(random_state=self.random_state)
-            return regressor
+            return seeded(template, self.random_state)
         return MLPRegressor(
             hidden_layer_sizes=(self.hidden,),
             activation="tanh",

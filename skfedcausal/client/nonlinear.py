@@ -30,7 +30,7 @@ class NonlinearClient(BlackBoxClient):
 
     def fit(self, Y, U=None, starts=(0,), columns=None):
         """Fit the filter if it is not, and describe it linearly; see :class:`BlackBoxClient`."""
-        if not hasattr(self.box, "f_map_"):
+        if not self.box.is_fitted:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # constant columns are named below
                 self.box = clone(self.box).fit(Y, lengths=np.diff([*starts, len(Y)]))

@@ -9,6 +9,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ..network_message import NetworkPlan, NoGradient
+from ..seeding import seeded
 from ..statespace.energy import ScaledMap
 from ..training_message import GradientReply
 from .moments import MomentServer
@@ -44,7 +45,7 @@ class RegressorServer(MomentServer):
     n_steps : int, default=20
         Of the linear model, see :class:`MomentServer`.
     random_state : int, RandomState instance or None, default=None
-        Of the default network; None always draws the same.
+        Of the networks that were given none; None takes that of the estimator the server belongs to.
 
     Attributes
     ----------
@@ -112,7 +113,7 @@ class RegressorServer(MomentServer):
     @property
     def _template(self):
         if self.estimator is not None:
-            return self.estimator
+            return seeded(self.estimator, self.random_state)
         return MLPRegressor(
             hidden_layer_sizes=(64,),
             activation="tanh",
