@@ -19,8 +19,8 @@ Plants of {least} to {most} units in a chain of links; 1500, 3000 or 6000 rows; 
 (spectral radius 0.2 to 0.97); sensor noise of 0.2 to 1 standard deviations of the process noise; tags as
 measured, rounded to decimals or integers; in each unit a pump that is switched now and then or never and a
 setpoint that is changed 0 to 15 times; 2 % of the cells missing in a third of the plants. One defect per
-plant (`benchmarks/_defects.py`). A clock shift of 5 to 60 steps counts where the fit to the clean record finds a
-link of that unit."""
+plant (`benchmarks/_defects.py`). A clock shift of 5 to 60 steps counts where the fit to the clean record
+finds a link of that unit."""
 
 
 def examine(defect, seed):

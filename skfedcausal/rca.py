@@ -28,6 +28,7 @@ from .server.moments import MomentServer
 from .server.nominal import watch_budget
 from .server.root_cause import RootCauseServer, StreamState
 from .statespace.episodes import episodes
+from .utils.sampling import check_following, check_sampling, position, sampling_period
 
 
 class FederatedRCADetector(WatchingMixin, FederatedEstimator):
@@ -204,6 +205,7 @@ class FederatedRCADetector(WatchingMixin, FederatedEstimator):
         if inputs is not None:
             raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
         data = self._read_new(X, inputs, lengths)
+        self._period = sampling_period(data.index)
         run_length = steps_between_alarms(self.false_alarm_rate, data.index)
         prior = _prior(self.prior, data.names)
         watch_budget(run_length, data.n_samples)
@@ -233,6 +235,12 @@ class FederatedRCADetector(WatchingMixin, FederatedEstimator):
         self.state_slices_ = server.state_slices_
 
     # -- following -------------------------------------------------------------------------------
+
+    def _read(self, X, inputs=None, lengths=None, stream=None):
+        """Plant data in the layout and at the sampling period of `fit`."""
+        data = super()._read(X, inputs, lengths, stream)
+        check_sampling(data.index, self._period)
+        return data
 
     def _verdicts(self, data):
         """Incidents of every episode, as (first row of the episode, verdict); the units are told."""
@@ -302,8 +310,9 @@ class FederatedRCADetector(WatchingMixin, FederatedEstimator):
         ----------
         X : list, dict, DataFrame or ndarray
             Record of one episode; rows before the window are the plant's history.
-        start, end : int, default=0, None
-            First row of the window and the row after its last; None for the end of the record.
+        start, end : int or time, default=0, None
+            First row of the window and the row after its last, as positions or, for a record with times,
+            times; None for the end of the record.
 
         Returns
         -------
@@ -313,7 +322,7 @@ class FederatedRCADetector(WatchingMixin, FederatedEstimator):
         data = self._read(X, inputs, lengths)
         if len(data.lengths) > 1:
             raise ValueError(f"Got {len(data.lengths)} episodes; give the record of one.")
-        end = data.n_samples if end is None else end
+        start, end = position(start, data.index), position(end, data.index, data.n_samples)
         if not 0 <= start < end <= data.n_samples:
             raise ValueError(f"start={start}, end={end} is no window of a record of {data.n_samples} rows.")
         _, probability, score = self._root_cause.attribute(self._messages(data), start, end)
@@ -336,7 +345,8 @@ class FederatedRCADetector(WatchingMixin, FederatedEstimator):
 
     def reset(self):
         """Forget the stream followed so far; the next :meth:`update` starts an episode."""
-        self._stream, self._resolutions, self._noised, self._last_rows = StreamState(), {}, None, {}
+        self._stream, self._resolutions, self._noised = StreamState(), {}, None
+        self._last_rows, self._last_time = {}, None
 
     def update(self, batch):
         """Follow a stream: the next rows of all units.
@@ -353,6 +363,7 @@ class FederatedRCADetector(WatchingMixin, FederatedEstimator):
             of the stream. An incident is the same one as long as its ``detected`` is.
         """
         data = self._read(batch, stream=self._last_rows)
+        self._last_time = check_following(data.index, self._last_time, self._period)
         messages = {}
         for name, Y in zip(data.names, self._next_rows(data), strict=True):
             client = self._site(name)["client"]

@@ -85,3 +85,31 @@ def test_the_default_mode_finds_the_same_block():
     est = FederatedCounterfactualEstimator(given).fit(X, inputs=inputs)
     true = truth.input[2:, :2]
     assert np.linalg.norm(est.input_[2:, :2] - true) < 0.02 * np.linalg.norm(true)
+
+
+def test_theorem_6_1_and_corollary_6_2_hold_by_construction_in_the_default_mode():
+    """E[A_mm theta y] = E[sum A_mn h_n] and phi = E[sum B_mn u_n], at every client and for no xi at all.
+
+    A client's theta is the regression, with a constant, of what the server found on the client's own centred
+    data. So both sides of both statements add up to the same to rounding; and each agrees up to the first and
+    last rows, which the centring counts and pairs of time steps do not.
+    """
+    X, inputs, _ = clients(3, n_samples=3000)
+    inputs = [U + level for U, level in zip(inputs, (0.5, 2.0, -1.0), strict=True)]
+    est = FederatedCounterfactualEstimator().fit(X, inputs=inputs)
+    before = {name: Y[:-1] - est.clients_[name].mean_ for name, Y in X.items()}
+    states = est.transform(X, inputs=inputs)[:-1]
+    controls = np.hstack(inputs)
+    memory = 2 / (1 - np.abs(np.linalg.eigvals(est.transition_)).max())
+    for name, rows in est.state_slices_.items():
+        A, B = est.transition_[rows].copy(), est.input_[rows].copy()
+        A[:, rows] = B[:, est.input_slices_[name]] = 0.0
+        coef = est.transition_[rows, rows] @ est.augmenters_[name].theta_
+        own = coef @ before[name].mean(axis=0)
+        phi, others = est._site(name)["phi"], A @ states.mean(axis=0)
+        entered = B @ controls[:-1].mean(axis=0)
+        np.testing.assert_allclose(own + phi, others + entered, atol=1e-10)
+        assert (np.abs(own) <= np.abs(coef) @ np.abs(before[name]).max(axis=0) / len(states)).all()
+        ends = memory * np.abs(states).max(axis=0) / len(states)  # a filter forgets both in so many rows
+        assert (np.abs(others) <= np.abs(A) @ ends).all()
+    assert np.linalg.norm(phi) > 1  # levels that phi stands for

@@ -1,10 +1,12 @@
 """Training of a plant with inputs over the seam: constants, input blocks, the second paper's penalty."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import GradientServer, KalmanClient
 from skfedcausal.client.worker import UnitWorker
@@ -368,3 +370,19 @@ def test_multipliers_need_batch_rounds_and_a_weight(constraint):
     for other in ({"update": "online"}, {"solve": "stationary"}):
         with pytest.raises(ValueError, match="make batch rounds"):
             trained(constraint=constraint, xi=1.0, **other)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"xi": 3.0}, SCHEDULES["augmented Lagrangian"], SCHEDULES["hybrid"]]
+)
+def test_the_largest_sizes_of_the_warning_hold(settings):
+    """For all five groups of step sizes, in every phase."""
+    with pytest.warns(ConvergenceWarning, match="not sure to converge") as caught:
+        trained(max_iter=1, gamma2=1e3, gamma1=1e3, **settings)
+    told = re.findall(r"(\w+) <= (\d\S*\d)", str(next(w.message for w in caught if "sure" in str(w.message))))
+    assert [name for name, _ in told] == ["eta1", "eta2", "gamma", "gamma1", "gamma2", "alpha_B"]
+    sizes = {name: 0.999 * float(value) for name, value in told}
+    server, *_ = trained(
+        max_iter=300, start_scale=1.0, random_state=0, exchange="moments", **sizes, **settings
+    )
+    assert not server.diverged_

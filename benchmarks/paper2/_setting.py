@@ -8,7 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skfedcausal import FederatedCounterfactualEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 
-ROUNDS = 3000
+ROUNDS = 1500
 START = {"start_scale": 1.0, "exchange": "moments", "max_iter": ROUNDS, "tol": 0.0}
 LAGRANGIAN = {"xi": 1e4, "constraint": "augmented_lagrangian"}
 SETTING = (
@@ -45,6 +45,18 @@ def clients(n_units=2, *, seed=0, n_sensors=8, n_samples=5000, chain=True, **opt
         **options,
     )
     return X, list(truth.inputs), truth
+
+
+def simulated(truth, inputs, seed):
+    """Measurements of the clients of a plant under inputs of one's own."""
+    rng = np.random.default_rng(seed)
+    A, B, u = np.array(truth.transition), np.array(truth.input), np.hstack(inputs)
+    h = np.zeros((len(u), len(A)))
+    noise = rng.standard_normal(h.shape) @ np.linalg.cholesky(truth.process_cov).T
+    for t in range(1, len(u)):
+        h[t] = A @ h[t - 1] + B @ u[t - 1] + noise[t]
+    units = zip(truth.state_slices.items(), truth.observation, strict=True)
+    return {name: h[:, rows] @ C.T + rng.standard_normal((len(u), len(C))) for (name, rows), C in units}
 
 
 def given(truth, center):

@@ -23,7 +23,7 @@ from skfedcausal.datasets import (
 )
 
 from .._report import table, write
-from ._setting import LAGRANGIAN, START, scientific
+from ._setting import LAGRANGIAN, ROUNDS, START, scientific
 
 SYSID = ("winding", "steamgen", "evaporator", "powerplant", "glassfurnace")
 MODES = {
@@ -113,10 +113,10 @@ def main():
         "paper2/recorded",
         "Second paper, Section 13.2: recorded plants",
         "Preparation of the paper: constant and discrete measurements dropped, inputs by kind, everything "
-        "standardised. Units are identified at home (the paper fits the pooled table first), 3000 rounds "
-        "from standard normal numbers over the first 70 % of each record. Ls, D and delta_d are sums over "
-        "clients. The other columns: mean squared one-step error of all measurements over that of the "
-        "clients' own filters, on the part that was learned from and on the unseen tail.",
+        f"standardised. Units are identified at home (the paper fits the pooled table first), {ROUNDS} "
+        "rounds from standard normal numbers over the first 70 % of each record. Ls, D and delta_d are "
+        "sums over clients. The other columns: mean squared one-step error of all measurements over that "
+        "of the clients' own filters, on the part that was learned from and on the unseen tail.",
         *sections,
         "All curves fall by orders of magnitude, as in the paper's Figures 7 and 8: they start from random "
         "parameters. What counts is whether predictions beat the clients' own filters on the unseen tail.",

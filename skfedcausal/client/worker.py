@@ -46,6 +46,8 @@ class UnitWorker:
     noise : ndarray of shape (n_sensors,), default=None
         Variance of the noise that a privacy mechanism added to `outputs`; None if there is none. The worker
         never sees the record without it.
+    training_noise : PaperNoise, default=None
+        Noise that the unit adds to its messages of training.
 
     Notes
     -----
@@ -57,13 +59,25 @@ class UnitWorker:
     empty state.
     """
 
-    def __init__(self, name, outputs, inputs, starts, columns, client, augmenter=None, noise=None):
+    def __init__(
+        self,
+        name,
+        outputs,
+        inputs,
+        starts,
+        columns,
+        client,
+        augmenter=None,
+        noise=None,
+        training_noise=None,
+    ):
         self.name = name
         self._Y, self._U, self._starts = outputs, inputs, starts
         self._columns = columns
         self._client = client
         self._augmenter = augmenter
         self._noise = noise
+        self._training_noise = training_noise
 
     def handle(self, packet, state):
         """Answer one packet.
@@ -151,7 +165,14 @@ class UnitWorker:
         return law.to_packet(packet.round), state
 
     def _train(self, packet, state):
-        """Answer a packet of gradient training; the first one identifies the unit's model."""
+        """Answer a packet of gradient training, with noise where the protocol adds it here."""
+        answer, state = self._trained(packet, state)
+        if self._training_noise is not None:
+            answer = self._training_noise.noised(answer, state["training"])
+        return answer, state
+
+    def _trained(self, packet, state):
+        """Answer as it stays at home; the first packet identifies the unit's model."""
         if packet.op != training.REQUEST:
             return training.answer(packet, state)
         client = self._fitted_client()
@@ -180,6 +201,8 @@ class UnitWorker:
             learned |= {"input_matrix": reply.input_matrix, "input_mean": self._U.mean(axis=0)}
         if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
             learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
+        if reply.noise_share is not None:
+            learned["client"] = state["client"].with_noise_share(float(reply.noise_share[0]))
         return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **learned}
 
     def _wishes(self, packet):
@@ -266,7 +289,7 @@ def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=Fal
         return client.watched_message(Y, starts)[0]
     wishes = {"const": const, "local_model": local_model}
     if isinstance(client, KalmanClient):
-        return message_of(client.model, client.active_columns(Y), starts, inputs=inputs, **wishes)
+        return message_of(client.message_model, client.active_columns(Y), starts, inputs=inputs, **wishes)
     message = client.message(Y, **wishes, **_along(Y, inputs, starts))
     about_these_rows = isinstance(message, StateMessage) and len(message.z) == len(Y)
     return message.with_inputs(inputs) if about_these_rows and message.inputs is None else message

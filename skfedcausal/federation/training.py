@@ -8,7 +8,7 @@ from .packet import Packet
 from .rounds import ask, collect_messages, messages_of
 
 
-def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=None):
+def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=None, guard=None):
     """All rounds of training: local models up, then replies down and messages up until the server is done.
 
     Parameters
@@ -24,6 +24,8 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
         Whether the plant has inputs: corrections then have a constant.
     pool : callable, default=None
         Takes replies and gives messages in place of the channel, for training without a message.
+    guard : callable, default=None
+        Makes of the server's replies those that leave it.
 
     Raises
     ------
@@ -38,6 +40,7 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
     expected = ANSWERS[mode]
     while replies is not None:
         round += 1
+        replies = replies if guard is None else guard(replies)
         if pool is None:
             packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
             messages = messages_of(channel, packets, expected)

@@ -11,6 +11,7 @@ from ..statespace.alarms import (
     ewma,
     rate_interval,
 )
+from ..statespace.energy import block_sums
 from ..statespace.episodes import episodes
 
 GAP = 10  # steps without an alarm after which an incident is over
@@ -38,7 +39,7 @@ class AlarmLevels:
 
     def __init__(self, statistics, model, slices):
         self.statistics, self.model, self.slices = statistics, model, slices
-        self._starts = np.array([b.start for b in slices])
+        self._sums = block_sums(slices)
         size = np.array([b.stop - b.start for b in slices])
         self._size, self._centre, self._spread = size, 1 - 2 / (9 * size), np.sqrt(2 / (9 * size))
 
@@ -126,7 +127,7 @@ class AlarmLevels:
             levels["energy"] = np.maximum(np.maximum(scaled[0], scaled[1]), scaled[2])
         if "shift" in self.statistics:
             squares = [(x[:, n_units:] @ root) ** 2 for x, root in zip(smooth[1:], self._roots, strict=True)]
-            ratios = [np.add.reduceat(x, self._starts, axis=1) for x in squares]
+            ratios = [x @ self._sums for x in squares]
             # Wilson & Hilferty's normal score of a chi-square variable makes units of any size comparable
             largest = np.maximum(*ratios)
             levels["shift"] = (np.cbrt(largest / self._size) - self._centre) / self._spread

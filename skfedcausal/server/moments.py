@@ -11,9 +11,9 @@ from ..statespace.plant_em import expectation_maximisation
 from ..statespace.units import moment_start
 from .joint import JointRecord, Scores
 from .likelihood import LikelihoodServer
-from .nominal import filled_states, unusual_share, usual_pattern
+from .nominal import attended_rows, filled_states, usual_pattern
 
-_MOST_FILLED = 0.2  # share of the rows in which a unit may lack sensors before the steps are left out
+_LEAST_ATTENDED = 0.2  # share of the rows in which all units must be there for the steps to be taken
 
 
 class MomentServer(LikelihoodServer):
@@ -30,8 +30,8 @@ class MomentServer(LikelihoodServer):
     ----------
     n_steps : int, default=20
         Steps of expectation maximisation; 0 gives the moments' closed form. Where single measurements are
-        missing the steps take the plant's predictions for them; where more than a fifth is missing the closed
-        form stays.
+        missing the steps take the plant's predictions for them; rows in which a unit is absent are left out,
+        and if those are more than four fifths the closed form stays.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class MomentServer(LikelihoodServer):
         scores = Scores(record)
         N = record.block_diagonal(scores.noise)
         A, Q = moment_start(scores.moments(1), N)
-        self.names_, self.partition_ = record.names, record.partition
+        self.names_, self.partition_, self.noise_share_ = record.names, record.partition, None
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
         self._take(A, Q)
         self.input_slices_ = dict(zip(record.names, record.partition.input_slices, strict=True))
@@ -94,12 +94,13 @@ class MomentServer(LikelihoodServer):
     def _refine(self, record):
         """Steps towards maximum likelihood on the states as measured."""
         J = record.block_diagonal([usual_pattern(part) for part in record.parts])
-        if not is_regular(J) or unusual_share(record) > _MOST_FILLED:
+        rows, starts = attended_rows(record)
+        if not is_regular(J) or len(rows) < _LEAST_ATTENDED * record.n_samples:
             return
         if record.is_constant:
             x = record.z @ np.linalg.inv(J)
         else:
-            x = filled_states(record, self._filter(record).predicted)
-        x = remove_episode_means(x, record.starts)
+            x = filled_states(record, self._filter(record).predicted)[rows]
+        x = x - x.mean(axis=0) if len(starts) > len(record.starts) else remove_episode_means(x, starts)
         A, Q = self.transition_, self.process_cov_
-        self._take(*expectation_maximisation(x, np.linalg.inv(J), A, Q, record.starts, self.n_steps))
+        self._take(*expectation_maximisation(x, np.linalg.inv(J), A, Q, starts, self.n_steps))

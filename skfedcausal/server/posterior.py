@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import logsumexp
 
 from ..statespace.roots import (
     inclusion,
     log_bayes_factor,
     log_prior_of_sets,
     log_scale_factor,
+    log_sum,
     root_sets,
     tempered,
 )
@@ -19,7 +19,9 @@ _SHARPNESS = 8.0  # of the energy posterior, by log loss on simulated faults
 _MAX_PAIRED = 20  # units up to which two roots at a time are candidates
 _SECOND_ROOT = 0.2  # prior weight of a second root
 _SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the same unit
-_OUTSIDE = {"process": 0.1, "sensor": 0.9}  # prior probability that a fault shows off the subspace
+_OUTSIDE = {"sensor": 0.9, "process": 0.1}  # prior probability that a fault shows off the subspace
+_LOOSE = 1.25  # times the nominal variance that may be left for a kind of fault to be stated
+_WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
 
 
 @dataclass(frozen=True)
@@ -28,24 +30,28 @@ class Nominal:
 
     Attributes
     ----------
-    dims : ndarray of shape (n_units,)
-        Degrees of freedom of the units' surprises.
+    dims, usual : ndarray of shape (n_units,)
+        Degrees of freedom and mean of the units' surprises.
     outside_dims, outside : ndarray of shape (n_units,)
         Degrees of freedom and mean of the off-subspace numbers.
     leverage : ndarray of shape (n, n)
         Root of the inverse covariance of the predicted states.
     n_rows : int
         Rows that the plant was learned from.
+    rest : float
+        Mean square of the whitened innovations that nominal windows hardly pass.
     shift, energy, off_subspace : float
         By how much the likelihood ratios of nominal windows exceed what independent normal innovations
         would give, at least one.
     """
 
     dims: np.ndarray
+    usual: np.ndarray
     outside_dims: np.ndarray
     outside: np.ndarray
     leverage: np.ndarray
     n_rows: int
+    rest: float
     shift: float = 1.0
     energy: float = 1.0
     off_subspace: float = 1.0
@@ -65,12 +71,15 @@ class ShiftAnswer:
         Log evidence of all candidates together against no fault.
     sensor : float
         Probability that the best unit's sensors are at fault, not its states.
+    fits : bool
+        Whether what the best candidate leaves unexplained is nominal.
     """
 
     probability: np.ndarray
     onset: int
     evidence: float
     sensor: float
+    fits: bool
 
 
 class RootPosterior:
@@ -99,7 +108,7 @@ class RootPosterior:
         self._sets = root_sets(n_units, 2 if n_units <= _MAX_PAIRED else 1)
         log_priors = log_prior_of_sets(self._sets, prior, _SECOND_ROOT)
         self._log_priors = np.concatenate([log_priors, log_priors[:n_units] + np.log(_SENSOR)])
-        self._log_priors -= logsumexp(self._log_priors)
+        self._log_priors -= log_sum(self._log_priors)
         self._members = np.zeros((len(self._log_priors), n_units))
         for k, roots in enumerate([*self._sets, *self._sets[:n_units]]):
             self._members[k, list(roots)] = 1.0
@@ -109,11 +118,22 @@ class RootPosterior:
         """Posterior over roots from the energy statistic over a window, shape (n_units,)."""
         return tempered(evidence.sum(axis=0), max(len(evidence), self.horizon), _SHARPNESS, self.prior)
 
-    def energy_evidence(self, evidence):
-        """Log evidence that whatever disturbs one of the units over a window, against no fault."""
-        excess = np.expm1(evidence).mean(axis=0)
-        factor = log_scale_factor(excess, self.nominal.dims / self.nominal.energy, len(evidence))
-        return float(logsumexp(factor, b=self.prior))
+    def energy_evidence(self, evidence, outside):
+        """Log evidence that whatever disturbs one of the units over a window, against no fault.
+
+        Off-subspace numbers count half: states that are pushed far show there too where the unit's model is
+        not exact, so that victims have them as well.
+        """
+        nominal, n_rows = self.nominal, len(evidence)
+        excess, rest = np.expm1(evidence).mean(axis=0), outside.mean(axis=0) / nominal.usual
+        share = nominal.outside * (nominal.outside_dims > 0) / nominal.usual
+        factors = (
+            log_scale_factor((excess - rest) / (1 - share), nominal.dims - nominal.outside_dims, n_rows),
+            log_scale_factor(excess, nominal.dims, n_rows) / 2,
+        )
+        with np.errstate(divide="ignore"):
+            factor = np.maximum(*factors) / nominal.energy + np.log(self.prior)
+        return log_sum(factor) + float(np.log(_WHATEVER))
 
     def from_shift(self, scaled, predicted, outside, at_once=0.0):
         """Posterior over roots from the coherent shift statistic, its onset free in the window.
@@ -137,8 +157,10 @@ class RootPosterior:
         steps = np.arange(n_rows, 0, -1.0)[:, None]
         step, bias = step_and_bias_scores(self.model, scaled)
         ratios = np.concatenate([self._process.ratios(step), self._sensor.ratios(bias)], axis=1)
-        ratios /= self.nominal.shift * self._uncertainty(predicted, steps)
-        logs = log_bayes_factor(ratios, self._n_params, steps) + self._outside_evidence(outside, steps)
+        tempering = self.nominal.shift * self._uncertainty(predicted, steps)
+        ratios /= tempering
+        logs = log_bayes_factor(ratios, self._n_params, steps)
+        logs[:, -n_units:] += self._outside_evidence(outside, steps)
         top = logs.max()
         onsets = np.full(n_rows, (1 - at_once) / n_rows)
         onsets[0] += at_once
@@ -150,7 +172,11 @@ class RootPosterior:
         best = int(probability.argmax())
         having = posterior * self._members[:, best]
         sensor = float(having[-n_units:].sum() / having.sum())
-        return ShiftAnswer(probability, int(weights.sum(axis=1).argmax()), float(top + total.max()), sensor)
+        onset = int(weights.sum(axis=1).argmax())
+        squares = float(((scaled[onset:] @ self.model.whitening) ** 2).sum())
+        rest = squares - float(tempering[onset, 0] * ratios[onset, total.argmax()])
+        fits = rest <= _LOOSE * self.nominal.rest * steps[onset, 0] * scaled.shape[1]
+        return ShiftAnswer(probability, onset, float(top) + log_sum(total), sensor, bool(fits))
 
     def _uncertainty(self, predicted, steps):
         """Variance of the mean innovation of a window over what it would be with the plant known.
@@ -163,14 +189,11 @@ class RootPosterior:
         return 1.0 + steps * (1.0 + leverage) / self.nominal.n_rows
 
     def _outside_evidence(self, outside, steps):
-        """Log evidence of every candidate in the off-subspace numbers: faults may show there or not."""
+        """Log evidence for a sensor fault against a process fault in the off-subspace numbers."""
         excess = np.cumsum(outside[::-1], axis=0)[::-1] / (steps * self.nominal.outside)
         moved = log_scale_factor(excess, self.nominal.outside_dims / self.nominal.off_subspace, steps)
-        either = {
-            kind: np.logaddexp(np.log(1 - share), np.log(share) + moved) for kind, share in _OUTSIDE.items()
-        }
-        n_sets = len(self._sets)
-        return np.concatenate([either["process"] @ self._members[:n_sets].T, either["sensor"]], axis=1)
+        sensor, process = (np.logaddexp(np.log(1 - p), np.log(p) + moved) for p in _OUTSIDE.values())
+        return sensor - process
 
     def _prepare(self, n_rows):
         """Signatures of all candidates for windows of up to `n_rows` rows."""

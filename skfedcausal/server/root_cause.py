@@ -12,12 +12,14 @@ from ..statespace.shift import InnovationModel, likelihood_ratios, step_informat
 from .joint import JointRecord
 from .levels import GAP, STATISTICS, AlarmLevels
 from .nominal import (
+    direct_causes,
     filled_states,
     held_out_folds,
     inverse_root,
     learned_plant,
     mean_dims,
     off_subspace,
+    rows_to_learn_from,
     usual_pattern,
 )
 from .posterior import Nominal, RootPosterior
@@ -28,7 +30,8 @@ HORIZON = 80  # steps after the alarm until which an answer is revised
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
-_KIND = 0.8  # probability from which a fault is called one of sensors or of the process
+_ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
+_SURE = 0.8  # probability from which a kind of fault is stated
 
 
 @dataclass(frozen=True)
@@ -115,25 +118,25 @@ class RootCauseServer:
         self.slices = record.partition.slices
         J = record.block_diagonal([usual_pattern(part) for part in record.parts])
         self.model = InnovationModel(plant.transition_, plant.process_cov_, J)
-        distance = off_subspace(messages, record)
+        rows, starts = rows_to_learn_from(record)
+        distance = off_subspace(messages, record)[rows]
         outside_dims = mean_dims(distance)
         self.dims = np.array([b.stop - b.start for b in self.slices]) + outside_dims
-        run = plant.filter(messages)
-        x = filled_states(record, run.predicted)
-        folds = held_out_folds(record.starts, record.n_samples)
+        x = filled_states(record, plant.filter(messages).predicted)[rows]
+        folds = held_out_folds(starts, len(x))
         self.watch, own, given = learn_watch(
             self.model, x, distance, folds, self.slices, getattr(plant, "regressor", None)
         )
         self.usual = np.concatenate(given).mean(axis=0)
         surprise = [np.log1p(a / self.dims) for a in own]
         self.level = np.concatenate(surprise).mean(axis=0)
-        z = record.z if record.is_constant else x @ self.model.J
-        filtered = filtered_states(self.model.schedule, (z, None), starts=record.starts)
-        predicted = predicted_states(self.model.A, filtered, starts=record.starts)
+        z = x @ self.model.J
+        filtered = filtered_states(self.model.schedule, (z, None), starts=starts)
+        predicted = predicted_states(self.model.A, filtered, starts=starts)
         held_out = list(self._held_out_innovations(x, folds))
         self.levels = AlarmLevels(self.statistics, self.model, self.slices).learn(
             self.model.scaled(z, predicted),
-            record.starts,
+            starts,
             [s - self.level for s in surprise],
             [scaled @ self.model.held for _, scaled in held_out],
             self.run_length,
@@ -142,16 +145,18 @@ class RootCauseServer:
         outside = np.where(outside_dims > 0, distance.mean(axis=0), 1.0)
         nominal = Nominal(
             self.dims,
+            self.usual,
             outside_dims,
             outside,
             inverse_root(np.cov(predicted.T)),
-            record.n_samples,
-            shift=max(_shift_dispersion(held_out, self.slices), self.levels.shift_excess(self.run_length)),
+            len(x),
+            *_usual_windows(held_out, self.slices, self.levels.shift_excess(self.run_length)),
             energy=max(_scale_dispersion([q / self.usual for q in given], self.dims), 1.0),
             off_subspace=max(
                 _scale_dispersion([distance[i:j] / outside for i, j in folds], outside_dims), 1.0
             ),
         )
+        self._causes = direct_causes(self.model.A, np.cov(x.T), self.slices)
         self.posterior = RootPosterior(
             self.model, self.slices, self.prior, LOOKBACK + HORIZON + 1, HORIZON, nominal
         )
@@ -217,6 +222,7 @@ class RootCauseServer:
             "scaled": found.scaled,
             "predicted": found.predicted,
             "outside": distance,
+            "present": np.ones(distance.shape, dtype=bool) if found.present is None else found.present,
             **levels,
         }
 
@@ -261,14 +267,18 @@ class RootCauseServer:
         begin = max(detected - LOOKBACK, first)
         stop = min(detected + HORIZON + 1, position)
         ended = min(stop, incident.last + 1)
-        answers = []
+        answers, kind = [], "undecided"
         if "shift" in self.statistics:  # the fault may have ended with the alarm, or not
-            answers += [self._by_shift(rows, first, begin, until, detected) for until in {stop, ended}]
+            windows = (stop, ended) if ended < stop else (stop,)
+            answers += [self._by_shift(rows, first, begin, until, detected) for until in windows]
         if "energy" in self.statistics:
             answers.append(self._by_energy(rows, first, begin, stop, detected))
         answer = max(answers, key=lambda answer: answer.evidence)
         probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
-        kind = answer.kind if probability.max() >= _KIND else "undecided"
+        root = int(probability.argmax())
+        probability *= self._unseen(root, rows["present"][answer.start - first : stop - first])
+        if probability[root] >= _SURE:
+            kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         above = rows[answer.statistic][answer.start - first : stop - first]
         above = above > self.levels.thresholds[answer.statistic]
         reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)
@@ -288,14 +298,15 @@ class RootCauseServer:
         window = slice(begin - first, stop - first)
         found = self.posterior.from_shift(*(rows[name][window] for name in _SHIFT_SERIES))
         start = begin + min(found.onset, detected - begin)
-        return _Answer("shift", found.evidence, found.probability, start, _kind(found.sensor))
+        return _Answer("shift", found.evidence, found.probability, start, _kind(found))
 
     def _by_energy(self, rows, first, begin, stop, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""
         unit = int(rows["energy"][detected - first].argmax())
         start = begin + onset(rows["surprise"][begin - first : detected - first + 1, unit], _DRIFT)
         evidence = rows["evidence"][start - first : stop - first]
-        strength = self.posterior.energy_evidence(evidence) - np.log(stop - begin)  # of any onset
+        outside = rows["outside"][start - first : stop - first]
+        strength = self.posterior.energy_evidence(evidence, outside) - np.log(stop - begin)  # of any onset
         return _Answer("energy", strength, self.posterior.from_energy(evidence), start)
 
     def attribute(self, messages, start, stop):
@@ -324,13 +335,20 @@ class RootCauseServer:
         if "energy" in self.statistics:
             evidence = rows["evidence"][window]
             answers["energy"] = (
-                self.posterior.energy_evidence(evidence),
+                self.posterior.energy_evidence(evidence, rows["outside"][window]),
                 self.posterior.from_energy(evidence),
             )
         name = max(answers, key=lambda name: answers[name][0])
         if answers[name][0] < 0:  # nothing stands out: the statistic that sees the smaller faults
             name = self.statistics[-1]
-        return name, answers[name][1], rows[name][window].max(axis=0)
+        probability = answers[name][1]
+        unseen = self._unseen(int(probability.argmax()), rows["present"][window])
+        return name, probability * unseen, rows[name][window].max(axis=0)
+
+    def _unseen(self, root, present):
+        """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
+        absent = 1 - present[:, self._causes[root]].mean(axis=0)
+        return 1 - _ABSENT * absent.max(initial=0.0)
 
 
 _SHIFT_SERIES = ("scaled", "predicted", "outside")
@@ -344,30 +362,35 @@ class _Answer:
     evidence: float
     probability: np.ndarray
     start: int
-    kind: str = "undecided"
+    kind: str = ""
 
 
-def _kind(sensor):
-    """Name of the kind of fault from the probability of a sensor fault."""
-    if sensor >= _KIND:
-        return "sensor"
-    return "process" if sensor <= 1 - _KIND else "undecided"
+def _kind(found):
+    """Name of the kind of fault, empty if what the shift leaves is not nominal or both explain it."""
+    if not found.fits or 1 - _SURE < found.sensor < _SURE:
+        return ""
+    return "sensor" if found.sensor >= _SURE else "process"
 
 
-def _shift_dispersion(held_out, slices):
-    """By how much the ratios of nominal windows exceed chi-square, at the quantile that alarms are made of.
+def _usual_windows(held_out, slices, least):
+    """Mean square of whitened innovations that nominal windows hardly pass, and by how much their ratios
+    exceed chi-square there, at least `least`.
 
     Slow drifts that the plant's model does not have make innovations coherent without any fault.
     """
-    found = []
+    squares, ratios = [], []
     for model, scaled in held_out:
         information = step_information(model.carry, model.weight, HORIZON)[-1:]
         for first in range(0, len(scaled) - HORIZON + 1, HORIZON // 2):
-            b = step_scores(model, scaled[first : first + HORIZON])[:1]
-            found += [
+            window = scaled[first : first + HORIZON]
+            squares.append(((window @ model.whitening) ** 2).mean())
+            b = step_scores(model, window)[:1]
+            ratios += [
                 likelihood_ratios(b, information, s)[0] / chi2.isf(_TAIL, s.stop - s.start) for s in slices
             ]
-    return float(np.quantile(found, 1 - _TAIL)) if found else 1.0
+    if not squares:
+        return 1.0, least
+    return float(np.quantile(squares, 1 - _TAIL)), max(float(np.quantile(ratios, 1 - _TAIL)), least)
 
 
 def _scale_dispersion(series, dof):

@@ -88,7 +88,9 @@ class PlantWatch:
         settled = model.schedule.filtered[-1]
         self._filter = Recurrence(model.A - settled @ model.J @ model.A)
         before = model.schedule.predicted[:-1]
-        self._transient = np.linalg.inv(np.eye(len(model.A)) + model.J @ before)
+        self._early_scaling = np.linalg.inv(np.eye(len(model.A)) + model.J @ before)
+        self._early_gain = model.A @ model.schedule.filtered[:-1]
+        self._early_step = model.A - self._early_gain @ model.J
 
     def rows(self, record, off_subspace, state):
         """Innovations of consecutive rows of one episode.
@@ -116,7 +118,7 @@ class PlantWatch:
     def _is_nominal(self, record):
         """Whether every sensor is there in every row, with its nominal noise."""
         return record.is_constant and all(
-            np.abs(part.patterns[0] - self.model.J[b, b]).max() <= 1e-9 * np.abs(self.model.J[b, b]).max()
+            _same(part.patterns[0], self.model.J[b, b])
             for part, b in zip(record.parts, self.slices, strict=True)
         )
 
@@ -143,16 +145,16 @@ class PlantWatch:
 
     def _first_rows(self, z, state):
         """The first rows of an episode, with the covariances of its start until they settle."""
-        model, schedule = self.model, self.model.schedule
-        head = min(len(z), schedule.n_transient)
+        head = min(len(z), self.model.schedule.n_transient)
         scaled, predicted = np.empty_like(z), np.empty_like(z)
-        mean = np.zeros(z.shape[1])
+        mean, push = np.zeros(z.shape[1]), (self._early_gain[:head] @ z[:head, :, None])[:, :, 0]
         for t in range(head):
             predicted[t] = mean
-            r = z[t] - model.J @ mean
-            scaled[t] = self._transient[t] @ r
-            mean = model.A @ (mean + schedule.filtered[t] @ r)
+            mean = self._early_step[t] @ mean + push[t]
+        r = z[:head] - predicted[:head] @ self.model.J
+        scaled[:head] = (self._early_scaling[:head] @ r[:, :, None])[:, :, 0]
         if head == len(z):
+            schedule = self.model.schedule
             P = schedule.at(head)[0] if head < schedule.n_transient else None
             return scaled, predicted, replace(state, mean=mean, covariance=P)
         scaled[head:], predicted[head:], state = self._settled_rows(z[head:], mean, state)
@@ -225,6 +227,11 @@ class PlantWatch:
         return x, present, pattern
 
 
+def _same(J, nominal):
+    """Whether an information matrix is the nominal one, rounding aside."""
+    return np.array_equal(J, nominal) or np.abs(J - nominal).max() <= 1e-9 * np.abs(nominal).max()
+
+
 def _informative(J, nominal, least=1e-3):
     """Whether measurements say a fair share of what they nominally do about every state."""
     root = np.linalg.cholesky(np.linalg.pinv(nominal, hermitian=True) + 1e-12 * np.eye(len(J)))
@@ -260,14 +267,15 @@ def learn_watch(model, x, off_subspace, folds, slices, regressor=None, floor=0.0
     present = np.concatenate([inside[start + 1 : stop] for start, stop in folds])
     if regressor is None:
         innovations, penalty = held_out_innovations(inside, folds)
-        learned = LinearMap(ridge_transition(past, present, penalty))
+        B = scale[:, None] ** -1 * ridge_transition(past, present, penalty) * scale
+        learned = LinearMap(B, mean - mean @ B)
     else:
         innovations = held_out_errors(inside, folds, lambda a, b: clone(regressor).fit(a, b))
-        learned = clone(regressor).fit(past, present)
+        learned = ScaledMap(clone(regressor).fit(past, present), mean, scale)
     innovations = [e * scale for e in innovations]
     e = np.concatenate(innovations)
     energy = ConditionalEnergy(e.T @ e / len(e) + floor * np.diag(scale**2), slices)
     rest = [off_subspace[start + 1 : stop] for start, stop in folds]
     own = [energy.own(e) + g for e, g in zip(innovations, rest, strict=True)]
     given = [energy.given_others(e) + g for e, g in zip(innovations, rest, strict=True)]
-    return PlantWatch(model, ScaledMap(learned, mean, scale), energy, slices), own, given
+    return PlantWatch(model, learned, energy, slices), own, given

@@ -61,6 +61,11 @@ def inclusion(members, log_weights, alone):
     return probability, weights
 
 
+def log_sum(logs):
+    """Logarithm of a sum of exponentials."""
+    return float(np.logaddexp.reduce(logs))
+
+
 def log_scale_factor(excess, dof, n_rows):
     """Log Bayes factor of a variance that is `excess` times the nominal one, one or no free parameter [1]_.
 

@@ -60,6 +60,13 @@ class InnovationModel:
         return (W + W.T) / 2
 
     @cached_property
+    def whitening(self):
+        """Matrix that whitens the scaled innovations: ``u @ whitening`` has unit covariance."""
+        values, vectors = np.linalg.eigh(self.weight)
+        seen = values > 1e-12 * values[-1]
+        return vectors[:, seen] / np.sqrt(values[seen])
+
+    @cached_property
     def carry(self):
         """``F = A (I - Pf J)``."""
         return self.A - self.gain
