@@ -208,13 +208,16 @@ class ExtendedKalmanClient(BaseEstimator):
             random_state=self.random_state,
         )
 
-    def filter_moments(self, Y):
+    def filter_moments(self, Y, after=None):
         """Predicted and filtered states with their covariances, one episode.
 
         Parameters
         ----------
         Y : ndarray of shape (n_samples, n_features)
             NaN where missing.
+        after : tuple of ndarray, default=None
+            Filtered state of the row before the first and its covariance, to go on where a stream stopped;
+            None starts an episode.
 
         Returns
         -------
@@ -226,13 +229,14 @@ class ExtendedKalmanClient(BaseEstimator):
         check_is_fitted(self)
         f, h = self.f_map_, self.h_map_
         Q, R, n = self.process_cov_, self.measurement_cov_, len(self.process_cov_)
-        x, P = np.zeros((1, n)), 10 * Q + np.eye(n)
+        fresh = after is None
+        x, P = (np.zeros((1, n)), 10 * Q + np.eye(n)) if fresh else (np.array(after[0])[None], after[1])
         means, covariances = np.empty((2, len(Y), n)), np.empty((2, len(Y), n, n))
         Y = np.asarray(Y, dtype=float)
         seen = ~np.isnan(Y) & self._active
         identity = np.eye(n)
         for t, y in enumerate(Y):
-            if t:
+            if t or not fresh:
                 F = f.jacobian(x)[0]
                 x, P = f.value(x), F @ P @ F.T + Q
             means[0, t], covariances[0, t] = x[0], P
