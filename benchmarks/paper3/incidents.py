@@ -63,8 +63,8 @@ def main():
         "Third paper's task: incidents by innovations, beside the flags",
         SETTING,
         f"Per incident, at one false alarm per 2000 nominal steps, 12 000 nominal steps, {args.plants} "
-        "plants; delay in steps given detection. Beside it the flags of the first plant per step at their own "
-        "95th percentile, augmented by a ridge regression of the server's cross term.",
+        "plants; delay in steps given detection. Beside it the flags of the first plant per step at their "
+        "own 95th percentile, augmented by a ridge regression of the server's cross term.",
         table(beside(range(args.plants))),
     )
 
