@@ -17,6 +17,7 @@ from ._oracle import PooledTraining, pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
 from ._training_privacy import training_noise
+from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
@@ -26,6 +27,7 @@ from .federation.training import train_corrections, train_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
+from .seeding import seeded
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
 from .utils.names import listed
@@ -122,10 +124,8 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         return self
 
     def _new_server(self, default=None):
-        server = clone(default or LikelihoodServer()) if self.server is None else clone(self.server)
-        if getattr(server, "random_state", self) is None:
-            server.set_params(random_state=self.random_state)
-        return server
+        chosen = (default or LikelihoodServer()) if self.server is None else self.server
+        return seeded(chosen, self.random_state)
 
     def _learn(self, channel, server, names, inputs, pool=None, look=None, guard=None):
         """The rounds of a fit over a channel, whoever is at its other end."""
@@ -188,9 +188,10 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _sites_of(self, data, templates, training):
         """A site for every unit; `training` holds noise that units add to messages of training."""
         noise = {name: added.variance for name, added in self._noise.items()}
+        augmenter = seeded(self.augmenter, self.random_state)
 
         def of_unit(name):
-            return templates[name], self.augmenter, noise.get(name), training.get(name)
+            return templates[name], augmenter, noise.get(name), training.get(name)
 
         return {
             name: Site(UnitWorker(name, Y, U, data.starts, columns, *of_unit(name)))
@@ -208,7 +209,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
     def _templates(self, names):
         """Template of each unit's model by name."""
-        return client_templates(self.client, names)
+        return client_templates(self.client, names, self.random_state)
 
     def _site(self, name):
         """What a unit learned: its ``client``, ``augmenter`` and ``transition``."""
@@ -338,7 +339,7 @@ def messages_about(data, clients, const=False):
     }
 
 
-def client_templates(client, names):
+def client_templates(client, names, random_state=None):
     """Template of each unit's model.
 
     Parameters
@@ -346,6 +347,8 @@ def client_templates(client, names):
     client : None, object, list or dict
         As given to the estimator.
     names : sequence of str
+    random_state : int, RandomState instance or None, default=None
+        For models that are still to be learned and draw.
 
     Returns
     -------
@@ -356,6 +359,15 @@ def client_templates(client, names):
     ValueError
         If a list or dict does not name every unit once.
     """
+    return {
+        name: seeded(part, random_state)
+        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted
+        else part
+        for name, part in _templates_by_name(client, names).items()
+    }
+
+
+def _templates_by_name(client, names):
     if client is None:
         client = KalmanClient()
     if isinstance(client, Mapping):

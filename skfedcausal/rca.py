@@ -243,7 +243,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
     def _templates(self, names):
         if self.client is None:
             return {name: watched(None) for name in names}
-        return {name: watched(client) for name, client in client_templates(self.client, names).items()}
+        templates = client_templates(self.client, names, self.random_state)
+        return {name: watched(client) for name, client in templates.items()}
 
     def _store_fit(self, server):
         self.client_names_ = server.names_
