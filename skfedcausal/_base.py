@@ -16,16 +16,18 @@ from sklearn.utils.validation import check_is_fitted
 from ._oracle import PooledTraining, pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
+from ._training_privacy import training_noise
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
 from .federation.rounds import learn_plant
-from .federation.training import train_plant
+from .federation.training import train_corrections, train_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
+from .utils.silence import SilenceWatch
 
 # what is kept of a site after a fit
 _KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
@@ -60,12 +62,16 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self)
         )
 
-    def _read(self, X, inputs=None, lengths=None):
-        """Plant data in the layout learned by `fit`."""
+    def _read(self, X, inputs=None, lengths=None, stream=None):
+        """Plant data in the layout learned by `fit`; units that went silent are missing there.
+
+        `stream` is what is kept between the batches of a stream, see :class:`SilenceWatch`.
+        """
         check_is_fitted(self)
-        return _row_by_row(
+        data = _row_by_row(
             read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
         )
+        return data if self._silence is None else self._silence.without_silent(data, stream)
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -76,17 +82,32 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         that is the noised one: workers, server and oracle never see another. `server` stands in
         where the user gave none.
         """
-        templates = self._templates(data.names)
-        if self.privacy is not None:
-            check_noise_can_be_told(templates)
-        data, noise = released(self.privacy, data)
-        sites = self._sites_of(data, templates, noise)
-        channel = LedgeredTransport(self._transport(sites), Ledger())
+        return self._fit_released(self._released_to_learn(data), pooled, server)
+
+    def _released_to_learn(self, data):
+        """A new record as everything outside the units sees it."""
+        if self._message_mechanism is not None:
+            check_noise_can_be_told(self._templates(data.names))
+        # what is missing is public: with noise it must not depend on values
+        self._silence = SilenceWatch(data) if self._message_mechanism is None else None
+        data, self._noise = released(self._message_mechanism, data, learning=True)
+        return data
+
+    def _fit_released(self, data, pooled=False, server=None):
         server = clone(server or LikelihoodServer()) if self.server is None else clone(self.server)
+        if getattr(server, "random_state", self) is None:
+            server.set_params(random_state=self.random_state)
+        templates = self._templates(data.names)
+        noise = training_noise(self._message_mechanism, server, data, templates, self.wire_dtype)
+        sites = self._sites_of(data, templates, noise.units)
+        channel = LedgeredTransport(self._transport(sites), Ledger())
         learn, pool = learn_plant, None
         if hasattr(server, "dialogue"):
-            learn = partial(train_plant, inputs=any(U is not None for U in data.inputs))
+            has_inputs = any(U is not None for U in data.inputs)
+            learn = partial(train_plant, inputs=has_inputs, guard=noise.guard)
             pool = PooledTraining(sites) if pooled else None
+        elif getattr(server, "trains_corrections", False):
+            learn = train_corrections
         elif pooled:
 
             def pool(messages):
@@ -109,14 +130,20 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             name: Y.nbytes + (0 if U is None else U.nbytes)
             for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
         }
-        self.noise_covariance_ = {name: np.diag(variance) for name, variance in noise.items()}
+        self.noise_covariance_ = {name: np.diag(noise.variance) for name, noise in self._noise.items()}
         self.communication_ = self.ledger_.communication(raw)
-        self._store_promise(data)
+        self._store_promise(data.n_samples)
         self._store_fit(self.server_)
         return self
 
-    def _store_promise(self, data):
-        for name, value in promise(self.privacy, data).items():
+    @property
+    def _message_mechanism(self):
+        """What adds noise to the records that messages are about, or None."""
+        return self.privacy
+
+    def _store_promise(self, n_samples):
+        names = self.layout_.names
+        for name, value in promise(self._message_mechanism, names, n_samples).items():
             setattr(self, name, value)
 
     def _transport(self, sites):
@@ -124,11 +151,15 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             return InProcessTransport(sites, n_jobs=self.n_jobs)
         return self.transport(sites)
 
-    def _sites_of(self, data, templates, noise):
+    def _sites_of(self, data, templates, training):
+        """A site for every unit; `training` holds noise that units add to messages of training."""
+        noise = {name: added.variance for name, added in self._noise.items()}
+
+        def of_unit(name):
+            return templates[name], self.augmenter, noise.get(name), training.get(name)
+
         return {
-            name: Site(
-                UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter, noise.get(name))
-            )
+            name: Site(UnitWorker(name, Y, U, data.starts, columns, *of_unit(name)))
             for name, Y, U, columns in zip(
                 data.names, data.outputs, data.inputs, data.layout.outputs, strict=True
             )
@@ -157,16 +188,19 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _released(self, data):
         """A new record as everything outside the units sees it, and the units' models of it."""
         clients = {name: self._site(name)["client"] for name in data.names}
-        if self.privacy is None and self.noise_covariance_:
+        self._check_mechanism()
+        data, noise = released(self._message_mechanism, data)
+        if noise:
+            self._store_promise(data.n_samples)
+        clients |= {name: clients[name].with_noise(added.variance) for name, added in noise.items()}
+        return data, clients
+
+    def _check_mechanism(self):
+        if self._message_mechanism is None and self.noise_covariance_:
             raise ValueError(
                 "This estimator was fitted under differential privacy and has no mechanism any more to "
                 "release new measurements with. Give it one: set_params(privacy=...)."
             )
-        data, noise = released(self.privacy, data)
-        if noise:
-            self._store_promise(data)
-        clients |= {name: clients[name].with_noise(variance) for name, variance in noise.items()}
-        return data, clients
 
     def _messages(self, data, const=False):
         """Messages of the fitted clients about a record, with noise where a mechanism adds it."""

@@ -4,10 +4,11 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from .client.kalman import KalmanClient
-from .client.training import UnitTraining, advanced, unit_series
+from .client.training import UnitTraining, advanced
+from .client.training_series import unit_series
 from .client.worker import local_features
 from .message import StateMessage
-from .server.gradient_session import Plant
+from .server.gradient_state import Plant
 from .statespace.observation import information
 
 

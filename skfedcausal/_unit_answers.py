@@ -28,16 +28,12 @@ class AnsweringPlantModel(FederatedPlantModel):
         return answers
 
     def _effect_frames(self, change, held, loops, level, steps):
-        """Effect and standard error as labelled tables."""
+        """Effect and standard error (NaN where the server has none) as labelled tables."""
         answers = self._effects(change, held, loops)
         if level == "state":
-            effect = np.hstack([answers[name].states for name in self.client_names_])
-            std = np.hstack(
-                [
-                    np.sqrt(np.einsum("tii->ti", answers[name].covariances).clip(0))
-                    for name in self.client_names_
-                ]
-            )
+            known = [answers[name] for name in self.client_names_]
+            effect = np.hstack([answer.states for answer in known])
+            std = np.sqrt(np.hstack([_variances(answer, np.eye(answer.states.shape[1])) for answer in known]))
             columns = self.get_feature_names_out()
         else:
             effect, variance = self._mapped(answers)
@@ -53,7 +49,7 @@ class AnsweringPlantModel(FederatedPlantModel):
             answer = answers[name]
             C = loadings(self._site(name)["client"], answer.states.shape[1])
             effect[:, where] = answer.states @ C.T
-            variance[:, where] = np.einsum("di,tij,dj->td", C, answer.covariances, C).clip(0)
+            variance[:, where] = _variances(answer, C)
             error = self._site(name).get("loading_error")
             if error is not None:
                 variance[:, where] += error.variance(answer.states)
@@ -94,3 +90,10 @@ class AnsweringPlantModel(FederatedPlantModel):
             factual[:, where] = np.where(missing, expected, block)
             variance[:, where] = np.where(missing, spread, 0.0)
         return factual, variance
+
+
+def _variances(answer, C):
+    """Variances of ``C`` times the states of an answer, NaN where it came without covariances."""
+    if answer.covariances is None:
+        return np.full((len(answer.states), len(C)), np.nan)
+    return np.einsum("di,tij,dj->td", C, answer.covariances, C).clip(0)

@@ -196,16 +196,18 @@ class _StatesReply:
     """States with their covariances, in the packet form that the replies about them share."""
 
     states: np.ndarray
-    covariances: np.ndarray
+    covariances: np.ndarray | None = None
 
     OP = None
     ROWS = "steps"  # what the rows of `states` are
     ONE_FOR_ALL = False  # whether a single covariance may stand for all of them
+    MAY_LACK = False  # whether there may be no covariances
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the states in the given precision."""
         arrays = _series("states", self.states, dtype)
-        arrays["packed"] = packed_triangles(self.covariances)
+        if not (self.MAY_LACK and self.covariances is None):
+            arrays["packed"] = packed_triangles(self.covariances)
         return Packet(self.OP, round, arrays)
 
     @classmethod
@@ -219,6 +221,9 @@ class _StatesReply:
         """
         fields = Fields(packet, cls.OP)
         states = fields.series("states")
+        if cls.MAY_LACK and "packed" not in packet.arrays:
+            fields.check_all_read()
+            return cls(states)
         covariances = fields.symmetric("packed", states.shape[1])
         if len(covariances) != len(states) and not (cls.ONE_FOR_ALL and len(covariances) == 1):
             raise PacketError(
@@ -335,11 +340,12 @@ class EffectReply(_StatesReply):
     ----------
     states : ndarray of shape (n_steps, n_states)
         Effect on the states.
-    covariances : ndarray of shape (n_steps, n_states, n_states)
-        Covariance of the estimated effect.
+    covariances : ndarray of shape (n_steps, n_states, n_states) or None
+        Covariance of the estimated effect; None from a server that has none.
     """
 
     OP = "effect"
+    MAY_LACK = True
 
 
 @dataclass(frozen=True)

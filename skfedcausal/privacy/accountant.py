@@ -200,7 +200,7 @@ class PrivacyAccountant:
 
     # -- spending --------------------------------------------------------------------------------
 
-    def charge(self, charges, scope):
+    def charge(self, charges, scope, *, repeated=False):
         """Spend, or refuse to before anything is released.
 
         Parameters
@@ -209,6 +209,9 @@ class PrivacyAccountant:
             All of them or none are taken.
         scope : Scope
             What the charges protect.
+        repeated : bool, default=False
+            Count a charge together with an earlier one that is the same but for its time, so that the table
+            does not grow with every batch of a stream.
 
         Raises
         ------
@@ -228,7 +231,16 @@ class PrivacyAccountant:
             if self.epsilon is not None:
                 self._check_budget(charges, scope)
             self.scope = scope
-            self._charges += charges
+            for charge in charges:
+                self._take(charge, repeated)
+
+    def _take(self, charge, repeated):
+        for k in reversed(range(len(self._charges) if repeated else 0)):
+            earlier = self._charges[k]
+            if replace(charge, time=earlier.time, count=earlier.count) == earlier:
+                self._charges[k] = replace(earlier, count=earlier.count + charge.count)
+                return
+        self._charges.append(charge)
 
     def _check_budget(self, charges, scope):
         for client in dict.fromkeys(charge.client for charge in charges):
@@ -338,7 +350,7 @@ def _composed(charges, delta):
         if charge.epsilon > 0:
             key = (charge.epsilon, charge.n_categories)
             groups[key] = groups.get(key, 0) + charge.count
-    responses = [(*key, count) for key, count in groups.items()]
+    responses = tuple((*key, count) for key, count in groups.items())
     if delta == 0 and mu > 0:
         return np.inf, mu
     return composed_epsilon(mu, responses, delta), mu

@@ -14,6 +14,8 @@ References
 .. [2] Balle, Wang (2018), Improving the Gaussian mechanism for differential privacy, ICML.
 """
 
+from functools import lru_cache
+
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, logsumexp
@@ -132,6 +134,11 @@ def composed_epsilon(mu, responses, delta):
     -------
     float
     """
+    return _composed_epsilon(float(mu), tuple(responses), float(delta))
+
+
+@lru_cache(maxsize=256)  # units mostly spend the same
+def _composed_epsilon(mu, responses, delta):
     if not np.isfinite(mu):
         return np.inf
     losses, log_weights, lost = _joint_losses(responses)

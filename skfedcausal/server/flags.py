@@ -1,6 +1,11 @@
 """The paper's inference: two anomaly flags per unit, a look-up table of pairs, consistency over a horizon."""
 
+import warnings
+
 import numpy as np
+from scipy.stats import binom
+
+_LONGEST = 100_000  # steps: no horizon
 
 ROOT, PROPAGATED, NOMINAL, AUGMENTED_ONLY = (1, 1), (1, 0), (0, 0), (0, 1)
 
@@ -27,6 +32,54 @@ TABLE_1 = {
 }
 
 
+def needed_answers(horizon, kept, other, nominal, rate):
+    """How many of a unit's randomised answers must be (1, 1) for it to count as the root.
+
+    As many as are expected when more than half of the true pairs are, and so many that a unit in nominal
+    operation gives them at most at the wanted rate.
+
+    Parameters
+    ----------
+    horizon : int
+        Steps that are looked at together.
+    kept, other : float
+        Probability of an answer given that pair, or another one.
+    nominal : float
+        Bound on the share of true (1, 1) in nominal operation.
+    rate : float
+        Wanted false alarms per step of one unit.
+
+    Returns
+    -------
+    int
+        Warned about if it is more than `horizon`: then no alarm is possible.
+
+    Examples
+    --------
+    >>> from skfedcausal.server.flags import needed_answers
+    >>> needed_answers(10, 1.0, 0.0, 0.0, 1e-3), needed_answers(10, 0.71, 0.1, 0.05, 1e-3)
+    (6, 6)
+    """
+    needed = _needed(horizon, kept, other, nominal, rate)
+    if needed > horizon:
+        enough = (k for k in range(horizon, _LONGEST) if _needed(k, kept, other, nominal, rate) <= k)
+        warnings.warn(
+            f"Randomised flags cannot tell a root from chance within horizon={horizon} steps at the "
+            "false-alarm rate asked for, so that there will never be an alarm. Give a horizon of at least "
+            f"{next(enough, _LONGEST)}, a larger epsilon or a higher rate.",
+            UserWarning,
+            stacklevel=4,
+        )
+    return needed
+
+
+def _needed(horizon, kept, other, nominal, rate):
+    majority = horizon // 2 + 1
+    expected = majority * kept + (horizon - majority) * other
+    by_chance = binom.isf(rate, horizon, nominal * kept + (1 - nominal) * other) + 1
+    return int(max(np.ceil(expected), by_chance))
+
+
 def roots_of_flags(flags, horizon=1, needed=1):
     """Root unit at every step from the flags of all units.
 
@@ -46,7 +99,7 @@ def roots_of_flags(flags, horizon=1, needed=1):
         Unit, -1 for no incident, -2 for undecided.
     """
     is_root = (flags == 1).all(axis=2)
-    if horizon > 1:
+    if horizon > 1 or needed > 1:
         sums = np.cumsum(np.concatenate([np.zeros((1, is_root.shape[1])), is_root]), axis=0)
         ends = np.arange(1, len(is_root) + 1)
         count = sums[ends] - sums[np.maximum(ends - horizon, 0)]
