@@ -11,6 +11,7 @@ from .client.kalman import KalmanClient
 from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
 from .historian import read_historian
+from .networks import LSTMRegressor, SELURegressor
 from .preprocessing import UnitScaler
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from .quality import check_plant
@@ -29,6 +30,7 @@ __all__ = [
     "GaussianMechanism",
     "GradientServer",
     "KalmanClient",
+    "LSTMRegressor",
     "LikelihoodServer",
     "LinearAugmenter",
     "MomentServer",
@@ -36,6 +38,7 @@ __all__ = [
     "RandomizedResponse",
     "RegressorAugmenter",
     "RegressorServer",
+    "SELURegressor",
     "UnitScaler",
     "__version__",
     "check_plant",

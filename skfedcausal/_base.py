@@ -16,11 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 from ._oracle import PooledTraining, pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
+from ._training_privacy import training_noise
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
 from .federation.rounds import learn_plant
-from .federation.training import train_plant
+from .federation.training import train_corrections, train_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
@@ -89,19 +90,24 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             check_noise_can_be_told(self._templates(data.names))
         # what is missing is public: with noise it must not depend on values
         self._silence = SilenceWatch(data) if self._message_mechanism is None else None
-        data, self._noise = released(self._message_mechanism, data)
+        data, self._noise = released(self._message_mechanism, data, learning=True)
         return data
 
     def _fit_released(self, data, pooled=False, server=None):
-        sites = self._sites_of(data, self._templates(data.names))
-        channel = LedgeredTransport(self._transport(sites), Ledger())
         server = clone(server or LikelihoodServer()) if self.server is None else clone(self.server)
         if getattr(server, "random_state", self) is None:
             server.set_params(random_state=self.random_state)
+        templates = self._templates(data.names)
+        noise = training_noise(self._message_mechanism, server, data, templates, self.wire_dtype)
+        sites = self._sites_of(data, templates, noise.units)
+        channel = LedgeredTransport(self._transport(sites), Ledger())
         learn, pool = learn_plant, None
         if hasattr(server, "dialogue"):
-            learn = partial(train_plant, inputs=any(U is not None for U in data.inputs))
+            has_inputs = any(U is not None for U in data.inputs)
+            learn = partial(train_plant, inputs=has_inputs, guard=noise.guard)
             pool = PooledTraining(sites) if pooled else None
+        elif getattr(server, "trains_corrections", False):
+            learn = train_corrections
         elif pooled:
 
             def pool(messages):
@@ -145,12 +151,15 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             return InProcessTransport(sites, n_jobs=self.n_jobs)
         return self.transport(sites)
 
-    def _sites_of(self, data, templates):
+    def _sites_of(self, data, templates, training):
+        """A site for every unit; `training` holds noise that units add to messages of training."""
         noise = {name: added.variance for name, added in self._noise.items()}
+
+        def of_unit(name):
+            return templates[name], self.augmenter, noise.get(name), training.get(name)
+
         return {
-            name: Site(
-                UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter, noise.get(name))
-            )
+            name: Site(UnitWorker(name, Y, U, data.starts, columns, *of_unit(name)))
             for name, Y, U, columns in zip(
                 data.names, data.outputs, data.inputs, data.layout.outputs, strict=True
             )

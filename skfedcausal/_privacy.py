@@ -6,6 +6,7 @@ import numpy as np
 
 from .client.kalman import KalmanClient
 from .privacy import GaussianMechanism, PrivacyAccountant, PrivacySpent, RandomizedResponse
+from .privacy.bounds import into_ball
 from .privacy.statement import NOT_PRIVATE
 
 
@@ -53,16 +54,18 @@ def mechanisms(privacy):
     return tuple(kind[0] if kind else None for kind in kinds)
 
 
-def released(mechanism, data, noise=None):
+def released(mechanism, data, noise=None, learning=False):
     """A record with noise, and the noise of each unit.
 
     Parameters
     ----------
     mechanism : GaussianMechanism or None
-        None releases the record as it is.
+        None releases the record as it is; one that adds its noise later clips it at most.
     data : PlantData
     noise : dict of str to UnitNoise, default=None
         Of an earlier release, to be used again.
+    learning : bool
+        Whether training follows, in which a mechanism may add its noise later.
 
     Returns
     -------
@@ -70,8 +73,12 @@ def released(mechanism, data, noise=None):
     noise : dict of str to UnitNoise
         Empty without a mechanism.
     """
-    if mechanism is None:
+    if mechanism is None or mechanism.place == "gradients":
         return data, {}
+    if mechanism.place == "messages" and learning:
+        balls = {name: mechanism.bounds(name, Y) for name, Y in zip(data.names, data.outputs, strict=True)}
+        inside = [into_ball(Y, balls[name]) for name, Y in zip(data.names, data.outputs, strict=True)]
+        return replace(data, outputs=tuple(inside)), {}
     records = dict(zip(data.names, data.outputs, strict=True))
     releases = mechanism.release(records, data.lengths, noise=noise)
     outputs = tuple(releases[name].values for name in data.names)

@@ -34,6 +34,11 @@ class WatchingMixin:
                 f"RandomizedResponse answers with flags, but evidence={self.evidence!r} sends states. Give "
                 'evidence="flags", or a GaussianMechanism.'
             )
+        if messages is not None and messages.place != "record":
+            raise ValueError(
+                f"This mechanism adds its noise to the {messages.place} of gradient training, which no "
+                "detector has. Give one with protocol='one-shot' and trust='none'."
+            )
         self._promised = _promise_key(messages)
 
     def _store_promise(self, n_samples):

@@ -29,6 +29,7 @@ from .server.moments import MomentServer
 from .server.nominal import watch_budget
 from .server.root_cause import RootCauseServer, StreamState
 from .statespace.episodes import episodes
+from .utils.sampling import check_following, check_sampling, position, sampling_period
 
 
 class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
@@ -50,9 +51,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
     augmenter : LinearAugmenter or RegressorAugmenter, default=None
         Used by ``evidence="flags"``.
     server : MomentServer or LikelihoodServer, default=None
-        How the plant is learned. None stands for the closed-form
-        :class:`~skfedcausal.server.moments.MomentServer`, which is as good as maximum likelihood at naming
-        roots and never slow.
+        How the plant is learned. None stands for :class:`~skfedcausal.server.moments.MomentServer`, a fixed
+        number of steps towards maximum likelihood: as good as that at naming roots and never slow.
     privacy : GaussianMechanism, RandomizedResponse or list of both, default=None
         None: no differential privacy, messages are data-minimising, not private. A GaussianMechanism adds its
         noise to every record at its unit, nominal and watched, and everything is computed from what is left.
@@ -206,6 +206,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         if inputs is not None:
             raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
         data = self._read_new(X, inputs, lengths)
+        self._period = sampling_period(data.index)
         run_length = steps_between_alarms(self.false_alarm_rate, data.index)
         prior = _prior(self.prior, data.names)
         watch_budget(run_length, data.n_samples)
@@ -214,8 +215,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         seed = 0 if self.random_state is None else self.random_state
         self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
         self._root_cause.fit(self.server_, messages_about(data, self.clients_))
-        self.thresholds_ = {k: float(v) for k, v in self._root_cause.thresholds.items()}
-        self.false_alarms_ = self._root_cause.false_alarms
+        self.thresholds_ = dict(self._root_cause.levels.thresholds)
+        self.false_alarms_ = self._root_cause.levels.false_alarms
         if self.evidence == "flags":
             self._learn_flags(at_home, data)
         self.stream_ledger_ = StreamLedger(self.wire_dtype)
@@ -234,6 +235,12 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         self.state_slices_ = server.state_slices_
 
     # -- following -------------------------------------------------------------------------------
+
+    def _read(self, X, inputs=None, lengths=None, stream=None):
+        """Plant data in the layout and at the sampling period of `fit`."""
+        data = super()._read(X, inputs, lengths, stream)
+        check_sampling(data.index, self._period)
+        return data
 
     def _verdicts(self, data):
         """Incidents of every episode, as (first row of the episode, verdict); the units are told."""
@@ -303,8 +310,9 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         ----------
         X : list, dict, DataFrame or ndarray
             Record of one episode; rows before the window are the plant's history.
-        start, end : int, default=0, None
-            First row of the window and the row after its last; None for the end of the record.
+        start, end : int or time, default=0, None
+            First row of the window and the row after its last, as positions or, for a record with times,
+            times; None for the end of the record.
 
         Returns
         -------
@@ -314,7 +322,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         data = self._read(X, inputs, lengths)
         if len(data.lengths) > 1:
             raise ValueError(f"Got {len(data.lengths)} episodes; give the record of one.")
-        end = data.n_samples if end is None else end
+        start, end = position(start, data.index), position(end, data.index, data.n_samples)
         if not 0 <= start < end <= data.n_samples:
             raise ValueError(f"start={start}, end={end} is no window of a record of {data.n_samples} rows.")
         _, probability, score = self._root_cause.attribute(self._messages(data), start, end)
@@ -337,7 +345,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
 
     def reset(self):
         """Forget the stream followed so far; the next :meth:`update` starts an episode."""
-        self._stream, self._resolutions, self._noised, self._last_rows = StreamState(), {}, None, {}
+        self._stream, self._resolutions, self._noised = StreamState(), {}, None
+        self._last_rows, self._last_time = {}, None
 
     def update(self, batch):
         """Follow a stream: the next rows of all units.
@@ -354,6 +363,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
             of the stream. An incident is the same one as long as its ``detected`` is.
         """
         data = self._read(batch, stream=self._last_rows)
+        self._last_time = check_following(data.index, self._last_time, self._period)
         messages = {}
         for name, Y in zip(data.names, self._next_rows(data), strict=True):
             client = self._site(name)["client"]

@@ -217,3 +217,14 @@ def test_a_unit_that_does_not_know_what_its_inputs_do_is_refused():
     clients = {**CLIENTS, "unit0": clone(CLIENTS["unit0"]).set_params(B=None)}
     with pytest.raises(ValueError, match="without B"):
         fitted(clients=clients)
+
+
+def test_a_plant_that_training_left_unstable_still_predicts_and_warns_of_its_effects():
+    est = fitted(start_scale=2.0, max_iter=1, exchange="moments")
+    assert np.abs(np.linalg.eigvals(est.transition_)).max() > 1
+    for model in ("server", "augmented"):
+        assert np.isfinite(est.predict(X, inputs=INPUTS, model=model)).all()
+    assert np.isfinite(est.score(X, inputs=INPUTS))
+    assert np.isnan(est.links_["geweke"]).all()
+    with pytest.warns(UserWarning, match="not stable"):
+        est.counterfactual("unit0", [0, 0], [1, 1], horizon=3)

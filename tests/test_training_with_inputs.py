@@ -1,8 +1,12 @@
 """Training of a plant with inputs over the seam: constants, input blocks, the second paper's penalty."""
 
+import re
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import GradientServer, KalmanClient
 from skfedcausal.client.worker import UnitWorker
@@ -131,6 +135,42 @@ def test_both_exchanges_make_the_same_iterates_from_a_random_start(settings):
     one, other = series[0].loss_history_, moments[0].loss_history_
     assert list(one.columns) == list(other.columns)
     assert_allclose(one, other, rtol=1e-8, atol=1e-10)
+
+
+class Forgetful:
+    """A transport whose units lose their series once they have their moments."""
+
+    def __init__(self, transport):
+        self._behind, self.sizes = transport, []
+        self.clients, self.state = transport.clients, transport.state
+
+    def exchange(self, out, *, timeout=None):
+        answers = self._behind.exchange(out, timeout=timeout)
+        if next(iter(out.values())).op == "blocks":
+            packets = [*out.values(), *answers.values()]
+            self.sizes += [array.size for packet in packets for array in packet.arrays.values()]
+        if next(iter(out.values())).op == "plan":
+            for name in out:
+                site = self.state(name)
+                lost = replace(site["training"].series, filtered=None, measurements=None, inputs=None)
+                site["training"] = replace(site["training"], series=lost, residuals=None)
+        return answers
+
+
+@pytest.mark.parametrize("settings", [{"xi": 3.0}, SCHEDULES["hybrid"]], ids=["penalty", "hybrid"])
+def test_rounds_on_moments_make_no_pass_over_the_data(settings):
+    wrapped = []
+
+    def wrap(transport):
+        wrapped.append(Forgetful(transport))
+        return wrapped[0]
+
+    with pytest.raises(TypeError, match="not subscriptable"):  # rounds on series go over them
+        trained(wrap, exchange="series", max_iter=2, **settings)
+    wrapped.clear()
+    server, *_ = trained(wrap, exchange="moments", max_iter=25, **settings)
+    assert_allclose(server.input_, trained(exchange="moments", max_iter=25, **settings)[0].input_, rtol=0)
+    assert max(wrapped[0].sizes) <= 2 * (3 + 3)  # a block row: no more than states times drivers
 
 
 def test_the_history_of_delta_d_is_the_distance_of_phi_to_the_mean_effect_of_inputs():
@@ -330,3 +370,19 @@ def test_multipliers_need_batch_rounds_and_a_weight(constraint):
     for other in ({"update": "online"}, {"solve": "stationary"}):
         with pytest.raises(ValueError, match="make batch rounds"):
             trained(constraint=constraint, xi=1.0, **other)
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"xi": 3.0}, SCHEDULES["augmented Lagrangian"], SCHEDULES["hybrid"]]
+)
+def test_the_largest_sizes_of_the_warning_hold(settings):
+    """For all five groups of step sizes, in every phase."""
+    with pytest.warns(ConvergenceWarning, match="not sure to converge") as caught:
+        trained(max_iter=1, gamma2=1e3, gamma1=1e3, **settings)
+    told = re.findall(r"(\w+) <= (\d\S*\d)", str(next(w.message for w in caught if "sure" in str(w.message))))
+    assert [name for name, _ in told] == ["eta1", "eta2", "gamma", "gamma1", "gamma2", "alpha_B"]
+    sizes = {name: 0.999 * float(value) for name, value in told}
+    server, *_ = trained(
+        max_iter=300, start_scale=1.0, random_state=0, exchange="moments", **sizes, **settings
+    )
+    assert not server.diverged_

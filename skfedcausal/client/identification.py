@@ -7,6 +7,7 @@ are scaled to unit variance first and the model is scaled back at the end.
 """
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import eigh
@@ -162,7 +163,10 @@ def identify(moments, method, n_states):
     S, R = split_variance(moments, C)
     C = C @ np.linalg.cholesky(S)  # states of unit covariance
     A, Q, B = dynamics(moments, C, R, by_statsmodels=method in _BY_STATSMODELS)
-    return UnitModel(A, C * moments.scale[:, None], Q, R * moments.scale**2, moments.mean, B)
+    model = UnitModel(A, C * moments.scale[:, None], Q, R * moments.scale**2, moments.mean, B)
+    if order < moments.n_sensors:
+        return model
+    return replace(model, unpredicted=np.maximum(np.diag(moments.unexplained), R) * moments.scale**2)
 
 
 def split_variance(moments, C):

@@ -1,6 +1,6 @@
 """A unit's state-space model as plain arrays, and what can be computed with it from raw measurements."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -31,6 +31,9 @@ class UnitModel:
     B : ndarray of shape (n_states, n_inputs) or None
     input_mean : ndarray of shape (n_inputs,) or None
         Level of the inputs that belongs to `mean`; None stands for zero.
+    unpredicted : ndarray of shape (n_sensors,) or None
+        Variance of the measurements that their past leaves unpredicted, at least R, in a model with as many
+        states as sensors whose R is a convention; None where R is known.
     """
 
     A: np.ndarray
@@ -40,6 +43,7 @@ class UnitModel:
     mean: np.ndarray
     B: np.ndarray | None = None
     input_mean: np.ndarray | None = None
+    unpredicted: np.ndarray | None = None
 
     @property
     def n_states(self):
@@ -50,6 +54,17 @@ class UnitModel:
     def weights(self):
         """``R^-1 C``, shape (n_sensors, n_states)."""
         return weights(self.C, self.R)
+
+    def with_noise_share(self, share):
+        """The model with R part of the way to `unpredicted`, and no choice any more."""
+        return replace(self, R=self.R + share * (self.unpredicted - self.R), unpredicted=None)
+
+    def unpredicted_states(self):
+        """`unpredicted` as a covariance of states, shape (n_states, n_states); None where R is known."""
+        if self.unpredicted is None:
+            return None
+        back = np.linalg.solve(self.C.T @ self.weights, self.weights.T)
+        return (back * self.unpredicted) @ back.T
 
     def initial_covariance(self):
         """Covariance of the first state of an episode: stationary, or the steady prediction error

@@ -13,13 +13,15 @@ from ..message import (
     StateMessage,
     StateReply,
 )
-from . import training
+from . import network_training, training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
+from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law
 from .filtering import message_of
 from .kalman import KalmanClient
 from .loading_error import loading_error
+from .nonlinear import NonlinearClient
 from .records import warn_few_rows
 from .training_series import unit_series
 
@@ -44,6 +46,8 @@ class UnitWorker:
     noise : ndarray of shape (n_sensors,), default=None
         Variance of the noise that a privacy mechanism added to `outputs`; None if there is none. The worker
         never sees the record without it.
+    training_noise : PaperNoise, default=None
+        Noise that the unit adds to its messages of training.
 
     Notes
     -----
@@ -55,13 +59,25 @@ class UnitWorker:
     empty state.
     """
 
-    def __init__(self, name, outputs, inputs, starts, columns, client, augmenter=None, noise=None):
+    def __init__(
+        self,
+        name,
+        outputs,
+        inputs,
+        starts,
+        columns,
+        client,
+        augmenter=None,
+        noise=None,
+        training_noise=None,
+    ):
         self.name = name
         self._Y, self._U, self._starts = outputs, inputs, starts
         self._columns = columns
         self._client = client
         self._augmenter = augmenter
         self._noise = noise
+        self._training_noise = training_noise
 
     def handle(self, packet, state):
         """Answer one packet.
@@ -88,6 +104,8 @@ class UnitWorker:
             StateReply.OP: self._learn_from,
         }
         operations |= dict.fromkeys(training.OPERATIONS, self._train)
+        if "networks" in state or packet.op == network_training.NetworkPlan.OP:
+            operations |= dict.fromkeys(network_training.OPERATIONS, self._train_network)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
         if packet.op not in (REQUEST, training.REQUEST) and "client" not in state:
@@ -147,7 +165,14 @@ class UnitWorker:
         return law.to_packet(packet.round), state
 
     def _train(self, packet, state):
-        """Answer a packet of gradient training; the first one identifies the unit's model."""
+        """Answer a packet of gradient training, with noise where the protocol adds it here."""
+        answer, state = self._trained(packet, state)
+        if self._training_noise is not None:
+            answer = self._training_noise.noised(answer, state["training"])
+        return answer, state
+
+    def _trained(self, packet, state):
+        """Answer as it stays at home; the first packet identifies the unit's model."""
         if packet.op != training.REQUEST:
             return training.answer(packet, state)
         client = self._fitted_client()
@@ -159,6 +184,10 @@ class UnitWorker:
         local = local_features(client, self._Y, self._U, self._starts)
         series = unit_series(client, self._Y, self._U, self._starts, local)
         return training.first_answer(packet, client, series, self.name)
+
+    def _train_network(self, packet, state):
+        """Answer a packet of the training of a nonlinear correction."""
+        return network_training.answer(packet, state, self._augmenter, self._Y, self._starts)
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""
@@ -172,6 +201,8 @@ class UnitWorker:
             learned |= {"input_matrix": reply.input_matrix, "input_mean": self._U.mean(axis=0)}
         if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
             learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
+        if reply.noise_share is not None:
+            learned["client"] = state["client"].with_noise_share(float(reply.noise_share[0]))
         return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **learned}
 
     def _wishes(self, packet):
@@ -231,6 +262,10 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
             f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient can be told "
             "how much noise a privacy mechanism added to its measurements; give it C and R there."
         )
+    if isinstance(template, ExtendedKalmanClient):
+        template = NonlinearClient(template)
+    if isinstance(template, NonlinearClient):
+        return type(template)(template.box, f"unit {name!r}").fit(Y, U, starts, columns)
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
         return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts, columns)
     kind = f"The client of unit {name!r} is a {type(template).__name__}"
@@ -254,7 +289,7 @@ def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=Fal
         return client.watched_message(Y, starts)[0]
     wishes = {"const": const, "local_model": local_model}
     if isinstance(client, KalmanClient):
-        return message_of(client.model, client.active_columns(Y), starts, inputs=inputs, **wishes)
+        return message_of(client.message_model, client.active_columns(Y), starts, inputs=inputs, **wishes)
     message = client.message(Y, **wishes, **_along(Y, inputs, starts))
     about_these_rows = isinstance(message, StateMessage) and len(message.z) == len(Y)
     return message.with_inputs(inputs) if about_these_rows and message.inputs is None else message
@@ -308,6 +343,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
     ndarray of shape (n_samples, n_sensors)
     """
     client = site["client"]
+    if augmented and isinstance(site["augmenter"], network_training.StateCorrection):
+        return network_training.corrected_prediction(site, Y, starts)
     if not augmented:
         return (
             client.predict(Y, **_along(Y, U, starts))

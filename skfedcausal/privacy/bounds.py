@@ -42,3 +42,8 @@ def clipped(Y, bounds):
     length = norms(Y, bounds.center, bounds.scale)
     factor = bounds.clip / np.maximum(length, bounds.clip)
     return scaled * factor[:, None]
+
+
+def into_ball(Y, bounds):
+    """Measurements in their own units, rows outside the ball moved to its nearest point."""
+    return bounds.center + bounds.scale * clipped(Y, bounds)

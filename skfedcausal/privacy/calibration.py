@@ -179,7 +179,6 @@ def randomized_response_composition(epsilon, n_releases, delta, *, n_categories=
     return composed_epsilon(mu, ((epsilon, n_categories, n_releases),), delta)
 
 
-@lru_cache(maxsize=256)  # units mostly spend the same
 def composed_epsilon(mu, responses, delta):
     """Epsilon of Gaussian releases and groups of randomised responses together.
 
@@ -187,13 +186,18 @@ def composed_epsilon(mu, responses, delta):
     ----------
     mu : float
         Root of the sum of squares over the Gaussian releases; infinite if something left without noise.
-    responses : tuple of (epsilon, n_categories, count)
+    responses : sequence of (epsilon, n_categories, count)
     delta : float
 
     Returns
     -------
     float
     """
+    return _composed_epsilon(float(mu), tuple(responses), float(delta))
+
+
+@lru_cache(maxsize=256)  # units mostly spend the same
+def _composed_epsilon(mu, responses, delta):
     if not np.isfinite(mu):
         return np.inf
     losses, log_weights, lost = _joint_losses(responses)

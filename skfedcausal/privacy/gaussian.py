@@ -12,8 +12,8 @@ from .base import PrivacyMechanism, Release, UnitNoise
 from .bounds import Bounds, norms
 from .calibration import mu_from_epsilon
 from .sampling import SAMPLERS, generator, grid_of
-from .statement import gaussian_statement
-from .warn import warn_release
+from .statement import gaussian_statement, gradient_statement, paper_statement
+from .warn import warn_release, warn_seeded
 
 
 class GaussianMechanism(PrivacyMechanism):
@@ -55,9 +55,16 @@ class GaussianMechanism(PrivacyMechanism):
     accountant : PrivacyAccountant, default=None
         Shared by all estimators that learn from the same data. None: one of this mechanism and its clones.
     protocol : {"one-shot", "paper"}, default="one-shot"
-        "paper", noise on the messages of every step and round, is refused: calibrated as the papers do it is
-        no promise about a run. :func:`skfedcausal.privacy.paper.stated_and_true_epsilon` gives the total the
-        papers state for it beside the exact one.
+        "paper", for comparison: measurements are clipped, and a unit adds noise to the states of every time
+        step and round of gradient training by the papers' formulas, `epsilon` and `delta` being those of
+        each message. That is no promise about a run. The statement says so, and gives the total that the
+        papers state beside the exact one for a correction theta that does not depend on the record.
+    trust : {"none", "server"}, default="none"
+        "server": the server of gradient training may see the units' states, units must not see each other's.
+        Measurements stay as they are, and the gradients that the server sends are clipped and get noise;
+        `epsilon` and `delta` are those of the whole training.
+    gradient_clip : float, default=None
+        For ``trust="server"``: largest norm of the gradient about one time step that a unit is sent. Public.
     sampler : {"float-grid", "opendp"}, default="float-grid"
         "opendp" draws exact discrete Gaussians with the optional package of that name.
     random_state : int, RandomState or None, default=None
@@ -128,6 +135,8 @@ class GaussianMechanism(PrivacyMechanism):
         "scale": [Interval(Real, 0, None, closed="neither"), "array-like", dict],
         "accountant": [PrivacyAccountant, None],
         "protocol": [StrOptions({"one-shot", "paper"})],
+        "trust": [StrOptions({"none", "server"})],
+        "gradient_clip": [Interval(Real, 0, None, closed="neither"), None],
         "sampler": [StrOptions(set(SAMPLERS))],
         "random_state": ["random_state"],
     }
@@ -147,6 +156,8 @@ class GaussianMechanism(PrivacyMechanism):
         scale=1.0,
         accountant=None,
         protocol="one-shot",
+        trust="none",
+        gradient_clip=None,
         sampler="float-grid",
         random_state=None,
     ):
@@ -162,6 +173,8 @@ class GaussianMechanism(PrivacyMechanism):
         self.scale = scale
         self.accountant = accountant
         self.protocol = protocol
+        self.trust = trust
+        self.gradient_clip = gradient_clip
         self.sampler = sampler
         self.random_state = random_state
 
@@ -169,6 +182,11 @@ class GaussianMechanism(PrivacyMechanism):
     def scope(self):
         """What is protected, a :class:`Scope`."""
         return Scope(self.unit, self.relation, self.window)
+
+    @property
+    def place(self):
+        """Where the noise is added: to the "record", to the "messages" of training or to its "gradients"."""
+        return "messages" if self.protocol == "paper" else "gradients" if self.trust == "server" else "record"
 
     def mu_of_release(self):
         """Gaussian-DP parameter of one release.
@@ -256,7 +274,11 @@ class GaussianMechanism(PrivacyMechanism):
             The same objects for records that were released before with the same noise; those are not
             charged again.
         """
-        self._check_protocol()
+        if self.place != "record":
+            raise ValueError(
+                f"This mechanism adds its noise to the {self.place} of gradient training and has none for a "
+                "record. Give one with protocol='one-shot' and trust='none'."
+            )
         account = self._account()
         plans = {
             name: self._plan(name, Y, lengths, None if noise is None else noise[name])
@@ -306,12 +328,25 @@ class GaussianMechanism(PrivacyMechanism):
         )
         return Plan(noise, self.sensitivity(noise, len(Y)), mu, key)
 
-    def _check_protocol(self):
-        if self.protocol == "paper":
+    def check_training(self):
+        """Refuse settings that belong to noise on the record, or lack what noise inside training needs."""
+        self.mu_of_release()
+        if self.random_state is not None:
+            warn_seeded()
+        if self.place == "gradients":
+            if self.protocol == "paper" or self.gradient_clip is None:
+                raise ValueError(
+                    f"Got trust='server' with protocol={self.protocol!r} and gradient_clip="
+                    f"{self.gradient_clip}; give protocol='one-shot' and the largest norm of a gradient that "
+                    "is sent."
+                )
+            return
+        events = self.unit == "event" and self.event_radius is None
+        if self.clip_norm is None or self.epsilon is None or not events:
             raise ValueError(
-                "protocol='paper' adds noise to the messages of every step and round; training with it is "
-                "not part of this version, because its promise does not hold for a run. Compare its totals "
-                "with skfedcausal.privacy.paper.stated_and_true_epsilon, or use protocol='one-shot'."
+                "protocol='paper' needs epsilon and delta of each message and a public clip_norm, and knows "
+                f"no unit but the event; got epsilon={self.epsilon}, clip_norm={self.clip_norm}, "
+                f"unit={self.unit!r}, event_radius={self.event_radius}."
             )
 
     def statement(self, spent, names, n_samples, left="everything"):
@@ -319,6 +354,10 @@ class GaussianMechanism(PrivacyMechanism):
 
         `left` says what of all that left the units it is about.
         """
+        if self.place == "messages":
+            return paper_statement(self, spent, self._account(), names)
+        if self.place == "gradients":
+            return gradient_statement(self, spent)
         return gaussian_statement(self, spent, self._account(), names, n_samples, left)
 
 

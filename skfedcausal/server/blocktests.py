@@ -9,7 +9,9 @@ from ..statespace.pairs import (
     transition_pair_information,
     uncoupled_pair_information,
 )
-from .evidence import BlockEstimates
+from .evidence import PADDED_VARIANCE, BlockEstimates
+
+_KNOWN = 1e-10  # share of a block's largest information below which there is none
 
 
 def link_estimates(scoring):
@@ -89,8 +91,9 @@ def _estimates(scoring, family, inside, columns, gradient, own, positions, stepp
         score = gradient.ravel()[at] - gathered @ scoring.whitened(scoring.gradient)
         score[padded] = 0.0
         rest = own[outside] - gathered @ np.swapaxes(gathered, 1, 2)
-        covariance[outside] = np.linalg.inv(rest) / scoring.n_samples
-        estimate[outside] = scoring.n_samples * np.einsum("xij,xj->xi", covariance[outside], score)
+        inverse, known = _inverses(rest)
+        covariance[outside] = inverse / scoring.n_samples
+        estimate[outside] = np.einsum("xij,xj->xi", known, score)
     if inside.any():
         position = positions[elements[inside]]  # (pairs, e), -1 where padded
         padded = position < 0
@@ -99,6 +102,24 @@ def _estimates(scoring, family, inside, columns, gradient, own, positions, stepp
         blocks[padded[:, :, None] | padded[:, None, :]] = 0.0
         covariance[inside] = blocks
     return BlockEstimates.padded(estimate, covariance, family)
+
+
+def _inverses(information):
+    """Inverses of information matrices, and the same with zeros for what they leave undetermined.
+
+    What other free elements explain of a block is computed from moments of finite records. Where inputs
+    follow the states almost exactly it can exceed the block's own information: the record then says nothing
+    about that combination of its elements, which gets an estimate of zero and a huge variance.
+    """
+    values, vectors = np.linalg.eigh(information)
+    known = values > _KNOWN * values[:, -1:]
+    if known.all():
+        inverse = np.linalg.inv(information)
+        return inverse, inverse
+    turned = np.swapaxes(vectors, 1, 2)
+    variances = np.where(known, 1 / np.where(known, values, 1.0), 0.0)
+    pseudo = vectors * variances[:, None] @ turned
+    return pseudo + vectors * np.where(known, 0.0, PADDED_VARIANCE)[:, None] @ turned, pseudo
 
 
 def uncoupled_estimates(objective, partition, point):

@@ -233,6 +233,16 @@ class GradientServer(GradientAnswers, BaseEstimator):
         return _ROUNDS[self.update] if self.max_iter is None else self.max_iter
 
     @property
+    def n_rounds_at_most(self):
+        """Rounds, or passes over the record, after which training ends."""
+        return self._max_iter
+
+    @property
+    def sends_series_once(self):
+        """Whether the server relays the units' states to each other before training."""
+        return self._relays
+
+    @property
     def _relays(self):
         return self.solve == "stationary" or self.exchange == "moments"
 
@@ -307,7 +317,7 @@ class GradientServer(GradientAnswers, BaseEstimator):
             )
 
     def _advice(self):
-        safe = ", ".join(f"{name} <= {self._limits[name].min():.3g}" for name in ("eta1", "eta2", "gamma"))
+        safe = ", ".join(f"{name} <= {self._limits[name].min():.3g}" for name in self._limits)
         return f"Step sizes that hold for all units: {safe}."
 
     def _watch(self, training):

@@ -1,13 +1,14 @@
 """What a plant that was learned by gradient training answers."""
 
-from functools import cached_property
+import warnings
 
 import numpy as np
+from scipy.linalg import block_diag
 
 from ..message import EffectReply, SmoothedReply
-from ..statespace.filter import covariance_schedule
+from ..statespace.positive import spectral_radius
 from ..statespace.responses import input_response
-from ..statespace.riccati import NotStationaryError, predicted_covariance
+from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
 from .joint import JointRecord
 from .prediction import InputDrive, PlantFilter, smooth_plant
 
@@ -54,11 +55,24 @@ class GradientAnswers:
         ------
         ValueError
             If controllers are to respond.
+
+        Warns
+        -----
+        UserWarning
+            If the learned plant is not stable.
         """
         if held is not None:
             raise ValueError(
                 "GradientServer identifies no controllers, so that none can respond (loops='react'). Use "
                 "loops='hold', or LikelihoodServer."
+            )
+        radius = spectral_radius(self.transition_)
+        if radius >= 1 and len(change) > 1:
+            warnings.warn(
+                f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects "
+                "grow with the horizon.",
+                UserWarning,
+                stacklevel=2,
             )
         effect = input_response(self.transition_, self.input_, change).effect
         return {
@@ -95,7 +109,30 @@ class GradientAnswers:
         return InputDrive(B, self.input_level_, np.zeros_like(self.transition_))
 
 
-class ServerPrediction(PlantFilter):
+class _AnyPlantFilter(PlantFilter):
+    """Filter that starts a plant without stationary covariance at its steady prediction error, as units do.
+
+    Units that nothing joins start each on its own.
+    """
+
+    def _first_covariance(self):
+        slices = self._record.partition.slices
+        joined = self._A[~self._record.partition.block_diagonal].any()
+        groups = [slice(None)] if joined else slices
+        information = self._record.block_diagonal([part.patterns[0] for part in self._record.parts])
+        return block_diag(
+            *[_start(self._A[rows, rows], self._Q[rows, rows], information[rows, rows]) for rows in groups]
+        )
+
+
+def _start(A, Q, information):
+    try:
+        return stationary_covariance(A, Q)
+    except NotStationaryError:
+        return predicted_covariance(A, information, Q)
+
+
+class ServerPrediction(_AnyPlantFilter):
     """States that the units filter alone, predicted by the server from all units' states.
 
     The log-likelihood is that of the Kalman filter of the learned plant, since the server's prediction from
@@ -115,16 +152,7 @@ class ServerPrediction(PlantFilter):
 
     def __init__(self, A, own, Q, record, drive=None, own_drive=None):
         super().__init__(A, Q, record, drive)
-        self._units = PlantFilter(own, Q, record, own_drive)
-
-    @cached_property
-    def _schedule(self):
-        """As in the base class, also for a learned plant that has no stationary covariance."""
-        J = self._record.block_diagonal([part.patterns[0] for part in self._record.parts])
-        try:
-            return covariance_schedule(self._A, self._Q, J)
-        except NotStationaryError:
-            return covariance_schedule(self._A, self._Q, J, predicted_covariance(self._A, J, self._Q))
+        self._units = _AnyPlantFilter(own, Q, record, own_drive)
 
     @property
     def filtered(self):

@@ -1,6 +1,6 @@
 """The units' messages put side by side: everything the server knows about the record."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -30,12 +30,15 @@ class JointRecord:
         First row of each episode.
     inputs : tuple of (ndarray of shape (n_samples, k_m) or None)
         Inputs of each unit, None for a unit without inputs; empty for a plant without inputs.
+    unpredicted : tuple of (ndarray of shape (p_m, p_m) or None)
+        See :class:`~skfedcausal.message.StateMessage`.
     """
 
     names: tuple[str, ...]
     parts: tuple[Information, ...]
     starts: tuple[int, ...]
     inputs: tuple[np.ndarray | None, ...] = ()
+    unpredicted: tuple[np.ndarray | None, ...] = ()
 
     @classmethod
     def from_messages(cls, messages, names=None):
@@ -64,7 +67,8 @@ class JointRecord:
         inputs = tuple(messages[name].inputs for name in names)
         if all(u is None for u in inputs):
             inputs = ()
-        return cls(names, tuple(messages[name].information for name in names), starts, inputs)
+        parts = tuple(messages[name].information for name in names)
+        return cls(names, parts, starts, inputs, tuple(messages[name].unpredicted for name in names))
 
     @cached_property
     def partition(self):
@@ -154,6 +158,27 @@ class JointRecord:
         )
         return JointRecord(self.names, parts, self.starts, self.inputs)
 
+    @property
+    def has_choice(self):
+        """Whether some unit leaves open how much of its measurements is noise, and the record can tell."""
+        return self.is_constant and any(choice is not None for choice in self.unpredicted)
+
+    def with_noise_share(self, share):
+        """The same record with more sensor noise in the units that leave its share open.
+
+        Parameters
+        ----------
+        share : float
+            Of the way from the noise they suppose to all that their past leaves unpredicted.
+        """
+        if share == 0.0 or not self.has_choice:
+            return self
+        parts = tuple(
+            part if choice is None else _noisier(part, choice, share)
+            for part, choice in zip(self.parts, self.unpredicted, strict=True)
+        )
+        return replace(self, parts=parts)
+
     def regimes(self):
         """Average information matrices of stretches in which the same units are present.
 
@@ -176,6 +201,13 @@ class JointRecord:
             J = self.block_diagonal([_mean_over(part, rows) for part in self.parts])
             regimes.append((counts[k] / total, J))
         return regimes
+
+
+def _noisier(part, unpredicted, share):
+    N = np.linalg.inv(part.patterns[0])
+    J = np.linalg.inv((1 - share) * N + share * unpredicted)
+    J = (J + J.T) / 2
+    return Information(part.z @ (N @ J), J[None])
 
 
 def _mean_over(part, rows):

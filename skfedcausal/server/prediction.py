@@ -38,9 +38,13 @@ class PlantFilter:
         self._A, self._Q, self._record = A, Q, record
         self.inputs = None if drive is None else drive.inputs(record)
         self._exogenous = None if drive is None else input_term(drive.B, self.inputs, record.starts)
-        self._P0 = stationary_covariance(A, Q)
+        self._P0 = self._first_covariance()
         if drive is not None:
             self._P0 = self._P0 + drive.spread
+
+    def _first_covariance(self):
+        """Covariance of the first state of an episode, apart from what inputs before it add."""
+        return stationary_covariance(self._A, self._Q)
 
     def is_about(self, record):
         """Whether it ran over the same messages."""
