@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 
-import skfedcausal
 from skfedcausal import (
+    FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     GaussianMechanism,
     GradientServer,
@@ -374,11 +374,20 @@ def test_gradient_training_is_post_processing(settings, transport):
 # --- every estimator --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["FederatedGrangerEstimator", "FederatedCounterfactualEstimator"])
-def test_no_estimator_needs_the_raw_record_after_the_release(name):
-    X = make_plant(n_samples=2000)
-    mechanism = Poisoning(mu=2.0, clip_norm=25.0, event_radius=3.0, random_state=0)
-    estimator = getattr(skfedcausal, name)(KalmanClient(n_states=P), privacy=mechanism).fit(X)
+@pytest.mark.parametrize("server", [None, GradientServer(max_iter=3, tol=0)], ids=["likelihood", "gradients"])
+@pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_counterfactual_estimator_needs_no_raw_record_after_the_release(transport, server):
+    X, U = make_plant(n_samples=600), np.random.default_rng(0).normal(size=(600, 1))
+    clean, inputs = {name: Y.copy() for name, Y in X.items()}, {"unit0": U}
+    found = []
+    for kind, record in ((Poisoning, X), (GaussianMechanism, clean)):
+        mechanism = kind(mu=2.0, clip_norm=25.0, event_radius=3.0, random_state=0)
+        estimator = FederatedCounterfactualEstimator(
+            KalmanClient(n_states=P), privacy=mechanism, transport=transport, server=server
+        )
+        found.append(estimator.fit(record, inputs=inputs).server_)
+        assert len(mechanism.account) == 3
     assert all(np.isnan(Y).all() for Y in X.values())
-    assert np.isfinite(estimator.server_.transition_).all()
-    assert len(mechanism.account) == 3
+    assert_array_equal(found[0].transition_, found[1].transition_)
+    assert_array_equal(found[0].input_, found[1].input_)
