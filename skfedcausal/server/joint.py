@@ -1,6 +1,7 @@
 """The units' messages put side by side: everything the server knows about the record."""
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -30,12 +31,15 @@ class JointRecord:
         First row of each episode.
     inputs : tuple of (ndarray of shape (n_samples, k_m) or None)
         Inputs of each unit, None for a unit without inputs; empty for a plant without inputs.
+    steps : tuple of int
+        Rows at which the level of some units shifts and stays shifted to the end of the episode.
     """
 
     names: tuple[str, ...]
     parts: tuple[Information, ...]
     starts: tuple[int, ...]
     inputs: tuple[np.ndarray | None, ...] = ()
+    steps: tuple[int, ...] = ()
 
     @classmethod
     def from_messages(cls, messages, names=None):
@@ -70,7 +74,8 @@ class JointRecord:
     def partition(self):
         """Division of the states and inputs into units."""
         sizes = tuple(part.z.shape[1] for part in self.parts)
-        return Partition(sizes, tuple(0 if u is None else u.shape[1] for u in self.inputs))
+        inputs = tuple(0 if u is None else u.shape[1] for u in self.inputs)
+        return Partition(sizes, inputs, len(self.steps))
 
     @cached_property
     def u(self):
@@ -87,15 +92,49 @@ class JointRecord:
     @cached_property
     def input_scale(self):
         """Standard deviation of each input within the episodes, shape (n_inputs,)."""
-        if self.u is None:
-            return np.ones(0)
-        centred = remove_episode_means(self.u, self.starts)
-        return np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
+        return _scale_within(self.u, self.starts)
 
     @cached_property
     def standard_inputs(self):
         """Inputs less their mean in each episode, of unit variance, shape (n_samples, n_inputs)."""
         return remove_episode_means(self.u, self.starts) / self.input_scale
+
+    @cached_property
+    def known(self):
+        """Inputs and steps, shape (n_samples, n_inputs + n_steps); None for a plant without either.
+
+        A step is one from the row before its onset on, so that it acts from the onset on.
+        """
+        if not self.partition.n_known:
+            return None
+        steps = step_series(self.steps, self.starts, self.n_samples)
+        return steps if self.u is None else np.hstack([self.u, steps])
+
+    @cached_property
+    def known_level(self):
+        """Mean of each input and step, shape (n_inputs + n_steps,)."""
+        return np.zeros(0) if self.known is None else self.known.mean(axis=0)
+
+    @cached_property
+    def known_scale(self):
+        """Standard deviation of each input and step within the episodes, shape (n_inputs + n_steps,)."""
+        return _scale_within(self.known, self.starts)
+
+    def at_steps(self, steps):
+        """The same record with levels shifting at other rows."""
+        return self if tuple(steps) == self.steps else replace(self, steps=tuple(steps))
+
+    def fingerprint(self):
+        """Digest that no other record has."""
+        digest = hashlib.sha256(repr((self.names, self.starts)).encode())
+        for series in (*(part.z for part in self.parts), *(u for u in self.inputs if u is not None)):
+            digest.update(np.ascontiguousarray(series))
+        return digest.digest()
+
+    @cached_property
+    def scores(self):
+        """The :class:`Scores` of the record."""
+        return Scores(self)
 
     @property
     def n_samples(self):
@@ -148,7 +187,7 @@ class JointRecord:
             Information(part.z @ S, S.T @ part.patterns @ S, part.index, part.const)
             for part, S in zip(self.parts, scale, strict=True)
         )
-        return JointRecord(self.names, parts, self.starts, self.inputs)
+        return replace(self, parts=parts)
 
     def regimes(self):
         """Average information matrices of stretches in which the same units are present.
@@ -174,6 +213,36 @@ class JointRecord:
         return regimes
 
 
+def step_series(onsets, starts, n_samples):
+    """One from the row before each onset to the end of its episode, zero elsewhere.
+
+    Parameters
+    ----------
+    onsets : sequence of int
+        First rows of the new level.
+    starts : sequence of int
+        First row of each episode.
+    n_samples : int
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_onsets)
+    """
+    series = np.zeros((n_samples, len(onsets)))
+    for k, onset in enumerate(onsets):
+        stop = min((start for start in starts if start > onset), default=n_samples)
+        series[max(onset - 1, 0) : stop, k] = 1.0
+    return series
+
+
+def _scale_within(series, starts):
+    """Standard deviation of each column around the means of the episodes; none for None."""
+    if series is None:
+        return np.ones(0)
+    centred = remove_episode_means(series, starts)
+    return np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
+
+
 def _mean_over(part, rows):
     if part.is_constant:
         return part.patterns[0]
@@ -193,9 +262,9 @@ def _presence(part, n_samples):
 
 
 class Scores:
-    """Centred scores ``s = J^-1 z`` of a record with its inputs, and their lag covariances, on demand.
+    """Centred scores ``s = J^-1 z`` of a record with its inputs and steps, and their lag covariances.
 
-    Inputs are scaled to unit variance.
+    Inputs and steps are scaled to unit variance.
 
     Time steps at which a unit's measurements do not determine its states are left out of every product
     they enter; the covariance of the scores around the states is their average over the steps used.
@@ -213,27 +282,41 @@ class Scores:
         series, present, noise = zip(*(_unit_scores(part) for part in record.parts), strict=True)
         self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
         self._present = None
-        inputs = [] if record.u is None else [record.u / record.input_scale]
-        joined = np.concatenate([*series, *inputs], axis=1)
+        known = [] if record.known is None else [record.known / record.known_scale]
+        joined = np.concatenate([*series, *known], axis=1)
         partition = record.partition
         if all(p is None for p in present):
             self._series = remove_episode_means(joined, record.starts)
         else:
             full = np.ones(record.n_samples, dtype=bool)
             masks = [full if p is None else p for p in present]
-            owner = np.concatenate([partition.unit_of_state, np.full(partition.n_inputs, len(masks))])
+            owner = np.concatenate([partition.unit_of_state, np.full(partition.n_known, len(masks))])
             self._present = np.column_stack([*masks, full])[:, owner].astype(float)
             self._series = _remove_present_means(joined, self._present, record.starts)
         self._sums = np.empty((0, partition.n_regressors, partition.n_regressors))
 
     @property
-    def inputs(self):
-        """Centred inputs of unit variance, shape (n_samples, n_inputs)."""
+    def known(self):
+        """Centred inputs and steps of unit variance, shape (n_samples, n_inputs + n_steps)."""
         return self._series[:, self._record.partition.n_states :]
 
+    def of_unit(self, unit):
+        """Centred scores of one unit and where they are there (None: everywhere)."""
+        rows = self._record.partition.slices[unit]
+        return self._series[:, rows], None if self._present is None else self._present[:, rows]
+
     def covariance(self):
-        """Sample covariance of the scores and inputs, shape (c, c)."""
+        """Sample covariance of the scores, inputs and steps, shape (c, c)."""
         return without_last_bits(self._lag_sums(1)[0] / self._record.n_samples, self._scale)
+
+    def level_covariance(self):
+        """Sample covariance of the scores around their levels before and after the steps, shape (n, n)."""
+        G, n = self.covariance(), self._record.partition.n_states
+        steps = slice(n + self._record.partition.n_inputs, None)
+        if not self._record.steps:
+            return G[:n, :n]
+        with_steps = G[:n, steps]
+        return G[:n, :n] - with_steps @ np.linalg.solve(G[steps, steps], with_steps.T)
 
     def moments(self, n_lags):
         """Lag covariances of the transitions, a :class:`TransitionMoments`."""

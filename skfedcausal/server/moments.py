@@ -3,7 +3,8 @@
 import numpy as np
 
 from ..statespace.units import moment_start
-from .joint import JointRecord, Scores
+from .joint import JointRecord
+from .level_shifts import LevelShifts
 from .likelihood import LikelihoodServer
 
 
@@ -54,7 +55,7 @@ class MomentServer(LikelihoodServer):
         self : MomentServer
         """
         record = JointRecord.from_messages(messages)
-        scores = Scores(record)
+        scores = record.scores
         N = record.block_diagonal(scores.noise)
         A, Q = moment_start(scores.moments(1), N)
         self.names_, self.partition_ = record.names, record.partition
@@ -64,5 +65,7 @@ class MomentServer(LikelihoodServer):
         self.input_slices_ = dict(zip(record.names, record.partition.input_slices, strict=True))
         self.input_ = self.unshrunk_input_ = np.zeros((record.partition.n_states, record.partition.n_inputs))
         self.input_level_, self.coefficients_, self._run = record.input_level, None, None
+        self._shifts, self._known_level = LevelShifts.none(record.partition.n_states), record.known_level
+        self._new_levels = self._shifts.levels
         self.information_ = record.block_diagonal([part.mean_information for part in record.parts])
         return self

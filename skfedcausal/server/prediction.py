@@ -30,7 +30,7 @@ class PlantFilter:
 
     def __init__(self, A, Q, record, drive=None):
         self._A, self._Q, self._record = A, Q, record
-        self._exogenous = None if drive is None else drive.term(record)
+        self._exogenous = None if drive is None else drive.exogenous(record)
         self._P0 = stationary_covariance(A, Q)
         if drive is not None:
             self._P0 = self._P0 + drive.spread
@@ -99,28 +99,39 @@ class PlantFilter:
 
 @dataclass(frozen=True)
 class InputDrive:
-    """How the inputs of a record act on the states.
+    """How the inputs and steps of a record act on the states.
 
     Attributes
     ----------
     B : ndarray of shape (n, k)
+        With the columns of the steps behind those of the inputs.
     level : ndarray of shape (k,)
-        Level of the inputs at which the states have theirs.
+        Level of the inputs and steps at which the states have theirs.
     spread : ndarray of shape (n, n)
         Covariance that unknown inputs before an episode add to its first state.
+    held : ndarray of shape (n, k)
+        What an input or step makes of the states that has been there before an episode: the new level for a
+        step, zero for inputs, which vary.
     """
 
     B: np.ndarray
     level: np.ndarray
     spread: np.ndarray
+    held: np.ndarray
 
     def inputs(self, record):
-        """Inputs less their level, shape (n_samples, k)."""
-        return record.u - self.level
+        """Inputs and steps less their level, shape (n_samples, k)."""
+        return record.known - self.level
 
     def term(self, record):
-        """``B u[t-1]`` of each row, shape (n_samples, n)."""
+        """What they add to the state equation, ``B u[t-1]`` of each row, shape (n_samples, n)."""
         return input_term(self.B, self.inputs(record), record.starts)
+
+    def exogenous(self, record):
+        """The same with the mean of the first state in the first row of each episode."""
+        term, starts = self.term(record), list(record.starts)
+        term[starts] = self.inputs(record)[starts] @ self.held.T
+        return term
 
 
 def smooth_plant(A, Q, record, drive=None, *, intercept=True):
