@@ -5,7 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from .episodes import episodes
+from .positive import spectral_radius
 from .rounding import without_last_bits
+
+_UNRESOLVED = 2e-3  # relative error of averages over frequency
+_MAX_FREQUENCIES = 400
 
 
 def lag_covariances(series, lags, starts=(0,), present=None):
@@ -143,6 +147,24 @@ class TransitionMoments:
 def midpoints(n_frequencies):
     """Midpoints ``(k + 1/2) pi / n`` of a half circle."""
     return (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
+
+
+def resolving(A, at_least):
+    """Midpoints fine enough to average what has the poles of A, twice.
+
+    The error of a mean over n midpoints is of the order of the spectral radius to the power 2 n. The
+    likelihood has only the poles of the filter and its lags set its frequencies, but the expected information
+    has the spectrum of the states in it.
+
+    Parameters
+    ----------
+    A : ndarray of shape (..., n, n)
+    at_least : int
+        Number of midpoints.
+    """
+    radius = min(float(np.max(spectral_radius(A))), 1 - 1e-12)
+    needed = int(np.ceil(np.log(_UNRESOLVED) / (2 * np.log(max(radius, 1e-6)))))
+    return midpoints(max(at_least, min(needed, _MAX_FREQUENCIES)))
 
 
 def remove_episode_means(series, starts=(0,)):

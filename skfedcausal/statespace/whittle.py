@@ -23,7 +23,7 @@ References
 import numpy as np
 
 from .inputs import DrivenSpectrum
-from .lagcov import midpoints
+from .lagcov import midpoints, resolving
 from .likelihood import Evaluation, SpectralInformation, hermitian
 
 
@@ -48,7 +48,7 @@ class WhittleLikelihood:
         self._late, self._cross, self._early = late[..., :n, :n], cross[..., :n, :], early
         self._driven = None
         if early.shape[-1] > n:
-            self._driven = DrivenSpectrum(moments.early, n, frequencies)
+            self._driven = DrivenSpectrum(moments.early, n)
 
     def _Z(self, A):
         return self._rotation * np.eye(A.shape[-1]) - A[..., None, :, :]
@@ -77,8 +77,9 @@ class WhittleLikelihood:
         """Expected information at (A, Q) as a :class:`SpectralInformation`."""
         n = Q.shape[-1]
         A, B = A[..., :n], A[..., n:]
-        Z = self._Z(A)
+        frequencies = resolving(A, len(self._rotation))
+        Z = np.exp(1j * frequencies)[:, None, None] * np.eye(n) - A[..., None, :, :]
         Phi = Q[..., None, :, :] + Z @ self.N[..., None, :, :] @ hermitian(Z)
         H = np.linalg.solve(Z, np.broadcast_to(Q[..., None, :, :], Z.shape))
-        S = None if self._driven is None else self._driven.at(A, B)
+        S = None if self._driven is None else self._driven.at(A, B, frequencies)
         return SpectralInformation(np.linalg.inv(Phi), H, S)
