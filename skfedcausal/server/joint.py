@@ -10,6 +10,7 @@ from ..statespace.episodes import episodes
 from ..statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
 from ..statespace.observation import Information, is_regular
 from ..statespace.partition import Partition
+from ..statespace.positive import floor_eigenvalues
 from ..statespace.rounding import without_last_bits
 
 _PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
@@ -189,8 +190,16 @@ class JointRecord:
         )
         return replace(self, parts=parts)
 
-    def regimes(self):
+    def regimes(self, predicted=None):
         """Average information matrices of stretches in which the same units are present.
+
+        What a filter gains from a measurement is concave in its information, so that a constant one worth
+        the same is less than the mean: the one that leaves the average filtered covariance.
+
+        Parameters
+        ----------
+        predicted : sequence of ndarray of shape (p, p), default=None
+            Covariance of each unit's states before a measurement; None takes the mean information.
 
         Returns
         -------
@@ -208,7 +217,9 @@ class JointRecord:
         regimes = []
         for k in kept:
             rows = np.flatnonzero(key == k)
-            J = self.block_diagonal([_mean_over(part, rows) for part in self.parts])
+            before = [None] * len(self.parts) if predicted is None else predicted
+            worth = [_worth(part, rows, P) for part, P in zip(self.parts, before, strict=True)]
+            J = self.block_diagonal(worth)
             regimes.append((counts[k] / total, J))
         return regimes
 
@@ -243,11 +254,21 @@ def _scale_within(series, starts):
     return np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
 
 
-def _mean_over(part, rows):
+def _worth(part, rows, P):
+    """The constant information that leaves the same filtered covariance of states with covariance P.
+
+    The mean information if P is None.
+    """
     if part.is_constant:
         return part.patterns[0]
     counts = np.bincount(part.index[rows], minlength=len(part.patterns))
-    return np.tensordot(counts / len(rows), part.patterns, 1)
+    if P is None:
+        return np.tensordot(counts / len(rows), part.patterns, 1)
+    seen = np.flatnonzero(counts)
+    before = np.linalg.inv(P)
+    left = np.tensordot(counts[seen] / len(rows), np.linalg.inv(before + part.patterns[seen]), 1)
+    J = np.linalg.inv(left) - before
+    return floor_eigenvalues((J + J.T) / 2, 0.0)
 
 
 def _presence(part, n_samples):

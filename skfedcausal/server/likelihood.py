@@ -14,12 +14,13 @@ from .estimate import estimate_plant, screen_plant
 from .excitation import check_separable, excitation_table
 from .feedback import controlled_units, feedback_table
 from .joint import JointRecord
+from .link_questions import LinkQuestions
 from .links import correlation_table, links_table
 from .prediction import InputDrive, PlantFilter, smooth_plant
 from .questions import InputQuestions
 
 
-class LikelihoodServer(InputQuestions, BaseEstimator):
+class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
     """Learns the plant by maximum likelihood from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
@@ -63,6 +64,8 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
     ----------
     names_ : tuple of str
         Units in the order of the matrices.
+    n_samples_ : int
+        Time steps of the record.
     state_slices_ : dict of str to slice
         States of each unit.
     transition_ : ndarray of shape (n, n)
@@ -240,7 +243,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         )
 
     def _store(self, record, estimate):
-        self.names_ = record.names
+        self.names_, self.n_samples_ = record.names, record.n_samples
         self.partition_ = record.partition
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
         self.transition_ = estimate.shrunk_A

@@ -71,6 +71,14 @@ class StandardisedPlant:
         """Rows at which levels shift."""
         return self._record.steps
 
+    def _predicted(self, record):
+        """Covariance of each unit's states before a measurement, by its own model."""
+        A, Q = self.uncoupled
+        return [
+            predicted_covariance(A[rows, rows], part.mean_information, Q[rows, rows])
+            for rows, part in zip(self.partition.slices, record.parts, strict=True)
+        ]
+
     @property
     def has_scores(self):
         """Whether every unit's measurements determine its states at some time steps."""
@@ -214,7 +222,7 @@ class StandardisedPlant:
         return TimeDomainLikelihood(
             record.z,
             record.matrices,
-            record.regimes(),
+            record.regimes(self._predicted(record)),
             record.starts,
             self._n_lags,
             is_constant=record.is_constant,

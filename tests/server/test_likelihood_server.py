@@ -9,6 +9,8 @@ from scipy import stats
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from skfedcausal import KalmanClient
+from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.likelihood import LikelihoodServer
 from skfedcausal.server.links import COLUMNS
