@@ -207,6 +207,7 @@ def test_budget_may_be_given_per_unit_of_time():
         "undecided",
         "path",
         "ranking",
+        "kind",
     ]
 
 

@@ -8,15 +8,19 @@ import numpy as np
 from scipy.linalg import null_space
 
 from ..message import StateMessage
+from ..statespace.episodes import episodes
 from ..statespace.observation import information
+from .extended_kalman import ExtendedKalmanClient
 from .filtering import message_of
 from .kalman import KalmanClient
 from .moments import Moments
+from .nonlinear import WatchedNonlinearClient
 from .unit_model import UnitModel
 
 _FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show
 _RIDGE = 1e-3  # added to scaled covariances before they are inverted
 _MAX_STATES = 4
+_BEYOND = 1e6  # standard deviations beyond which it does not matter how far a measurement is off
 _FINE = 0.03  # share of a column's change from step to step below which its resolution does not matter
 
 
@@ -60,7 +64,7 @@ class UnitMonitor:
         weights = model.weights * scale[:, None]  # per scaled column
         outside = null_space(weights.T) if len(scale) > model.n_states else np.zeros((len(scale), 0))
         precision = np.linalg.inv(outside.T @ G @ outside + _FLOOR * np.eye(outside.shape[1]))
-        spread = np.nanstd(np.diff(Y, axis=0), axis=0)
+        spread = np.array([np.diff(y[~np.isnan(y)]).std() for y in Y.T])
         monitor = cls(
             model,
             outside / scale[:, None],
@@ -91,6 +95,8 @@ class UnitMonitor:
         ndarray of shape (n_samples or 1, n_sensors)
             One row if nothing changes.
         """
+        if known is None and self._is_fine(Y[0]):
+            return np.zeros((1, Y.shape[1]))
         steps = np.full(Y.shape[1], np.inf) if known is None else known
         matter = np.flatnonzero(steps > _FINE * self.spread)
         if len(matter) == 0:
@@ -106,7 +112,7 @@ class UnitMonitor:
 
     def _is_fine(self, row):
         """Whether every value has more decimals than any step that matters."""
-        scaled = row * 10.0 ** self._decades[-1]
+        scaled = row * 10.0 ** float(self._decades[-1])
         return bool((np.abs(scaled - np.round(scaled)) > 1e-9 + 1e-6 * np.abs(scaled)).all())
 
     def _row_steps(self, Y):
@@ -136,6 +142,8 @@ class UnitMonitor:
         resolution : ndarray of shape (n_sensors,)
         """
         steps = self.resolutions(Y, known)
+        if not steps.any():
+            return self._plain_message(Y, starts), steps[-1]
         extra = np.maximum(np.minimum(steps, 1e3 * self.spread) ** 2 - self.resolution**2, 0.0) / 12
         extra = np.where(extra > 1e-3 * self.spread**2, extra, 0.0)
         if not extra.any():
@@ -146,17 +154,25 @@ class UnitMonitor:
 
     @cached_property
     def _weights(self):
-        return self.model.weights, (self.model.C.T @ self.model.weights)[None]
+        """Weights of the information vector and of the whitened rest, and the information matrix."""
+        rest = self.outside @ np.linalg.cholesky(self.precision)
+        J = self.model.C.T @ self.model.weights
+        return np.hstack([self.model.weights, rest]), ((J + J.T) / 2)[None]  # packets carry one triangle
 
     def _plain_message(self, Y, starts):
         """Message about measurements of nominal resolution."""
         centred = Y - self.model.mean
-        distance = self._distance(centred, None)
         if not np.isfinite(centred.sum()):
+            distance = self._distance(centred, None)
             return replace(message_of(self.model, Y, starts), off_subspace=distance)
         weights, J = self._weights
-        lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
-        return StateMessage(centred @ weights, J, None, lengths, off_subspace=distance)
+        seen = centred @ weights
+        if not np.abs(seen[:, J.shape[1] :]).max(initial=0.0) < _BEYOND:
+            limit = _BEYOND * np.sqrt(np.diag(self.covariance))
+            seen = np.clip(centred, -limit, limit) @ weights
+        z, rest = np.ascontiguousarray(seen[:, : J.shape[1]]), seen[:, J.shape[1] :]
+        lengths = tuple(stop - start for start, stop in episodes(starts, len(Y)))
+        return StateMessage(z, J, None, lengths, off_subspace=np.einsum("ti,ti->t", rest, rest))
 
     def _coarse_message(self, Y, starts, extra, index):
         n_samples, p = len(Y), self.model.n_states
@@ -247,9 +263,19 @@ class WatchedClient(KalmanClient):
                 sized = KalmanClient(**{**self.get_params(), "n_states": wanted})
                 sized.fit_arrays(Y, U, starts, name, columns, noise)
             self._set_model(sized.model, sized._active, Y)
+        self._own_model = self.model
         self.monitor_ = UnitMonitor.learn(self, self.active_columns(Y), starts)
         self._set_model(self.monitor_.model, self._active, Y)
         return self
+
+    def with_noise(self, noise):
+        """Copy for a record with other noise, as :meth:`KalmanClient.with_noise`; it cannot watch."""
+        if np.array_equal(noise[self._active], self._added_noise):
+            return self
+        bare = KalmanClient(**self.get_params())
+        bare._added_noise = self._added_noise
+        bare._set_model(self._own_model, self._active, np.broadcast_to(self.mean_, (1, len(self.mean_))))
+        return bare.with_noise(noise)
 
     def watched_message(self, Y, starts, resolution=None):
         """Message with the off-subspace numbers about checked measurements, and the resolution so far."""
@@ -262,4 +288,6 @@ def watched(template):
         return WatchedClient()
     if type(template) is KalmanClient:
         return WatchedClient(**template.get_params())
+    if isinstance(template, ExtendedKalmanClient):
+        return WatchedNonlinearClient(template)
     return template

@@ -7,7 +7,7 @@ import pandas as pd
 
 UNDECIDED = "undecided"
 DECIDED = 0.5  # probability from which a root is named
-COLUMNS = ("start", "detected", "end", "root", "probability", "undecided", "path", "ranking")
+COLUMNS = ("start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind")
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800, "month": 2629746}
 
 
@@ -75,6 +75,7 @@ def incident_row(verdict, names, offset=0, index=None):
         "undecided": 1.0 - best,
         "path": [(names[k], int(first[k] - verdict.start)) for k in moved],
         "ranking": [(names[k], float(verdict.probability[k])) for k in order],
+        "kind": verdict.kind,
     }
 
 

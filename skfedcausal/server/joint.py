@@ -1,6 +1,5 @@
 """The units' messages put side by side: everything the server knows about the record."""
 
-import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -32,6 +31,8 @@ class JointRecord:
         First row of each episode.
     inputs : tuple of (ndarray of shape (n_samples, k_m) or None)
         Inputs of each unit, None for a unit without inputs; empty for a plant without inputs.
+    unpredicted : tuple of (ndarray of shape (p_m, p_m) or None)
+        See :class:`~skfedcausal.message.StateMessage`.
     steps : tuple of int
         Rows at which the level of some units shifts and stays shifted to the end of the episode.
     """
@@ -40,6 +41,7 @@ class JointRecord:
     parts: tuple[Information, ...]
     starts: tuple[int, ...]
     inputs: tuple[np.ndarray | None, ...] = ()
+    unpredicted: tuple[np.ndarray | None, ...] = ()
     steps: tuple[int, ...] = ()
 
     @classmethod
@@ -69,7 +71,8 @@ class JointRecord:
         inputs = tuple(messages[name].inputs for name in names)
         if all(u is None for u in inputs):
             inputs = ()
-        return cls(names, tuple(messages[name].information for name in names), starts, inputs)
+        parts = tuple(messages[name].information for name in names)
+        return cls(names, parts, starts, inputs, tuple(messages[name].unpredicted for name in names))
 
     @cached_property
     def partition(self):
@@ -90,15 +93,19 @@ class JointRecord:
         """Mean of each input, shape (n_inputs,)."""
         return np.zeros(0) if self.u is None else self.u.mean(axis=0)
 
-    @cached_property
+    @property
     def input_scale(self):
         """Standard deviation of each input within the episodes, shape (n_inputs,)."""
-        return _scale_within(self.u, self.starts)
+        return np.ones(0) if self.u is None else self._standardised_inputs[1]
 
-    @cached_property
+    @property
     def standard_inputs(self):
         """Inputs less their mean in each episode, of unit variance, shape (n_samples, n_inputs)."""
-        return remove_episode_means(self.u, self.starts) / self.input_scale
+        return self._standardised_inputs[0]
+
+    @cached_property
+    def _standardised_inputs(self):
+        return _standardised(self.u, self.starts)
 
     @cached_property
     def known(self):
@@ -119,18 +126,30 @@ class JointRecord:
     @cached_property
     def known_scale(self):
         """Standard deviation of each input and step within the episodes, shape (n_inputs + n_steps,)."""
-        return _scale_within(self.known, self.starts)
+        return np.concatenate([self.input_scale, self._standardised_steps[1]])
+
+    @property
+    def standard_steps(self):
+        """Steps less their mean in each episode, of unit variance, shape (n_samples, n_steps)."""
+        return self._standardised_steps[0]
+
+    @cached_property
+    def _standardised_steps(self):
+        return _standardised(step_series(self.steps, self.starts, self.n_samples), self.starts)
 
     def at_steps(self, steps):
         """The same record with levels shifting at other rows."""
         return self if tuple(steps) == self.steps else replace(self, steps=tuple(steps))
 
     def fingerprint(self):
-        """Digest that no other record has."""
-        digest = hashlib.sha256(repr((self.names, self.starts)).encode())
-        for series in (*(part.z for part in self.parts), *(u for u in self.inputs if u is not None)):
-            digest.update(np.ascontiguousarray(series))
-        return digest.digest()
+        """A few weighted sums of the information vectors, relative to their size.
+
+        Other records have others; rounding on the wire hardly moves them.
+        """
+        t = np.arange(self.n_samples, dtype=float)
+        weights = np.array([np.cos(t**2), np.sin(t**2)])
+        size = np.sqrt(np.einsum("ti,ti->i", self.z, self.z))
+        return weights @ self.z / np.maximum(size, np.finfo(float).tiny)
 
     @cached_property
     def scores(self):
@@ -190,6 +209,27 @@ class JointRecord:
         )
         return replace(self, parts=parts)
 
+    @property
+    def has_choice(self):
+        """Whether some unit leaves open how much of its measurements is noise, and the record can tell."""
+        return self.is_constant and any(choice is not None for choice in self.unpredicted)
+
+    def with_noise_share(self, share):
+        """The same record with more sensor noise in the units that leave its share open.
+
+        Parameters
+        ----------
+        share : float
+            Of the way from the noise they suppose to all that their past leaves unpredicted.
+        """
+        if share == 0.0 or not self.has_choice:
+            return self
+        parts = tuple(
+            part if choice is None else _noisier(part, choice, share)
+            for part, choice in zip(self.parts, self.unpredicted, strict=True)
+        )
+        return replace(self, parts=parts)
+
     def regimes(self, predicted=None):
         """Average information matrices of stretches in which the same units are present.
 
@@ -246,12 +286,19 @@ def step_series(onsets, starts, n_samples):
     return series
 
 
-def _scale_within(series, starts):
-    """Standard deviation of each column around the means of the episodes; none for None."""
-    if series is None:
-        return np.ones(0)
+def _standardised(series, starts):
+    """Series less its mean in each episode and of unit variance, with its standard deviations."""
     centred = remove_episode_means(series, starts)
-    return np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
+    scale = np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
+    centred /= scale
+    return centred, scale
+
+
+def _noisier(part, unpredicted, share):
+    N = np.linalg.inv(part.patterns[0])
+    J = np.linalg.inv((1 - share) * N + share * unpredicted)
+    J = (J + J.T) / 2
+    return Information(part.z @ (N @ J), J[None])
 
 
 def _worth(part, rows, P):
@@ -303,11 +350,12 @@ class Scores:
         series, present, noise = zip(*(_unit_scores(part) for part in record.parts), strict=True)
         self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
         self._present = None
-        known = [] if record.known is None else [record.known / record.known_scale]
+        known = [] if record.u is None else [record.standard_inputs]
+        known += [record.standard_steps] if record.steps else []
         joined = np.concatenate([*series, *known], axis=1)
         partition = record.partition
         if all(p is None for p in present):
-            self._series = remove_episode_means(joined, record.starts)
+            self._series = remove_episode_means(joined, record.starts, copy=False)
         else:
             full = np.ones(record.n_samples, dtype=bool)
             masks = [full if p is None else p for p in present]

@@ -34,6 +34,7 @@ SHIFT_LEVEL = 1e-3  # probability of finding a shift anywhere in a record withou
 _SHORTEST = 20  # rows between two shifts, and between a shift and the end of an episode
 _MOST = 5  # shifts of one unit
 _TOGETHER = 25  # rows within which units shift together
+_CLEAR = 0.5  # share of the strongest likelihood ratio whose onset counts as well
 _MOVES = 3  # times that an onset is moved
 _SETTLED = 1e-6
 _PROMISING = 0.5  # share of the threshold that a split has to promise to be looked at
@@ -172,7 +173,7 @@ def _best_onset(model, u):
     beyond = (left - 1 - k)[:, None, None]
     M, C = table[k] + beyond * whole, cross_table[k] + beyond * whole
     level = np.linalg.inv(n * whole)
-    b = step_scores(F, u)[rows] - C @ (level @ (model.held.T @ u.sum(axis=0)))
+    b = step_scores(model, u)[rows] - C @ (level @ (model.held.T @ u.sum(axis=0)))
     M = M - C @ level @ np.swapaxes(C, 1, 2)
     ratio = np.einsum("ki,ki->k", b, np.linalg.solve(M, b[..., None])[..., 0])
     return int(rows[ratio.argmax()])
@@ -292,9 +293,13 @@ def find_level_shifts(units):
     for unit in units:
         found += unit_onsets(unit, shift_threshold(len(unit.scores), len(units), len(unit.N)))
     kept = []
-    for onset, _ in sorted(found, key=lambda shift: -shift[1]):
+    for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
         if all(abs(onset - other) > _TOGETHER for other in kept):
-            kept.append(onset)
+            # a shift travels from the unit where it happened to others: later, and maybe clearer there
+            clear = [
+                other for other, its in found if abs(other - onset) <= _TOGETHER and its >= _CLEAR * ratio
+            ]
+            kept.append(min(clear))
     return tuple(sorted(kept))
 
 

@@ -1,14 +1,20 @@
 """What is usual: complete records out of partial ones, stretches to hold out, budgets the data support."""
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 
+from ..statespace.alarms import alarm_runs
 from ..statespace.episodes import episodes
-from .joint import JointRecord
+from ..statespace.lagcov import TransitionMoments, lag_covariances
+from ..statespace.observation import is_regular
+from ..statespace.plant_em import expectation_maximisation
+from ..statespace.units import moment_start
 
 _N_FOLDS = 4
+_MOST_ABSENT = 0.5  # share of the nominal rows in which a unit may be absent
+_MOST_GAPS = 8  # stretches without some unit that are cut out of the nominal record
+_LEAST_RUN = 4  # rows after the first that a stretch must have to learn from it
 _MIN_ROWS = 40
 
 
@@ -28,12 +34,20 @@ def watch_budget(run_length, n_samples):
 
 
 def usual_pattern(part):
-    """The information matrix that holds most of the time, or the average one if there is none."""
+    """The information matrix that a unit has most of the time it is there.
+
+    The average one if most of the time sensors are missing that are there at other times.
+    """
     if part.is_constant:
         return part.patterns[0]
     counts = np.bincount(part.index, minlength=len(part.patterns))
-    most = counts.argmax()
-    return part.patterns[most] if 2 * counts[most] > len(part.index) else part.mean_information
+    counts *= np.array([is_regular(J) for J in part.patterns])  # of the rows in which the unit was there
+    if not counts.any():
+        return part.mean_information
+    most, full = counts.argmax(), np.trace(part.patterns, axis1=1, axis2=2).argmax()
+    if most == full and 2 * counts[most] > counts.sum():
+        return part.patterns[most]
+    return np.tensordot(counts / counts.sum(), part.patterns, 1)
 
 
 def off_subspace(messages, record):
@@ -50,18 +64,103 @@ def mean_dims(distance):
     return np.round(distance.mean(axis=0))
 
 
+def learned_plant(x, starts, N, n_steps):
+    """Plant learned from states as measured: closed form, then steps towards maximum likelihood.
+
+    Parameters
+    ----------
+    x : ndarray of shape (n_samples, n)
+        Centred.
+    starts : sequence of int
+    N : ndarray of shape (n, n)
+        Covariance of the states as measured around the states.
+    n_steps : int
+
+    Returns
+    -------
+    A, Q : ndarray of shape (n, n)
+    """
+    moments = TransitionMoments.from_sums(lag_covariances(x, range(3), starts), x, starts)
+    A, Q = moment_start(moments, N)
+    return expectation_maximisation(x, N, A, (Q + Q.T) / 2, starts, n_steps)
+
+
+def inverse_root(covariance, ridge=1e-9):
+    """L with ``L L' = covariance^-1``, a trace of ridge added."""
+    n = len(covariance)
+    covariance = np.atleast_2d(covariance) + ridge * np.trace(np.atleast_2d(covariance)) / n * np.eye(n)
+    return np.linalg.cholesky(np.linalg.inv(covariance))
+
+
+def direct_causes(A, covariance, slices, least=0.01):
+    """Which units' states enter the next states of which: their share of its variance.
+
+    Returns
+    -------
+    ndarray of bool, shape (n_units, n_units)
+        Row: effect, column: cause; a unit is not its own.
+    """
+    causes = np.zeros((len(slices),) * 2, dtype=bool)
+    for m, effect in enumerate(slices):
+        for k, cause in enumerate(slices):
+            carried = A[effect, cause] @ covariance[cause, cause] @ A[effect, cause].T
+            causes[m, k] = m != k and np.trace(carried) > least * np.trace(covariance[effect, effect])
+    return causes
+
+
 def filled_states(record, predicted):
-    """States as measured, by the plant's prediction where a unit's sensors do not determine them."""
+    """States as measured, sensors that are missing at the plant's prediction of them.
+
+    Where the information matrix is ``J_t`` instead of the usual J, ``J^-1 (z + (J - J_t) predicted)``.
+    """
     x = np.empty_like(record.z)
     for part, b in zip(record.parts, record.partition.slices, strict=True):
+        usual = usual_pattern(part)
         index = np.zeros(len(x), dtype=np.intp) if part.is_constant else part.index
-        condition = np.linalg.cond(part.patterns)
-        regular = condition < 1e8
-        inverse = np.zeros_like(part.patterns)
-        inverse[regular] = np.linalg.inv(part.patterns[regular])
-        states = np.einsum("tij,tj->ti", inverse[index], part.z)
-        x[:, b] = np.where(regular[index][:, None], states, predicted[:, b])
+        lacking = np.einsum("tij,tj->ti", (usual - part.patterns)[index], predicted[:, b])
+        x[:, b] = np.linalg.solve(usual, (part.z + lacking).T).T
     return x
+
+
+def attended_rows(record):
+    """Rows in which every unit was there, a few in a row at least: their positions, and where rows lack."""
+    there = np.ones(record.n_samples, dtype=bool)
+    for part in record.parts:
+        if not part.is_constant:
+            there &= np.array([is_regular(J) for J in part.patterns])[part.index]
+    rows, starts, n_rows = [], [], 0
+    for start, stop in episodes(record.starts, record.n_samples):
+        for first, last in alarm_runs(there[start:stop], 1):
+            if last - first >= _LEAST_RUN:
+                starts.append(n_rows)
+                rows.append(np.arange(start + first, start + last + 1))
+                n_rows += last + 1 - first
+    return (np.concatenate(rows) if rows else np.zeros(0, dtype=int)), tuple(starts)
+
+
+def rows_to_learn_from(record):
+    """Rows from which the nominal spread is learned, and the first of each stretch of them.
+
+    Those in which all units were there, or all rows where single ones lack here and there.
+
+    Raises
+    ------
+    ValueError
+        If some unit was absent in most of the rows.
+    """
+    for name, part in zip(record.names, record.parts, strict=True):
+        if part.is_constant:
+            continue
+        share = 1 - np.mean(np.array([is_regular(J) for J in part.patterns])[part.index])
+        if share > _MOST_ABSENT:
+            raise ValueError(
+                f"Unit {name!r} is absent in {100 * share:.0f} % of the nominal rows, too many to tell what "
+                "is usual there. Give rows in which its sensors are there, or leave the unit out."
+            )
+    rows, starts = attended_rows(record)
+    if len(starts) > len(record.starts) + _MOST_GAPS:
+        return np.arange(record.n_samples), record.starts
+    return rows, starts
 
 
 def held_out_folds(starts, n_samples):
@@ -84,17 +183,3 @@ def held_out_folds(starts, n_samples):
     if len(folds) < 2:
         raise ValueError("The episodes are too short to hold one out; give longer ones.")
     return folds
-
-
-def part_of(record, start, stop):
-    """Rows of one episode of a record."""
-    parts = tuple(
-        replace(
-            part,
-            z=part.z[start:stop],
-            index=None if part.index is None else part.index[start:stop],
-            const=None,
-        )
-        for part in record.parts
-    )
-    return JointRecord(record.names, parts, (0,))

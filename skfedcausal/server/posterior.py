@@ -1,17 +1,92 @@
 """Posterior over the units that may be the root, from either statistic."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from ..statespace.roots import inclusion, log_bayes_factor, log_prior_of_sets, root_sets, tempered
-from ..statespace.shift import step_information, step_scores
+from ..statespace.roots import (
+    inclusion,
+    log_bayes_factor,
+    log_prior_of_sets,
+    log_scale_factor,
+    log_sum,
+    root_sets,
+    tempered,
+)
+from ..statespace.shift import Signatures, bias_information, step_and_bias_scores, step_information
 
 _SHARPNESS = 8.0  # of the energy posterior, by log loss on simulated faults
 _MAX_PAIRED = 20  # units up to which two roots at a time are candidates
 _SECOND_ROOT = 0.2  # prior weight of a second root
+_SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the same unit
+_OUTSIDE = {"sensor": 0.9, "process": 0.1}  # prior probability that a fault shows off the subspace
+_LOOSE = 1.25  # times the nominal variance that may be left for a kind of fault to be stated
+_WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
+
+
+@dataclass(frozen=True)
+class Nominal:
+    """What the two statistics are compared with.
+
+    Attributes
+    ----------
+    dims, usual : ndarray of shape (n_units,)
+        Degrees of freedom and mean of the units' surprises.
+    outside_dims, outside : ndarray of shape (n_units,)
+        Degrees of freedom and mean of the off-subspace numbers.
+    leverage : ndarray of shape (n, n)
+        Root of the inverse covariance of the predicted states.
+    n_rows : int
+        Rows that the plant was learned from.
+    rest : float
+        Mean square of the whitened innovations that nominal windows hardly pass.
+    shift, energy, off_subspace : float
+        By how much the likelihood ratios of nominal windows exceed what independent normal innovations
+        would give, at least one.
+    """
+
+    dims: np.ndarray
+    usual: np.ndarray
+    outside_dims: np.ndarray
+    outside: np.ndarray
+    leverage: np.ndarray
+    n_rows: int
+    rest: float
+    shift: float = 1.0
+    energy: float = 1.0
+    off_subspace: float = 1.0
+
+
+@dataclass(frozen=True)
+class ShiftAnswer:
+    """What the coherent shift statistic makes of a window.
+
+    Attributes
+    ----------
+    probability : ndarray of shape (n_units,)
+        That the unit is among the roots.
+    onset : int
+        Most likely first row.
+    evidence : float
+        Log evidence of all candidates together against no fault.
+    sensor : float
+        Probability that the best unit's sensors are at fault, not its states.
+    fits : bool
+        Whether what the best candidate leaves unexplained is nominal.
+    """
+
+    probability: np.ndarray
+    onset: int
+    evidence: float
+    sensor: float
+    fits: bool
 
 
 class RootPosterior:
     """Posterior over roots under a fitted plant.
+
+    Candidates of the shift statistic are a fault in the states of one unit or of two, or in the sensors of
+    one.
 
     Parameters
     ----------
@@ -23,75 +98,111 @@ class RootPosterior:
         Longest usual window; longer ones are prepared when they come.
     horizon : int
         Rows of a full energy window.
-    dispersion : float, default=1.0
-        By how much likelihood ratios of nominal windows exceed chi-square.
+    nominal : Nominal
     """
 
-    def __init__(self, model, slices, prior, n_rows, horizon, dispersion=1.0):
+    def __init__(self, model, slices, prior, n_rows, horizon, nominal):
         self.model, self.slices, self.prior = model, slices, prior
-        self.horizon, self.dispersion = horizon, dispersion
-        self._sets = root_sets(len(slices), 2 if len(slices) <= _MAX_PAIRED else 1)
-        self._set_priors = log_prior_of_sets(self._sets, prior, _SECOND_ROOT)
+        self.horizon, self.nominal = horizon, nominal
+        n_units = len(slices)
+        self._sets = root_sets(n_units, 2 if n_units <= _MAX_PAIRED else 1)
+        log_priors = log_prior_of_sets(self._sets, prior, _SECOND_ROOT)
+        self._log_priors = np.concatenate([log_priors, log_priors[:n_units] + np.log(_SENSOR)])
+        self._log_priors -= log_sum(self._log_priors)
+        self._members = np.zeros((len(self._log_priors), n_units))
+        for k, roots in enumerate([*self._sets, *self._sets[:n_units]]):
+            self._members[k, list(roots)] = 1.0
         self._prepare(n_rows)
 
     def from_energy(self, evidence):
         """Posterior over roots from the energy statistic over a window, shape (n_units,)."""
         return tempered(evidence.sum(axis=0), max(len(evidence), self.horizon), _SHARPNESS, self.prior)
 
-    def from_shift(self, scaled, at_once=0.0):
+    def energy_evidence(self, evidence, outside):
+        """Log evidence that whatever disturbs one of the units over a window, against no fault.
+
+        Off-subspace numbers count half: states that are pushed far show there too where the unit's model is
+        not exact, so that victims have them as well.
+        """
+        nominal, n_rows = self.nominal, len(evidence)
+        excess, rest = np.expm1(evidence).mean(axis=0), outside.mean(axis=0) / nominal.usual
+        share = nominal.outside * (nominal.outside_dims > 0) / nominal.usual
+        factors = (
+            log_scale_factor((excess - rest) / (1 - share), nominal.dims - nominal.outside_dims, n_rows),
+            log_scale_factor(excess, nominal.dims, n_rows) / 2,
+        )
+        with np.errstate(divide="ignore"):
+            factor = np.maximum(*factors) / nominal.energy + np.log(self.prior)
+        return log_sum(factor) + float(np.log(_WHATEVER))
+
+    def from_shift(self, scaled, predicted, outside, at_once=0.0):
         """Posterior over roots from the coherent shift statistic, its onset free in the window.
 
         Parameters
         ----------
-        scaled : ndarray of shape (n_rows, n)
-            Scaled innovations of the window.
+        scaled, predicted : ndarray of shape (n_rows, n)
+            Scaled innovations and predicted states of the window.
+        outside : ndarray of shape (n_rows, n_units)
+            Off-subspace numbers.
         at_once : float
             Prior probability that the fault is there from the first row; the rest is spread evenly.
 
         Returns
         -------
-        probability : ndarray of shape (n_units,)
-            That the unit is among the roots.
-        onset : int
-            Most likely first row.
-        evidence : float
-            Log evidence of the best set of roots against no fault.
+        ShiftAnswer
         """
-        n_rows = len(scaled)
-        if n_rows > self._table_rows:
+        n_rows, n_units = outside.shape
+        if n_rows > self._process.n_rows:
             self._prepare(n_rows)
-        scores = step_scores(self.model.carry, scaled)
-        steps = np.arange(n_rows, 0, -1)
-        logs = np.empty((len(self._sets), n_rows))
-        for group, columns, inverse in self._candidates:
-            b = scores[:, columns].swapaxes(0, 1)  # (n_sets, n_rows, size)
-            weighted = np.matmul(inverse[:, n_rows - 1 :: -1], b[..., None])[..., 0]
-            ratio = (b * weighted).sum(axis=2)
-            logs[group] = log_bayes_factor(ratio / self.dispersion, columns.shape[1], steps)
+        steps = np.arange(n_rows, 0, -1.0)[:, None]
+        step, bias = step_and_bias_scores(self.model, scaled)
+        ratios = np.concatenate([self._process.ratios(step), self._sensor.ratios(bias)], axis=1)
+        tempering = self.nominal.shift * self._uncertainty(predicted, steps)
+        ratios /= tempering
+        logs = log_bayes_factor(ratios, self._n_params, steps)
+        logs[:, -n_units:] += self._outside_evidence(outside, steps)
         top = logs.max()
         onsets = np.full(n_rows, (1 - at_once) / n_rows)
         onsets[0] += at_once
-        weights = np.exp(logs - top) * onsets
+        weights = np.exp(logs - top) * onsets[:, None]
         with np.errstate(divide="ignore"):
-            total = np.log(weights.sum(axis=1)) + self._set_priors
-        probability, _ = inclusion(self._sets, total, len(self.slices))
-        return probability, int(weights.sum(axis=0).argmax()), float(top + total.max())
+            total = np.log(weights.sum(axis=0)) + self._log_priors
+        alone = np.maximum(total[:n_units], total[-n_units:])
+        probability, posterior = inclusion(self._members, total, alone)
+        best = int(probability.argmax())
+        having = posterior * self._members[:, best]
+        sensor = float(having[-n_units:].sum() / having.sum())
+        onset = int(weights.sum(axis=1).argmax())
+        squares = float(((scaled[onset:] @ self.model.whitening) ** 2).sum())
+        rest = squares - float(tempering[onset, 0] * ratios[onset, total.argmax()])
+        fits = rest <= _LOOSE * self.nominal.rest * steps[onset, 0] * scaled.shape[1]
+        return ShiftAnswer(probability, onset, float(top) + log_sum(total), sensor, bool(fits))
+
+    def _uncertainty(self, predicted, steps):
+        """Variance of the mean innovation of a window over what it would be with the plant known.
+
+        An error of A moves the mean innovation by itself times the mean state; its variance is that of a
+        regression on n rows, leverage included. Victims that are pushed far have the largest such errors.
+        """
+        level = np.cumsum(predicted[::-1], axis=0)[::-1] / steps
+        leverage = ((level @ self.nominal.leverage) ** 2).sum(axis=1, keepdims=True)
+        return 1.0 + steps * (1.0 + leverage) / self.nominal.n_rows
+
+    def _outside_evidence(self, outside, steps):
+        """Log evidence for a sensor fault against a process fault in the off-subspace numbers."""
+        excess = np.cumsum(outside[::-1], axis=0)[::-1] / (steps * self.nominal.outside)
+        moved = log_scale_factor(excess, self.nominal.outside_dims / self.nominal.off_subspace, steps)
+        sensor, process = (np.logaddexp(np.log(1 - p), np.log(p) + moved) for p in _OUTSIDE.values())
+        return sensor - process
 
     def _prepare(self, n_rows):
-        """Inverse information of every candidate set for windows of 1, ..., n_rows rows.
-
-        Sets of the same number of states are handled together: their positions, states and inverses.
-        """
-        self._table_rows = n_rows
-        table = step_information(self.model.carry, self.model.weight, n_rows)
+        """Signatures of all candidates for windows of up to `n_rows` rows."""
         states = [
             np.concatenate([np.arange(self.slices[m].start, self.slices[m].stop) for m in roots])
             for roots in self._sets
         ]
-        sizes = np.array([len(k) for k in states])
-        self._candidates = []
-        for size in np.unique(sizes):
-            group = np.flatnonzero(sizes == size)
-            columns = np.array([states[k] for k in group])
-            inverse = np.array([np.linalg.inv(table[:, c[:, None], c]) for c in columns])
-            self._candidates.append((group, columns, inverse))
+        information = step_information(self.model.carry, self.model.weight, n_rows)
+        self._process = Signatures.prepare(information, states)
+        bias = bias_information(self.model, n_rows)
+        self._sensor = Signatures.prepare(bias, states[: len(self.slices)])
+        self._n_params = np.concatenate([self._process.n_params, self._sensor.n_params])

@@ -3,35 +3,35 @@
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from scipy.special import expit
+from scipy.stats import chi2
 
-from ..statespace.alarms import (
-    RATES,
-    alarm_runs,
-    block_starts,
-    budget_thresholds,
-    ewma,
-    onset,
-    rate_interval,
-)
-from ..statespace.episodes import episodes
+from ..statespace.alarms import alarm_runs, onset
 from ..statespace.filter import filtered_states, predicted_states
-from ..statespace.lagcov import TransitionMoments, lag_covariances
 from ..statespace.shift import InnovationModel, likelihood_ratios, step_information, step_scores
-from ..statespace.units import moment_start
 from .joint import JointRecord
-from .nominal import filled_states, held_out_folds, mean_dims, off_subspace, part_of, usual_pattern
-from .posterior import RootPosterior
+from .levels import GAP, STATISTICS, AlarmLevels
+from .nominal import (
+    direct_causes,
+    filled_states,
+    held_out_folds,
+    inverse_root,
+    learned_plant,
+    mean_dims,
+    off_subspace,
+    rows_to_learn_from,
+    usual_pattern,
+)
+from .posterior import Nominal, RootPosterior
 from .watch import WatchState, learn_watch
 
 LOOKBACK = 100  # steps before the alarm in which the onset is looked for
 HORIZON = 80  # steps after the alarm until which an answer is revised
-GAP = 10  # steps without an alarm after which an incident is over
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
-_N_DRAWS = 200
-_BLOCK = 60
-_SURE = 2.0  # multiple of its threshold at which the energy statistic answers for a window nobody alarmed
-_PRIOR_ROWS = 20.0  # weight of the model beside the data in the variance of a smoothed score
-STATISTICS = {"both": ("energy", "shift"), "energy": ("energy",), "shift": ("shift",)}
+_HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
+_TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
+_ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
+_SURE = 0.8  # probability from which a kind of fault is stated
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,8 @@ class Verdict:
     probability : ndarray of shape (n_units,)
     first_rows : ndarray of shape (n_units,)
         Row in which each unit's own surprise was first out of bounds, -1 if never.
+    kind : {"process", "sensor", "undecided"}
+        What is at fault at the root.
     """
 
     start: int
@@ -58,6 +60,7 @@ class Verdict:
     statistic: str
     probability: np.ndarray
     first_rows: np.ndarray
+    kind: str
 
 
 @dataclass
@@ -76,7 +79,7 @@ class StreamState:
     """Everything a stream needs to go on: constant size whatever has passed."""
 
     watch: WatchState = field(default_factory=WatchState)
-    averages: tuple | None = None
+    averages: list | None = None
     position: int = 0
     rows: dict | None = None  # the last rows of every series
     incidents: list = field(default_factory=list)  # those that may still change
@@ -113,133 +116,70 @@ class RootCauseServer:
         record = JointRecord.from_messages(messages, names=plant.names_)
         self.names = record.names
         self.slices = record.partition.slices
-        self._starts_of_units = np.array([b.start for b in self.slices])
         J = record.block_diagonal([usual_pattern(part) for part in record.parts])
         self.model = InnovationModel(plant.transition_, plant.process_cov_, J)
-        distance = off_subspace(messages, record)
-        self.dims = np.array([b.stop - b.start for b in self.slices]) + mean_dims(distance)
-        run = plant.filter(messages)
-        x = filled_states(record, run.predicted)
-        folds = held_out_folds(record.starts, record.n_samples)
+        rows, starts = rows_to_learn_from(record)
+        distance = off_subspace(messages, record)[rows]
+        outside_dims = mean_dims(distance)
+        self.dims = np.array([b.stop - b.start for b in self.slices]) + outside_dims
+        x = filled_states(record, plant.filter(messages).predicted)[rows]
+        folds = held_out_folds(starts, len(x))
         self.watch, own, given = learn_watch(
             self.model, x, distance, folds, self.slices, getattr(plant, "regressor", None)
         )
         self.usual = np.concatenate(given).mean(axis=0)
         surprise = [np.log1p(a / self.dims) for a in own]
         self.level = np.concatenate(surprise).mean(axis=0)
-        z = record.z if record.is_constant else x @ self.model.J
-        filtered = filtered_states(self.model.schedule, (z, None), starts=record.starts)
-        scaled = self.model.scaled(z, predicted_states(self.model.A, filtered, starts=record.starts))
-        self.shift_roots = [
-            self._shift_root(scaled @ self.model.held, rate, record.starts) for rate in RATES[1:]
-        ]
-        held = self._held_out_shift_scores(x, folds)
-        self._calibrate([s - self.level for s in surprise], held)
+        z = x @ self.model.J
+        filtered = filtered_states(self.model.schedule, (z, None), starts=starts)
+        predicted = predicted_states(self.model.A, filtered, starts=starts)
+        held_out = list(self._held_out_innovations(x, folds))
+        self.levels = AlarmLevels(self.statistics, self.model, self.slices).learn(
+            self.model.scaled(z, predicted),
+            starts,
+            [s - self.level for s in surprise],
+            [scaled @ self.model.held for _, scaled in held_out],
+            self.run_length,
+            self._rng,
+        )
+        outside = np.where(outside_dims > 0, distance.mean(axis=0), 1.0)
+        nominal = Nominal(
+            self.dims,
+            self.usual,
+            outside_dims,
+            outside,
+            inverse_root(np.cov(predicted.T)),
+            len(x),
+            *_usual_windows(held_out, self.slices, self.levels.shift_excess(self.run_length)),
+            energy=max(_scale_dispersion([q / self.usual for q in given], self.dims), 1.0),
+            off_subspace=max(
+                _scale_dispersion([distance[i:j] / outside for i, j in folds], outside_dims), 1.0
+            ),
+        )
+        self._causes = direct_causes(self.model.A, np.cov(x.T), self.slices)
         self.posterior = RootPosterior(
-            self.model,
-            self.slices,
-            self.prior,
-            LOOKBACK + HORIZON + 1,
-            HORIZON,
-            self._dispersion(record, distance),
+            self.model, self.slices, self.prior, LOOKBACK + HORIZON + 1, HORIZON, nominal
         )
         return self
 
-    def _held_out_shift_scores(self, x, folds):
-        """Scores of a held shift in every fold under a plant learned from the other folds.
+    def _held_out_innovations(self, x, folds):
+        """Plant learned from the other folds and scaled innovations of every fold without its first row.
 
         In-sample innovations are whiter and better centred than those of new data, and thresholds set on
         them too low.
         """
         N = np.linalg.pinv(self.model.J, hermitian=True)
-        scores = []
         for k, (start, stop) in enumerate(folds):
             parts = [x[i:j] for m, (i, j) in enumerate(folds) if m != k]
             series, starts = np.concatenate(parts), (0, *np.cumsum([len(p) for p in parts])[:-1].tolist())
             level = series.mean(axis=0)
-            series = series - level
-            sums = lag_covariances(series, range(3), starts)
-            A, Q = moment_start(TransitionMoments.from_sums(sums, series, starts), N)
-            model = InnovationModel(A, (Q + Q.T) / 2, self.model.J)
+            A, Q = learned_plant(series - level, starts, N, _HELD_OUT_STEPS)
+            model = InnovationModel(A, Q, self.model.J)
             z = (x[start:stop] - level) @ model.J
             filtered = filtered_states(model.schedule, (z, None))
-            scaled = model.scaled(z, predicted_states(A, filtered))
-            scores.append((scaled @ self.model.held)[1:])
-        return scores
-
-    def _calibrate(self, surprise, held):
-        """Scales of the averages and thresholds that spend the budget."""
-        self.energy_scale = [np.concatenate([ewma(s, rate) for s in surprise]).std(axis=0) for rate in RATES]
-        n_rows = sum(len(s) for s in surprise)
-        energy, shift = np.concatenate(surprise), np.concatenate(held)
-        length, block = int(np.ceil(self.run_length)), min(_BLOCK, len(energy))
-        maxima = np.empty((_N_DRAWS, len(self.statistics)))
-        for k, starts in enumerate(block_starts(len(energy), length, block, _N_DRAWS, self._rng)):
-            rows = (starts[:, None] + np.arange(block)).reshape(-1)[:length]
-            levels = self._levels(energy[rows], shift[rows], None)[0]
-            maxima[k] = [levels[name].max() for name in self.statistics]
-        limits = budget_thresholds(maxima)
-        self.thresholds = dict(zip(self.statistics, limits, strict=True))
-        n_alarms = 0
-        for s, h in zip(surprise, held, strict=True):
-            levels = self._levels(s, h, None)[0]
-            n_alarms += len(alarm_runs(self._exceed(levels).any(axis=1), GAP))
-        low, high = rate_interval(n_alarms, n_rows)
-        self.false_alarms = {
-            "asked": 1 / self.run_length,
-            "achieved": n_alarms / n_rows,
-            "low": low,
-            "high": high,
-            "n_alarms": n_alarms,
-            "n_steps": n_rows,
-        }
-
-    def _shift_root(self, held, rate, starts):
-        """Per unit: matrix that whitens the averaged scores, from the data and the model together."""
-        n_rows = len(held)
-        averaged = np.concatenate([ewma(held[i:j], rate) for i, j in episodes(starts, n_rows)])
-        factor = rate / (2 - rate)
-        expected = factor * self.model.held.T @ self.model.weight @ self.model.held
-        weight = n_rows * rate / 2
-        covariance = (weight * (averaged.T @ averaged / n_rows) + _PRIOR_ROWS * expected) / (
-            weight + _PRIOR_ROWS
-        )
-        n = len(expected)
-        root = np.zeros((n, n))
-        for b in self.slices:
-            root[b, b] = np.linalg.cholesky(np.linalg.inv(covariance[b, b]))
-        return root
+            yield model, model.scaled(z, predicted_states(A, filtered))[1:]
 
     # -- following -------------------------------------------------------------------------------
-
-    def _levels(self, surprise, held, averages):
-        """Alarm level of every unit by every statistic in use, and the averages after the last row."""
-        levels, after = {}, []
-        averages = averages or [None] * (2 * len(RATES))
-        if "energy" in self.statistics:
-            best = None
-            for k, (rate, scale) in enumerate(zip(RATES, self.energy_scale, strict=True)):
-                average = ewma(surprise, rate, averages[k])
-                after.append(average[-1])
-                best = average / scale if best is None else np.maximum(best, average / scale)
-            levels["energy"] = best
-        else:
-            after += [None] * len(RATES)
-        if "shift" in self.statistics:
-            p = np.diff([*self._starts_of_units, held.shape[1]])
-            centre, spread = 1 - 2 / (9 * p), np.sqrt(2 / (9 * p))
-            largest = None
-            for k, (rate, root) in enumerate(zip(RATES[1:], self.shift_roots, strict=True)):
-                average = ewma(held, rate, averages[len(RATES) + k])
-                after.append(average[-1])
-                ratio = np.add.reduceat((average @ root) ** 2, self._starts_of_units, axis=1)
-                largest = ratio if largest is None else np.maximum(largest, ratio)
-            # Wilson & Hilferty's normal score of a chi-square variable makes units of any size comparable
-            levels["shift"] = (np.cbrt(largest / p) - centre) / spread
-        return levels, tuple(after)
-
-    def _exceed(self, levels):
-        return np.logical_or.reduce([levels[name] > self.thresholds[name] for name in self.statistics])
 
     def push(self, messages, state):
         """Follow the plant over more rows of an episode.
@@ -275,11 +215,14 @@ class RootCauseServer:
         surprise = np.log1p(found.own / self.dims) - self.level
         if found.present is not None:
             surprise = np.where(found.present, surprise, 0.0)
-        levels, state.averages = self._levels(surprise, found.scaled @ self.model.held, state.averages)
+        levels, state.averages = self.levels.rows(surprise, found.scaled @ self.model.held, state.averages)
         return {
             "surprise": surprise,
             "evidence": np.log1p(found.given_others / self.usual),
             "scaled": found.scaled,
+            "predicted": found.predicted,
+            "outside": distance,
+            "present": np.ones(distance.shape, dtype=bool) if found.present is None else found.present,
             **levels,
         }
 
@@ -287,14 +230,12 @@ class RootCauseServer:
         """Alarm level over threshold of every unit in an episode, shape (n_samples, n_units)."""
         record = JointRecord.from_messages(messages, names=self.names)
         rows = self.series(record, off_subspace(messages, record), StreamState())
-        return np.max([rows[name] / self.thresholds[name] for name in self.statistics], axis=0)
+        return self.levels.relative(rows)
 
     def _incidents(self, rows, first, begin, state):
         """Verdicts on the incidents that the rows from `begin` on start, continue or end."""
-        above = np.max(
-            [rows[name][begin - first :].max(axis=1) / self.thresholds[name] for name in self.statistics],
-            axis=0,
-        )
+        new = {name: rows[name][begin - first :] for name in self.statistics}
+        above = self.levels.relative(new).max(axis=1)
         for i, j in alarm_runs(above > 1, 1):
             run = Incident(begin + i, begin + j, float(above[i : j + 1].max()))
             before = state.incidents[-1] if state.incidents else None
@@ -323,36 +264,50 @@ class RootCauseServer:
     def _locate(self, rows, first, incident, position):
         """Verdict on an incident from the rows kept, the first of them `first`, up to the horizon."""
         detected = incident.detected
-        window = slice(detected - first, min(detected + HORIZON + 1, position) - first)
-        name = self._stronger(rows, slice(window.start, min(incident.last + 1 - first, window.stop)))
         begin = max(detected - LOOKBACK, first)
-        if name == "energy":
-            unit = int(rows[name][window.start].argmax())
-            start = begin + onset(rows["surprise"][begin - first : window.start + 1, unit], _DRIFT)
-            probability = self.posterior.from_energy(rows["evidence"][start - first : window.stop])
-        else:
-            answers = [
-                self.posterior.from_shift(rows["scaled"][begin - first : stop])
-                for stop in {window.stop, min(window.stop, incident.last + 1 - first)}
-            ]  # the fault may have ended with the alarm, or not
-            probability, since, _ = max(answers, key=lambda answer: answer[2])
-            start = begin + min(since, detected - begin)
-        reached = self._first_rows(rows, first, start, window.stop + first, name)
-        return Verdict(start, detected, incident.last, incident.open, name, probability, reached)
+        stop = min(detected + HORIZON + 1, position)
+        ended = min(stop, incident.last + 1)
+        answers, kind = [], "undecided"
+        if "shift" in self.statistics:  # the fault may have ended with the alarm, or not
+            windows = (stop, ended) if ended < stop else (stop,)
+            answers += [self._by_shift(rows, first, begin, until, detected) for until in windows]
+        if "energy" in self.statistics:
+            answers.append(self._by_energy(rows, first, begin, stop, detected))
+        answer = max(answers, key=lambda answer: answer.evidence)
+        probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
+        root = int(probability.argmax())
+        probability *= self._unseen(root, rows["present"][answer.start - first : stop - first])
+        if probability[root] >= _SURE:
+            kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
+        above = rows[answer.statistic][answer.start - first : stop - first]
+        above = above > self.levels.thresholds[answer.statistic]
+        reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)
+        return Verdict(
+            answer.start,
+            detected,
+            incident.last,
+            incident.open,
+            answer.statistic,
+            probability,
+            reached,
+            kind,
+        )
 
-    def _stronger(self, rows, window, least=1.0):
-        """Statistic that is furthest above its threshold; the shift, which sees more, if none is.
+    def _by_shift(self, rows, first, begin, stop, detected):
+        """Answer of the shift statistic to the rows from `begin` on, onset not after the alarm."""
+        window = slice(begin - first, stop - first)
+        found = self.posterior.from_shift(*(rows[name][window] for name in _SHIFT_SERIES))
+        start = begin + min(found.onset, detected - begin)
+        return _Answer("shift", found.evidence, found.probability, start, _kind(found))
 
-        `least` is the multiple of the threshold that counts as above.
-        """
-        excess = {name: rows[name][window].max() / self.thresholds[name] for name in self.statistics}
-        name = max(excess, key=excess.get)
-        return name if excess[name] > least else self.statistics[-1]
-
-    def _first_rows(self, rows, first, start, stop, name):
-        """Row in which each unit was first above the threshold, -1 if never."""
-        above = rows[name][start - first : stop - first] > self.thresholds[name]
-        return np.where(above.any(axis=0), start + above.argmax(axis=0), -1)
+    def _by_energy(self, rows, first, begin, stop, detected):
+        """Answer of the energy statistic from the onset its cumulative sum finds on."""
+        unit = int(rows["energy"][detected - first].argmax())
+        start = begin + onset(rows["surprise"][begin - first : detected - first + 1, unit], _DRIFT)
+        evidence = rows["evidence"][start - first : stop - first]
+        outside = rows["outside"][start - first : stop - first]
+        strength = self.posterior.energy_evidence(evidence, outside) - np.log(stop - begin)  # of any onset
+        return _Answer("energy", strength, self.posterior.from_energy(evidence), start)
 
     def attribute(self, messages, start, stop):
         """Posterior over roots in a window of an episode that the user names.
@@ -370,29 +325,79 @@ class RootCauseServer:
         score : ndarray of shape (n_units,)
             Largest alarm level of each unit in the window.
         """
-        state = StreamState()
         record = JointRecord.from_messages(messages, names=self.names)
-        rows = self.series(record, off_subspace(messages, record), state)
+        rows = self.series(record, off_subspace(messages, record), StreamState())
         window = slice(start, stop)
-        name = self._stronger(rows, window, _SURE)
-        if name == "energy":
-            probability = self.posterior.from_energy(rows["evidence"][window])
-        else:
-            probability = self.posterior.from_shift(rows["scaled"][window], at_once=0.9)[0]
-        return name, probability, rows[name][window].max(axis=0)
+        answers = {}
+        if "shift" in self.statistics:
+            found = self.posterior.from_shift(*(rows[name][window] for name in _SHIFT_SERIES), at_once=0.9)
+            answers["shift"] = (found.evidence, found.probability)
+        if "energy" in self.statistics:
+            evidence = rows["evidence"][window]
+            answers["energy"] = (
+                self.posterior.energy_evidence(evidence, rows["outside"][window]),
+                self.posterior.from_energy(evidence),
+            )
+        name = max(answers, key=lambda name: answers[name][0])
+        if answers[name][0] < 0:  # nothing stands out: the statistic that sees the smaller faults
+            name = self.statistics[-1]
+        probability = answers[name][1]
+        unseen = self._unseen(int(probability.argmax()), rows["present"][window])
+        return name, probability * unseen, rows[name][window].max(axis=0)
 
-    def _dispersion(self, record, distance):
-        """How much larger than chi-square the ratios of nominal windows are, at least one, per unit.
+    def _unseen(self, root, present):
+        """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
+        absent = 1 - present[:, self._causes[root]].mean(axis=0)
+        return 1 - _ABSENT * absent.max(initial=0.0)
 
-        Slow drifts that the plant's model does not have make innovations coherent without any fault.
-        """
-        information = step_information(self.model.carry, self.model.weight, HORIZON)[-1:]
-        ratios = []
-        for start, stop in episodes(record.starts, record.n_samples):
-            scaled = self.watch.rows(part_of(record, start, stop), distance[start:stop], WatchState())[
-                0
-            ].scaled
-            for first in range(0, stop - start - HORIZON + 1, HORIZON // 2):
-                b = step_scores(self.model.carry, scaled[first : first + HORIZON])[:1]
-                ratios += [likelihood_ratios(b, information, s)[0] / (s.stop - s.start) for s in self.slices]
-        return max(float(np.mean(ratios)), 1.0) if ratios else 1.0
+
+_SHIFT_SERIES = ("scaled", "predicted", "outside")
+
+
+@dataclass(frozen=True)
+class _Answer:
+    """What one statistic makes of an incident."""
+
+    statistic: str
+    evidence: float
+    probability: np.ndarray
+    start: int
+    kind: str = ""
+
+
+def _kind(found):
+    """Name of the kind of fault, empty if what the shift leaves is not nominal or both explain it."""
+    if not found.fits or 1 - _SURE < found.sensor < _SURE:
+        return ""
+    return "sensor" if found.sensor >= _SURE else "process"
+
+
+def _usual_windows(held_out, slices, least):
+    """Mean square of whitened innovations that nominal windows hardly pass, and by how much their ratios
+    exceed chi-square there, at least `least`.
+
+    Slow drifts that the plant's model does not have make innovations coherent without any fault.
+    """
+    squares, ratios = [], []
+    for model, scaled in held_out:
+        information = step_information(model.carry, model.weight, HORIZON)[-1:]
+        for first in range(0, len(scaled) - HORIZON + 1, HORIZON // 2):
+            window = scaled[first : first + HORIZON]
+            squares.append(((window @ model.whitening) ** 2).mean())
+            b = step_scores(model, window)[:1]
+            ratios += [
+                likelihood_ratios(b, information, s)[0] / chi2.isf(_TAIL, s.stop - s.start) for s in slices
+            ]
+    if not squares:
+        return 1.0, least
+    return float(np.quantile(squares, 1 - _TAIL)), max(float(np.quantile(ratios, 1 - _TAIL)), least)
+
+
+def _scale_dispersion(series, dof):
+    """The same of the log-likelihood ratios of a scale."""
+    found = []
+    for rows in series:
+        for first in range(0, len(rows) - HORIZON + 1, HORIZON // 2):
+            excess = np.maximum(rows[first : first + HORIZON].mean(axis=0), 1e-300)
+            found += (HORIZON * dof * (excess - 1 - np.log(excess)))[dof > 0].tolist()
+    return float(np.quantile(found, 1 - _TAIL)) / chi2.isf(_TAIL, 1) if found else 1.0

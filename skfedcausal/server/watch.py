@@ -20,7 +20,7 @@ from ..statespace.energy import (
     ridge_transition,
 )
 from ..statespace.observation import is_regular
-from ..statespace.recurrence import driven_recurrence
+from ..statespace.recurrence import Recurrence
 from ..statespace.varying import covariance_rows, predicted_means
 
 _SETTLED = 1e-10
@@ -51,8 +51,8 @@ class Innovations:
 
     Attributes
     ----------
-    scaled : ndarray of shape (n_samples, n)
-        Scaled Kalman innovations u.
+    scaled, predicted : ndarray of shape (n_samples, n)
+        Scaled Kalman innovations u and predicted states.
     own : ndarray of shape (n_samples, n_units)
         Surprise a of each unit by its own innovation and off-subspace number.
     given_others : ndarray of shape (n_samples, n_units)
@@ -62,6 +62,7 @@ class Innovations:
     """
 
     scaled: np.ndarray
+    predicted: np.ndarray
     own: np.ndarray
     given_others: np.ndarray
     present: np.ndarray | None = None
@@ -85,9 +86,11 @@ class PlantWatch:
         self.model, self.regression, self.energy, self.slices = model, regression, energy, slices
         self._noise = np.linalg.pinv(model.J, hermitian=True)
         settled = model.schedule.filtered[-1]
-        self._filter = model.A - settled @ model.J @ model.A
+        self._filter = Recurrence(model.A - settled @ model.J @ model.A)
         before = model.schedule.predicted[:-1]
-        self._transient = np.linalg.inv(np.eye(len(model.A)) + model.J @ before)
+        self._early_scaling = np.linalg.inv(np.eye(len(model.A)) + model.J @ before)
+        self._early_gain = model.A @ model.schedule.filtered[:-1]
+        self._early_step = model.A - self._early_gain @ model.J
 
     def rows(self, record, off_subspace, state):
         """Innovations of consecutive rows of one episode.
@@ -109,13 +112,13 @@ class PlantWatch:
         if nominal:
             e, x = self._regression_innovations(record.z @ self._noise, state.last)
             own, given = self.energy.own(e) + off_subspace, self.energy.given_others(e) + off_subspace
-            return Innovations(scaled, own, given), replace(state, last=x[-1])
+            return Innovations(scaled, predicted, own, given), replace(state, last=x[-1])
         return self._surprises(record, off_subspace, scaled, predicted, state)
 
     def _is_nominal(self, record):
         """Whether every sensor is there in every row, with its nominal noise."""
         return record.is_constant and all(
-            np.abs(part.patterns[0] - self.model.J[b, b]).max() <= 1e-9 * np.abs(self.model.J[b, b]).max()
+            _same(part.patterns[0], self.model.J[b, b])
             for part, b in zip(record.parts, self.slices, strict=True)
         )
 
@@ -142,16 +145,16 @@ class PlantWatch:
 
     def _first_rows(self, z, state):
         """The first rows of an episode, with the covariances of its start until they settle."""
-        model, schedule = self.model, self.model.schedule
-        head = min(len(z), schedule.n_transient)
+        head = min(len(z), self.model.schedule.n_transient)
         scaled, predicted = np.empty_like(z), np.empty_like(z)
-        mean = np.zeros(z.shape[1])
+        mean, push = np.zeros(z.shape[1]), (self._early_gain[:head] @ z[:head, :, None])[:, :, 0]
         for t in range(head):
             predicted[t] = mean
-            r = z[t] - model.J @ mean
-            scaled[t] = self._transient[t] @ r
-            mean = model.A @ (mean + schedule.filtered[t] @ r)
+            mean = self._early_step[t] @ mean + push[t]
+        r = z[:head] - predicted[:head] @ self.model.J
+        scaled[:head] = (self._early_scaling[:head] @ r[:, :, None])[:, :, 0]
         if head == len(z):
+            schedule = self.model.schedule
             P = schedule.at(head)[0] if head < schedule.n_transient else None
             return scaled, predicted, replace(state, mean=mean, covariance=P)
         scaled[head:], predicted[head:], state = self._settled_rows(z[head:], mean, state)
@@ -164,7 +167,7 @@ class PlantWatch:
         filtered = np.empty_like(z)
         filtered[0] = first
         if len(z) > 1:
-            driven_recurrence(self._filter, (z[1:], gain), x0=first, out=filtered[1:])
+            self._filter.run((z[1:], gain), x0=first, out=filtered[1:])
         predicted = np.empty_like(z)
         predicted[0] = mean
         np.dot(filtered[:-1], model.A.T, out=predicted[1:])
@@ -207,7 +210,7 @@ class PlantWatch:
             own[np.ix_(rows, seen)] = energy.own(e[np.ix_(rows, columns)])
             given[np.ix_(rows, seen)] = energy.given_others(e[np.ix_(rows, columns)])
         here = np.where(present, off_subspace, 0.0)
-        return Innovations(scaled, own + here, given + here, present), replace(state, last=last)
+        return Innovations(scaled, predicted, own + here, given + here, present), replace(state, last=last)
 
     def _states(self, record):
         """States as measured, which units determine theirs, and which pattern each unit is in."""
@@ -222,6 +225,11 @@ class PlantWatch:
             x[:, b] = np.einsum("tij,tj->ti", inverse[index], part.z)
             present[:, m], pattern[:, m] = regular[index], np.where(regular[index], index, -1)
         return x, present, pattern
+
+
+def _same(J, nominal):
+    """Whether an information matrix is the nominal one, rounding aside."""
+    return np.array_equal(J, nominal) or np.abs(J - nominal).max() <= 1e-9 * np.abs(nominal).max()
 
 
 def _informative(J, nominal, least=1e-3):
@@ -259,14 +267,15 @@ def learn_watch(model, x, off_subspace, folds, slices, regressor=None, floor=0.0
     present = np.concatenate([inside[start + 1 : stop] for start, stop in folds])
     if regressor is None:
         innovations, penalty = held_out_innovations(inside, folds)
-        learned = LinearMap(ridge_transition(past, present, penalty))
+        B = scale[:, None] ** -1 * ridge_transition(past, present, penalty) * scale
+        learned = LinearMap(B, mean - mean @ B)
     else:
         innovations = held_out_errors(inside, folds, lambda a, b: clone(regressor).fit(a, b))
-        learned = clone(regressor).fit(past, present)
+        learned = ScaledMap(clone(regressor).fit(past, present), mean, scale)
     innovations = [e * scale for e in innovations]
     e = np.concatenate(innovations)
     energy = ConditionalEnergy(e.T @ e / len(e) + floor * np.diag(scale**2), slices)
     rest = [off_subspace[start + 1 : stop] for start, stop in folds]
     own = [energy.own(e) + g for e, g in zip(innovations, rest, strict=True)]
     given = [energy.given_others(e) + g for e, g in zip(innovations, rest, strict=True)]
-    return PlantWatch(model, ScaledMap(learned, mean, scale), energy, slices), own, given
+    return PlantWatch(model, learned, energy, slices), own, given

@@ -82,13 +82,14 @@ def held_out_errors(x, folds, fit):
 
 @dataclass(frozen=True)
 class LinearMap:
-    """Prediction of a row from the last by a matrix: ``x_(t-1) @ matrix``."""
+    """Prediction of a row from the last: ``x_(t-1) @ matrix + level``."""
 
     matrix: np.ndarray
+    level: np.ndarray
 
     def predict(self, past):
         """Predicted rows."""
-        return past @ self.matrix
+        return past @ self.matrix + self.level
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,14 @@ class ScaledMap:
         """Predicted rows."""
         inside = (past - self.mean) / self.scale
         return self.model.predict(inside) * self.scale + self.mean
+
+
+def block_sums(blocks):
+    """Matrix that sums the columns of each block, shape (n, n_blocks)."""
+    sums = np.zeros((blocks[-1].stop, len(blocks)))
+    for m, b in enumerate(blocks):
+        sums[b, m] = 1.0
+    return sums
 
 
 @dataclass(frozen=True)
@@ -129,6 +138,7 @@ class ConditionalEnergy:
         for b, root in zip(self.blocks, own, strict=True):
             roots[b, b] = root
         object.__setattr__(self, "_own", roots)
+        object.__setattr__(self, "_sums", block_sums(self.blocks))
         object.__setattr__(self, "_given", np.hstack(given))
 
     def own(self, e):
@@ -140,7 +150,7 @@ class ConditionalEnergy:
         return self._block_sums((e @ self._given) ** 2)
 
     def _block_sums(self, squares):
-        return np.add.reduceat(squares, [b.start for b in self.blocks], axis=1)
+        return squares @ self._sums
 
     def inflated(self, extra):
         """The same with an added covariance of the innovations: sensors that are noisier than nominally."""

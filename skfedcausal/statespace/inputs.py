@@ -21,7 +21,7 @@ def input_term(B, u, starts=(0,)):
     -------
     ndarray of shape (n_samples, n)
     """
-    term = np.zeros((len(u), len(B)))
+    term = np.empty((len(u), len(B)))
     np.dot(u[:-1], B.T, out=term[1:])
     term[list(starts)] = 0.0
     return term
@@ -55,10 +55,12 @@ class DrivenSpectrum:
         Lag covariances ``mean x[t+l] x[t]'`` of the regressors, states or their scores first.
     n : int
         Number of states.
+    frequencies : ndarray of shape (n_frequencies,)
     """
 
-    def __init__(self, moments, n):
+    def __init__(self, moments, n, frequencies):
         self._moments, self._n = moments, n
+        self._phase = _phase(frequencies, len(moments))
 
     def covariance(self, A, B):
         """Covariance of the driven states, ``X(0)``."""
@@ -70,11 +72,11 @@ class DrivenSpectrum:
         explained = same @ np.linalg.solve(inputs, np.swapaxes(same, -1, -2))
         return explained + floor_eigenvalues(X - explained, 0.0)
 
-    def at(self, A, B, frequencies):
+    def at(self, A, B):
         """Spectrum for one plant or a stack of plants, shape (..., n_frequencies, c, c)."""
         n = self._n
         G = self._moments.copy()
         G[0, ..., :n, :n] = self.covariance(A, B)
         for lag in range(1, len(G)):
             G[lag, ..., :n, :n] = A @ G[lag - 1, ..., :n, :n] + B @ G[lag - 1, ..., n:, :n]
-        return _fourier(G, _phase(frequencies, len(G)))
+        return _fourier(G, self._phase)

@@ -76,6 +76,41 @@ def _solve(g, out, levels, F_last):
         out[t] = level.step.T @ out[t - 1] + g[t]
 
 
+class Recurrence:
+    """A recurrence whose powers of ``F`` are prepared once, for use on many records.
+
+    Parameters
+    ----------
+    F : ndarray of shape (p, p)
+    n_rows : int
+        Rows of a usual record; longer ones are done in chunks, shorter ones with a part of the powers.
+    """
+
+    def __init__(self, F, n_rows=1 << 62):
+        self._F = np.ascontiguousarray(F, dtype=float)
+        self._chunk = min(n_rows, max(256, _CHUNK_BYTES // (8 * len(self._F))))
+        self._levels, self._F_last = _levels(self._F, self._chunk)
+
+    def run(self, *drives, offset=None, x0=None, out=None):
+        """States of the recurrence, see :func:`driven_recurrence`."""
+        n_samples, p = len(drives[0][0]), len(self._F)
+        X = np.empty((n_samples, p)) if out is None else out
+        if n_samples == 0:
+            return X
+        drives = [(Y, None if K is None else np.ascontiguousarray(K.T)) for Y, K in drives]
+        buffer = np.empty((min(n_samples, self._chunk), p))
+        x = x0
+        for start in range(0, n_samples, self._chunk):
+            stop = min(n_samples, start + self._chunk)
+            g = buffer[: stop - start]
+            _gather(drives, offset, start, stop, g)
+            if x is not None:
+                g[0] += self._F @ x
+            _solve(g, X[start:stop], self._levels, self._F_last)
+            x = X[stop - 1]
+        return X
+
+
 def driven_recurrence(F, *drives, offset=None, x0=None, out=None):
     """States of ``x[t] = F x[t-1] + sum_i K_i y_i[t] + offset``.
 
@@ -102,25 +137,7 @@ def driven_recurrence(F, *drives, offset=None, x0=None, out=None):
     product ``Y K'`` per drive plus about ``2 * block * p**2`` flops per row; beyond the output, memory is a
     fixed buffer of about half a megabyte.
     """
-    F = np.ascontiguousarray(F, dtype=float)
-    n_samples, p = len(drives[0][0]), len(F)
-    X = np.empty((n_samples, p)) if out is None else out
-    if n_samples == 0:
-        return X
-    drives = [(Y, None if K is None else np.ascontiguousarray(K.T)) for Y, K in drives]
-    chunk = min(n_samples, max(256, _CHUNK_BYTES // (8 * p)))
-    levels, F_last = _levels(F, chunk)
-    buffer = np.empty((chunk, p))
-    x = x0
-    for start in range(0, n_samples, chunk):
-        stop = min(n_samples, start + chunk)
-        g = buffer[: stop - start]
-        _gather(drives, offset, start, stop, g)
-        if x is not None:
-            g[0] += F @ x
-        _solve(g, X[start:stop], levels, F_last)
-        x = X[stop - 1]
-    return X
+    return Recurrence(F, len(drives[0][0])).run(*drives, offset=offset, x0=x0, out=out)
 
 
 def _gather(drives, offset, start, stop, g):

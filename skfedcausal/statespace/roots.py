@@ -33,34 +33,51 @@ def log_prior_of_sets(sets, prior, extra):
     return np.array([logs[list(s)].sum() + (len(s) - 1) * np.log(extra / max(n - 1, 1) * n) for s in sets])
 
 
-def inclusion(sets, log_weights, n_units):
+def inclusion(members, log_weights, alone):
     """Probability that each unit is among the roots.
 
     Parameters
     ----------
-    sets : list of tuple of int
+    members : ndarray of bool, shape (n_sets, n_units)
+        Units of each set.
     log_weights : ndarray of shape (n_sets,)
         Log posterior weight of each set up to a constant.
-    n_units : int
+    alone : ndarray of shape (n_units,)
+        How much each unit explains on its own, which orders units of nearly the same probability.
 
     Returns
     -------
     probability : ndarray of shape (n_units,)
-        Units of one pair have nearly the same; the one that explains more on its own comes first.
-    sets : ndarray of shape (n_sets,)
+    weights : ndarray of shape (n_sets,)
         Normalised weights.
     """
     weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
-    probability = np.zeros(n_units)
-    for s, weight in zip(sets, weights, strict=True):
-        probability[list(s)] += weight
-    alone = {s[0]: w for s, w in zip(sets, log_weights, strict=True) if len(s) == 1}
-    order = sorted(range(n_units), key=lambda m: (-round(probability[m], 2), -alone[m]))
+    probability = weights @ members
+    order = np.lexsort((-alone, -np.round(probability, 2)))
     probability[order] = np.minimum.accumulate(probability[order])
     for better, worse in zip(order[:-1], order[1:], strict=True):  # keep the order where they are equal
         probability[worse] = min(probability[worse], np.nextafter(probability[better], 0.0))
     return probability, weights
+
+
+def log_sum(logs):
+    """Logarithm of a sum of exponentials."""
+    return float(np.logaddexp.reduce(logs))
+
+
+def log_scale_factor(excess, dof, n_rows):
+    """Log Bayes factor of a variance that is `excess` times the nominal one, one or no free parameter [1]_.
+
+    ``n_rows dof / 2 (excess - 1 - log excess) - log(n_rows + 1) / 2`` where the excess is above one: the
+    likelihood ratio of a chi-square scale, with the Schwarz penalty of its parameter.
+
+    References
+    ----------
+    .. [1] Kass, Wasserman (1995), see :func:`log_bayes_factor`.
+    """
+    above = np.maximum(excess, 1.0)
+    return n_rows * dof / 2 * (above - 1 - np.log(above)) - 0.5 * np.log(n_rows + 1.0)
 
 
 def tempered(scores, n_steps, sharpness, prior=None):

@@ -26,7 +26,7 @@ from functools import cached_property
 import numpy as np
 
 from .filter import covariance_schedule
-from .recurrence import driven_recurrence
+from .recurrence import Recurrence
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,29 @@ class InnovationModel:
         return (W + W.T) / 2
 
     @cached_property
+    def whitening(self):
+        """Matrix that whitens the scaled innovations: ``u @ whitening`` has unit covariance."""
+        values, vectors = np.linalg.eigh(self.weight)
+        seen = values > 1e-12 * values[-1]
+        return vectors[:, seen] / np.sqrt(values[seen])
+
+    @cached_property
     def carry(self):
         """``F = A (I - Pf J)``."""
-        return self.A - self.A @ self.schedule.filtered[-1] @ self.J
+        return self.A - self.gain
+
+    @cached_property
+    def gain(self):
+        """``A Pf J``, which takes a measured state into the next prediction."""
+        return self.A @ self.schedule.filtered[-1] @ self.J
+
+    @cached_property
+    def _backwards(self):
+        return Recurrence(self.carry.T)
+
+    def smoothing_scores(self, u):
+        """``r_t = u_t + F' r_(t+1)`` with nothing after the last row, shape (n_samples, n)."""
+        return self._backwards.run((u[::-1], None))[::-1]
 
     @cached_property
     def held(self):
@@ -84,17 +104,12 @@ class InnovationModel:
         return (z - predicted @ self.J) @ self.scaling.T
 
 
-def smoothing_scores(F, u):
-    """``r_t = u_t + F' r_(t+1)`` with nothing after the last row, shape (n_samples, n)."""
-    return driven_recurrence(F.T, (u[::-1], None))[::-1]
-
-
-def step_scores(F, u):
+def step_scores(model, u):
     """Score of a fault that starts in each row and lasts to the end, shape (n_samples, n).
 
     Row tau is ``sum_(t >= tau) G_(t - tau)' u_t`` with ``G_k = I + F + ... + F^k``.
     """
-    return np.cumsum(smoothing_scores(F, u)[::-1], axis=0)[::-1]
+    return np.cumsum(model.smoothing_scores(u)[::-1], axis=0)[::-1]
 
 
 def step_information(F, W, n_steps):
@@ -127,24 +142,87 @@ def bias_scores(model, u):
     A sensor fault moves the innovation at once and is then taken back as far as the filter follows the
     sensor: ``b_tau = sum_(t >= tau) u_t - (A Pf J)' sum_(t > tau) r_t``.
     """
-    r = smoothing_scores(model.carry, u)
-    after = np.cumsum(r[::-1], axis=0)[::-1] - r
-    gain = model.A @ model.schedule.filtered[-1] @ model.J
-    return np.cumsum(u[::-1], axis=0)[::-1] - after @ gain
+    return step_and_bias_scores(model, u)[1]
+
+
+def step_and_bias_scores(model, u):
+    """Both :func:`step_scores` and :func:`bias_scores`."""
+    r = model.smoothing_scores(u)
+    step = np.cumsum(r[::-1], axis=0)[::-1]
+    return step, np.cumsum(u[::-1], axis=0)[::-1] - (step - r) @ model.gain
 
 
 def bias_information(model, n_steps):
     """Covariance of the bias scores for windows of 1, ..., n_steps rows, shape (n_steps, n, n)."""
     n = len(model.A)
-    gain = model.A @ model.schedule.filtered[-1] @ model.J
     error, total = np.zeros((n, n)), np.zeros((n, n))
     table = np.empty((n_steps, n, n))
     for k in range(n_steps):
         G = np.eye(n) + error
         total = total + G.T @ model.weight @ G
         table[k] = total
-        error = model.carry @ error - gain
+        error = model.carry @ error - model.gain
     return table
+
+
+@dataclass(frozen=True)
+class Signatures:
+    """Likelihood ratios of candidate faults for every onset in a window at once.
+
+    Attributes
+    ----------
+    groups : tuple of (positions, i, j, inverse)
+        Candidates of the same number of states: their positions, the pairs ``i <= j`` of their states, shape
+        (n_sets, q), and the inverse information of each pair, off-diagonal ones counted twice, of shape
+        (n_rows, n_sets, q); entry k - 1 is about k rows.
+    n_params : ndarray of shape (n_candidates,)
+        States of each candidate.
+    """
+
+    groups: tuple
+    n_params: np.ndarray
+
+    @classmethod
+    def prepare(cls, information, candidates):
+        """Signatures of faults in some of the states.
+
+        Parameters
+        ----------
+        information : ndarray of shape (n_rows, n, n)
+            Covariance of the scores for windows of 1, ..., n_rows rows.
+        candidates : sequence of ndarray of int
+            States of each candidate.
+        """
+        sizes = np.array([len(columns) for columns in candidates])
+        groups = []
+        for size in np.unique(sizes):
+            positions = np.flatnonzero(sizes == size)
+            columns = np.array([candidates[k] for k in positions])
+            inverse = np.stack([np.linalg.inv(information[:, c[:, None], c]) for c in columns], axis=1)
+            i, j = np.triu_indices(size)
+            packed = np.where(i == j, 1.0, 2.0) * inverse[:, :, i, j]
+            groups.append((positions, columns[:, i], columns[:, j], packed))
+        return cls(tuple(groups), sizes)
+
+    @property
+    def n_rows(self):
+        """Longest window."""
+        return len(self.groups[0][3])
+
+    def ratios(self, scores):
+        """Likelihood ratio of every candidate for every onset, shape (n_rows, n_candidates).
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_rows, n)
+            Of a fault that starts in each row and lasts to the end.
+        """
+        n_rows = len(scores)
+        ratios = np.empty((n_rows, len(self.n_params)))
+        for positions, i, j, inverse in self.groups:
+            products = scores[:, i] * scores[:, j]
+            ratios[:, positions] = np.einsum("tsq,tsq->ts", products, inverse[n_rows - 1 :: -1])
+        return ratios
 
 
 def likelihood_ratios(scores, information, columns):

@@ -78,7 +78,7 @@ def test_the_driven_part_has_the_covariance_of_a_run_without_noise():
     h, u = driven_record(T, noise=False)
     x = np.hstack([h, u])[STARTS[1] : -1]
     moments = np.array([x[lag:].T @ x[: len(x) - lag] / len(x) for lag in range(13)])
-    found = DrivenSpectrum(moments, N).covariance(A, B)
+    found = DrivenSpectrum(moments, N, midpoints(12)).covariance(A, B)
     expected = h[STARTS[1] :].T @ h[STARTS[1] :] / (T - STARTS[1])
     # the recursion neglects one row of T at either end
     np.testing.assert_allclose(found, expected, atol=10 * np.abs(x).max() ** 2 / T)
@@ -91,8 +91,8 @@ def test_white_inputs_add_their_lyapunov_solution():
     moments[0, :N, :N] = S
     for lag in range(1, 13):  # E h[t+l] u[t]' = A^(l-1) B
         moments[lag, :N, N:] = np.linalg.matrix_power(A, lag - 1) @ B
-    spectrum = DrivenSpectrum(moments, N).at(A, B, midpoints(200))
-    np.testing.assert_allclose(DrivenSpectrum(moments, N).covariance(A, B), S, atol=1e-12)
+    spectrum = DrivenSpectrum(moments, N, midpoints(200)).at(A, B)
+    np.testing.assert_allclose(DrivenSpectrum(moments, N, midpoints(12)).covariance(A, B), S, atol=1e-12)
     np.testing.assert_allclose(spectrum[:, :N, :N].mean(axis=0).real, S, atol=1e-10)
 
 

@@ -2,8 +2,16 @@
 
 import numpy as np
 from numpy.testing import assert_allclose
+from scipy import stats
 
-from skfedcausal.statespace.roots import inclusion, log_bayes_factor, log_prior_of_sets, root_sets, tempered
+from skfedcausal.statespace.roots import (
+    inclusion,
+    log_bayes_factor,
+    log_prior_of_sets,
+    log_scale_factor,
+    root_sets,
+    tempered,
+)
 
 
 def test_bayes_factor_integrates_the_size_out():
@@ -31,11 +39,22 @@ def test_pairs_are_rarer_than_single_roots():
 def test_two_roots_are_both_included():
     sets = root_sets(3)
     logs = np.array([0.0, 0.0, 0.0, 20.0, 0.0, 0.0])  # the pair of units 0 and 1
-    probability, weights = inclusion(sets, logs, 3)
+    members = np.array([[m in s for m in range(3)] for s in sets])
+    probability, weights = inclusion(members, logs, np.array([0.0, 1.0, 0.0]))
     assert probability[0] > 0.99
     assert probability[1] > 0.99
     assert probability[2] < 0.01
+    assert probability[1] > probability[0]  # it explains more on its own
     assert_allclose(weights.sum(), 1.0)
+
+
+def test_scale_factor_is_the_likelihood_ratio_of_a_normal_variance():
+    rng = np.random.default_rng(0)
+    x = 1.7 * rng.standard_normal((50, 2))
+    scale = (x**2).mean()
+    ratio = stats.norm.logpdf(x, scale=np.sqrt(scale)).sum() - stats.norm.logpdf(x).sum()
+    assert_allclose(log_scale_factor(scale, 2, 50), ratio - 0.5 * np.log(51))
+    assert_allclose(log_scale_factor(0.5, 2, 50), -0.5 * np.log(51))  # less than nominal is no fault
 
 
 def test_prior_moves_a_tie_and_a_zero_prior_excludes():

