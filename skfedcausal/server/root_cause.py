@@ -156,7 +156,7 @@ class RootCauseServer:
                 _scale_dispersion([distance[i:j] / outside for i, j in folds], outside_dims), 1.0
             ),
         )
-        self._causes = direct_causes(self.model.A, np.cov(x.T), self.slices)
+        self._causes = direct_causes(self.model.A, np.atleast_2d(np.cov(x.T)), self.slices)
         self.posterior = RootPosterior(
             self.model, self.slices, self.prior, LOOKBACK + HORIZON + 1, HORIZON, nominal
         )
