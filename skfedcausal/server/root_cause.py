@@ -268,8 +268,8 @@ class RootCauseServer:
         stop = min(detected + HORIZON + 1, position)
         ended = min(stop, incident.last + 1)
         answers, kind = [], "undecided"
-        if "shift" in self.statistics:  # the fault may have ended with the alarm, or not
-            windows = (stop, ended) if ended < stop else (stop,)
+        if "shift" in self.statistics:  # the fault may have ended with a short alarm, or not
+            windows = (stop, ended) if ended - detected < HORIZON // 2 else (stop,)
             answers += [self._by_shift(rows, first, begin, until, detected) for until in windows]
         if "energy" in self.statistics:
             answers.append(self._by_energy(rows, first, begin, stop, detected))
