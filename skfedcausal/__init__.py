@@ -10,7 +10,11 @@ from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
+from .historian import read_historian
+from .networks import LSTMRegressor, SELURegressor
+from .preprocessing import UnitScaler
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
+from .quality import check_plant
 from .rca import FederatedRCADetector
 from .server.gradient import GradientServer
 from .server.likelihood import LikelihoodServer
@@ -26,6 +30,7 @@ __all__ = [
     "GaussianMechanism",
     "GradientServer",
     "KalmanClient",
+    "LSTMRegressor",
     "LikelihoodServer",
     "LinearAugmenter",
     "MomentServer",
@@ -33,6 +38,10 @@ __all__ = [
     "RandomizedResponse",
     "RegressorAugmenter",
     "RegressorServer",
+    "SELURegressor",
+    "UnitScaler",
     "__version__",
+    "check_plant",
+    "read_historian",
     "stack_clients",
 ]

@@ -1,10 +1,10 @@
-"""``python -m skfedcausal``: the main job on an embedded simulated plant."""
+"""``python -m skfedcausal``: the main job on an embedded simulated plant, or one of the commands."""
 
 import argparse
 import sys
 
 from ._version import __version__
-from .demo import run_demo
+from .commands import COMMANDS, run_command
 
 
 def main(arguments=None):
@@ -20,16 +20,27 @@ def main(arguments=None):
     int
         Exit code.
     """
+    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    first = arguments[0] if arguments else "demo"
+    if first in COMMANDS:
+        return run_command(first, arguments[1:])
+    if not first.startswith("-") or first in ("-h", "--help", "--version"):
+        _parser().parse_args([first])  # tells what it was asked for, or what is wrong, and exits
+    return run_command("demo", arguments)
+
+
+def _parser():
     parser = argparse.ArgumentParser(
         prog="python -m skfedcausal",
-        description="Learn which unit of a simulated plant drives which, without pooling its data.",
+        description="Without a command: the demonstration.",
+        epilog="commands:\n" + "\n".join(f"  {name:10}{text}" for name, (_, text) in COMMANDS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the simulated plant")
-    parser.add_argument("--out", default=".", help="folder for the picture (default: this one)")
-    options = parser.parse_args(arguments)
-    print(run_demo(seed=options.seed, folder=options.out))
-    return 0
+    parser.add_argument(
+        "command", nargs="?", choices=list(COMMANDS), help="one of those below; each knows --help"
+    )
+    return parser
 
 
 if __name__ == "__main__":

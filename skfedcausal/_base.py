@@ -1,8 +1,8 @@
 """What the estimators share: containers to workers, rounds of messages, fitted attributes, tables out."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -16,16 +16,22 @@ from sklearn.utils.validation import check_is_fitted
 from ._oracle import PooledTraining, pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
+from ._training_privacy import training_noise
+from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
+from .federation.lost import Attendance, LostUnits, LostUnitWarning
 from .federation.rounds import learn_plant
-from .federation.training import train_plant
+from .federation.training import train_corrections, train_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
+from .seeding import seeded
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
+from .utils.names import listed
+from .utils.silence import SilenceWatch
 
 # what is kept of a site after a fit
 _KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
@@ -44,6 +50,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         "wire_dtype": [StrOptions(set(WIRE_DTYPES))],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
+        "lost_units": [LostUnits, None],
     }
 
     def __sklearn_tags__(self):
@@ -60,12 +67,16 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self)
         )
 
-    def _read(self, X, inputs=None, lengths=None):
-        """Plant data in the layout learned by `fit`."""
+    def _read(self, X, inputs=None, lengths=None, stream=None):
+        """Plant data in the layout learned by `fit`; units that went silent are missing there.
+
+        `stream` is what is kept between the batches of a stream, see :class:`SilenceWatch`.
+        """
         check_is_fitted(self)
-        return _row_by_row(
+        data = _row_by_row(
             read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
         )
+        return data if self._silence is None else self._silence.without_silent(data, stream)
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -76,47 +87,97 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         that is the noised one: workers, server and oracle never see another. `server` stands in
         where the user gave none.
         """
+        return self._fit_released(self._released_to_learn(data), pooled, server)
+
+    def _released_to_learn(self, data):
+        """A new record as everything outside the units sees it."""
+        if self._message_mechanism is not None:
+            check_noise_can_be_told(self._templates(data.names))
+        # what is missing is public: with noise it must not depend on values
+        self._silence = SilenceWatch(data) if self._message_mechanism is None else None
+        data, self._noise = released(self._message_mechanism, data, learning=True)
+        return data
+
+    def _fit_released(self, data, pooled=False, server=None):
+        server = self._new_server(server)
         templates = self._templates(data.names)
-        if self.privacy is not None:
-            check_noise_can_be_told(templates)
-        data, noise = released(self.privacy, data)
-        sites = self._sites_of(data, templates, noise)
+        noise = training_noise(self._message_mechanism, server, data, templates, self.wire_dtype)
+        sites = self._sites_of(data, templates, noise.units)
         channel = LedgeredTransport(self._transport(sites), Ledger())
-        server = clone(server or LikelihoodServer()) if self.server is None else clone(self.server)
-        learn, pool = learn_plant, None
-        if hasattr(server, "dialogue"):
-            learn = partial(train_plant, inputs=any(U is not None for U in data.inputs))
-            pool = PooledTraining(sites) if pooled else None
-        elif pooled:
-
-            def pool(messages):
-                return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
-
+        pool = self._pool(server, sites, data) if pooled else None
+        inputs = any(U is not None for U in data.inputs)
         try:
-            learn(channel, server, data.names, dtype=self.wire_dtype, pool=pool)
+            self._learn(channel, server, data.names, inputs, pool, guard=noise.guard)
         finally:
             channel.close()
-        self.server_, self.ledger_ = server, channel.ledger
-        self._sites = {
-            name: {key: site.state[key] for key in _KEPT if key in site.state}
-            for name, site in sites.items()
-            if site.state  # empty where the transport has workers of its own elsewhere
-        }
-        self.clients_ = {name: site["client"] for name, site in self._sites.items()}
-        self.augmenters_ = {name: site["augmenter"] for name, site in self._sites.items()}
+        self._keep_sites(sites)
+        self._channel = None
         self.layout_ = data.layout
         raw = {
             name: Y.nbytes + (0 if U is None else U.nbytes)
             for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
         }
-        self.noise_covariance_ = {name: np.diag(variance) for name, variance in noise.items()}
+        self.noise_covariance_ = {name: np.diag(noise.variance) for name, noise in self._noise.items()}
         self.communication_ = self.ledger_.communication(raw)
-        self._store_promise(data)
+        self._store_promise(data.n_samples)
         self._store_fit(self.server_)
         return self
 
-    def _store_promise(self, data):
-        for name, value in promise(self.privacy, data).items():
+    def _new_server(self, default=None):
+        chosen = (default or LikelihoodServer()) if self.server is None else self.server
+        return seeded(chosen, self.random_state)
+
+    def _learn(self, channel, server, names, inputs, pool=None, look=None, guard=None):
+        """The rounds of a fit over a channel, whoever is at its other end."""
+        learn, wishes = learn_plant, {"replies": not channel.one_way, "pool": pool or look}
+        if hasattr(server, "dialogue"):
+            learn = train_plant
+            wishes = {"inputs": inputs, "pool": pool, "look": look, "guard": guard}
+        elif getattr(server, "trains_corrections", False):
+            learn, wishes = train_corrections, {"pool": pool, "look": look}
+        attendance = Attendance(names, self.lost_units)
+        learn(channel, server, names, dtype=self.wire_dtype, attendance=attendance, **wishes)
+        self.server_, self.ledger_ = server, channel.ledger
+        self.lost_units_ = pd.DataFrame(attendance.lost, columns=["unit", "round", "operation", "reason"])
+        if attendance.lost:
+            units = listed(dict.fromkeys(self.lost_units_["unit"]))
+            warnings.warn(
+                f"The fit went on without some answers of {units}; `lost_units_` says which and why.",
+                LostUnitWarning,
+                stacklevel=4,
+            )
+
+    @staticmethod
+    def _pool(server, sites, data):
+        """What a central machine sees in place of the messages."""
+        if hasattr(server, "dialogue"):
+            return PooledTraining(sites)
+
+        def pool(messages):
+            return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
+
+        return pool
+
+    def _keep_sites(self, sites):
+        """What the units keep; nothing where the transport has workers of its own elsewhere."""
+        self._sites = {
+            name: {key: site.state[key] for key in _KEPT if key in site.state}
+            for name, site in sites.items()
+            if site.state
+        }
+        self.clients_ = {name: site["client"] for name, site in self._sites.items()}
+        self.augmenters_ = {
+            name: site["augmenter"] for name, site in self._sites.items() if "augmenter" in site
+        }
+
+    @property
+    def _message_mechanism(self):
+        """What adds noise to the records that messages are about, or None."""
+        return self.privacy
+
+    def _store_promise(self, n_samples):
+        names = self.layout_.names
+        for name, value in promise(self._message_mechanism, names, n_samples).items():
             setattr(self, name, value)
 
     def _transport(self, sites):
@@ -124,11 +185,16 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
             return InProcessTransport(sites, n_jobs=self.n_jobs)
         return self.transport(sites)
 
-    def _sites_of(self, data, templates, noise):
+    def _sites_of(self, data, templates, training):
+        """A site for every unit; `training` holds noise that units add to messages of training."""
+        noise = {name: added.variance for name, added in self._noise.items()}
+        augmenter = seeded(self.augmenter, self.random_state)
+
+        def of_unit(name):
+            return templates[name], augmenter, noise.get(name), training.get(name)
+
         return {
-            name: Site(
-                UnitWorker(name, Y, U, data.starts, columns, templates[name], self.augmenter, noise.get(name))
-            )
+            name: Site(UnitWorker(name, Y, U, data.starts, columns, *of_unit(name)))
             for name, Y, U, columns in zip(
                 data.names, data.outputs, data.inputs, data.layout.outputs, strict=True
             )
@@ -143,7 +209,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
     def _templates(self, names):
         """Template of each unit's model by name."""
-        return client_templates(self.client, names)
+        return client_templates(self.client, names, self.random_state)
 
     def _site(self, name):
         """What a unit learned: its ``client``, ``augmenter`` and ``transition``."""
@@ -157,16 +223,19 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _released(self, data):
         """A new record as everything outside the units sees it, and the units' models of it."""
         clients = {name: self._site(name)["client"] for name in data.names}
-        if self.privacy is None and self.noise_covariance_:
+        self._check_mechanism()
+        data, noise = released(self._message_mechanism, data)
+        if noise:
+            self._store_promise(data.n_samples)
+        clients |= {name: clients[name].with_noise(added.variance) for name, added in noise.items()}
+        return data, clients
+
+    def _check_mechanism(self):
+        if self._message_mechanism is None and self.noise_covariance_:
             raise ValueError(
                 "This estimator was fitted under differential privacy and has no mechanism any more to "
                 "release new measurements with. Give it one: set_params(privacy=...)."
             )
-        data, noise = released(self.privacy, data)
-        if noise:
-            self._store_promise(data)
-        clients |= {name: clients[name].with_noise(variance) for name, variance in noise.items()}
-        return data, clients
 
     def _messages(self, data, const=False):
         """Messages of the fitted clients about a record, with noise where a mechanism adds it."""
@@ -270,7 +339,7 @@ def messages_about(data, clients, const=False):
     }
 
 
-def client_templates(client, names):
+def client_templates(client, names, random_state=None):
     """Template of each unit's model.
 
     Parameters
@@ -278,6 +347,8 @@ def client_templates(client, names):
     client : None, object, list or dict
         As given to the estimator.
     names : sequence of str
+    random_state : int, RandomState instance or None, default=None
+        For models that are still to be learned and draw.
 
     Returns
     -------
@@ -288,6 +359,15 @@ def client_templates(client, names):
     ValueError
         If a list or dict does not name every unit once.
     """
+    return {
+        name: seeded(part, random_state)
+        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted
+        else part
+        for name, part in _templates_by_name(client, names).items()
+    }
+
+
+def _templates_by_name(client, names):
     if client is None:
         client = KalmanClient()
     if isinstance(client, Mapping):

@@ -4,10 +4,11 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from .client.kalman import KalmanClient
-from .client.training import UnitTraining, advanced, unit_series
+from .client.training import UnitTraining, advanced
+from .client.training_series import unit_series
 from .client.worker import local_features
 from .message import StateMessage
-from .server.gradient_session import Plant
+from .server.gradient_state import Plant
 from .statespace.observation import information
 
 
@@ -30,7 +31,7 @@ def pooled_messages(clients, data):
                 f"The client of unit {name!r} is a black box: without its C and R its raw measurements "
                 "cannot be pooled, so there is no oracle to compare with."
             )
-    models = [clients[name].model for name in data.names]
+    models = [clients[name].message_model for name in data.names]
     Y = np.concatenate(
         [clients[name].active_columns(Y) for name, Y in zip(data.names, data.outputs, strict=True)],
         axis=1,
@@ -53,6 +54,7 @@ def pooled_messages(clients, data):
             info.const if k == 0 else np.zeros(len(Y)),  # of the pooled table, counted once
             model.A,
             model.Q,
+            unpredicted=model.unpredicted_states() if info.is_constant else None,
         ).with_inputs(data.inputs[k], model.B)
         first = rows.stop
     return messages

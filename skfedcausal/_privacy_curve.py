@@ -32,10 +32,11 @@ def privacy_curve(estimator, record, epsilons, n_draws, random_state):
     DataFrame
     """
     mechanism = estimator.privacy
-    if not isinstance(mechanism, GaussianMechanism) or mechanism.delta is None or mechanism.clip_norm is None:
+    stated = isinstance(mechanism, GaussianMechanism) and mechanism.place == "record"
+    if not stated or mechanism.delta is None or mechanism.clip_norm is None:
         raise ValueError(
-            "privacy_curve varies the epsilon of `privacy`: give a GaussianMechanism with its delta, "
-            "clip_norm and event_radius."
+            "privacy_curve varies the epsilon of noise on the record: give a GaussianMechanism with its "
+            "delta, clip_norm and event_radius as `privacy`."
         )
     epsilons = np.sort(np.asarray(epsilons, dtype=float).ravel())
     if len(epsilons) == 0 or not (epsilons > 0).all():

@@ -1,5 +1,6 @@
 """Federated counterfactuals: what if a unit of a plant had been operated differently?"""
 
+from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
 from ._plant_model import output_places
+from ._trained_plant import GradientQuestions
 from ._unit_answers import AnsweringPlantModel
 from .client.worker import loadings
 from .server.excitation import InputsNotSeparableError
@@ -19,7 +21,7 @@ from .utils import read_plant
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
 
-class FederatedCounterfactualEstimator(AnsweringPlantModel):
+class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.
 
     The plant is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: the inputs of row
@@ -34,8 +36,9 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
         Which unit a column of a table belongs to.
     augmenter : LinearAugmenter or RegressorAugmenter, default=None
         How a unit guesses the influence of the others when the server cannot be reached.
-    server : LikelihoodServer, default=None
-        How the plant is learned. None stands for :class:`LikelihoodServer`.
+    server : LikelihoodServer or GradientServer, default=None
+        How the plant is learned. None stands for :class:`LikelihoodServer`. With a GradientServer, the
+        paper's training, effects have no standard errors.
     privacy : GaussianMechanism, default=None
         Noise on every unit's measurements before anything is computed from them; inputs count as public.
         None: no differential privacy, messages are data-minimising, not private.
@@ -47,13 +50,16 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
     n_jobs : int, default=None
         Units handled at the same time.
     random_state : int, RandomState instance or None, default=None
-        Reserved for components that draw random numbers; the default ones draw none.
+        For components that draw random numbers (the start of a GradientServer); the default ones draw none.
     input_columns : list of str or int, or callable, default=None
         Columns of a table that are inputs of the unit they belong to. Inputs beside the table are given to
         `fit` instead.
     missing_inputs : {"error", "hold"}, default="error"
         What to do about inputs that are not known at some time steps: refuse, naming them, or let the last
         value of the episode hold.
+    lost_units : LostUnits, default=None
+        What the fit does about units that do not answer, see
+        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
 
     Attributes
     ----------
@@ -110,7 +116,7 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
 
     _parameter_constraints = {
         **AnsweringPlantModel._parameter_constraints,
-        "server": [HasMethods(["fit", "replies", "effects"]), None],
+        "server": [HasMethods(["fit", "replies", "effects"]), HasMethods(["dialogue", "effects"]), None],
         "input_columns": ["array-like", callable, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
     }
@@ -129,6 +135,7 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
         random_state=None,
         input_columns=None,
         missing_inputs="error",
+        lost_units=None,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -141,6 +148,7 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
         self.random_state = random_state
         self.input_columns = input_columns
         self.missing_inputs = missing_inputs
+        self.lost_units = lost_units
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -197,6 +205,17 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
     def _read(self, X, inputs=None, lengths=None):
         data = super()._read(X, inputs, lengths)
         return self._plant_inputs.restrict(filled_inputs(data, self.missing_inputs))
+
+    _sites_have_inputs = True
+
+    def _look_at(self, messages):
+        """Learn from the messages which inputs there are: sites leave out those that never move."""
+        self._plant_inputs = PlantInputs.told(messages)
+        return messages
+
+    def _layout_of_sites(self, names):
+        layout, known = super()._layout_of_sites(names), self._plant_inputs
+        return replace(layout, inputs=tuple(tuple(known.names[k] for k in known.of(name)) for name in names))
 
     def _unfitted(self):
         other = super()._unfitted()
@@ -256,8 +275,8 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
         Raises
         ------
         ValueError
-            If the unit is unknown or has no inputs, a shape does not fit, the horizon is below one, or an
-            input is asked to move that never moved in `fit`.
+            If the unit is unknown or has no inputs, a shape does not fit, the horizon is below one, an
+            input is asked to move that never moved in `fit`, or the server has no standard errors.
 
         Warns
         -----
@@ -268,6 +287,11 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
         name = unit_name(n, self.client_names_)
         _check_choice("level", level, _LEVELS)
         _check_choice("loops", loops, _LOOPS)
+        if return_std and hasattr(self.server_, "dialogue"):
+            raise ValueError(
+                f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no "
+                "standard errors to return. Use LikelihoodServer for them."
+            )
         if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
             raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
         known, own = self._plant_inputs, self._plant_inputs.of(name)
@@ -327,7 +351,7 @@ class FederatedCounterfactualEstimator(AnsweringPlantModel):
             One row per time and column: ``time, column, factual, counterfactual, effect, low, high``. A
             measurement that is missing is replaced by its expectation given the whole record. The band is
             that of the counterfactual: uncertainty of the effect and, where the measurement is missing, of
-            what it was.
+            what it was; NaN where the server has no standard errors.
 
         Raises
         ------

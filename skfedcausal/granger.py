@@ -1,17 +1,10 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
-import numpy as np
-import pandas as pd
-from sklearn.utils.metaestimators import available_if
-
-from ._base import messages_about
-from ._oracle import training_problems
 from ._plant_model import FederatedPlantModel
-from .client.training import augmented_losses, unit_series
-from .client.worker import local_features
+from ._trained_plant import GradientQuestions
 
 
-class FederatedGrangerEstimator(FederatedPlantModel):
+class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
     """Learns which unit of a plant drives which, from low-dimensional messages.
 
     The plant is ``h[t] = A h[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: units own their sensors,
@@ -44,7 +37,10 @@ class FederatedGrangerEstimator(FederatedPlantModel):
     n_jobs : int, default=None
         Units handled at the same time.
     random_state : int, RandomState instance or None, default=None
-        Reserved for components that draw random numbers; the default ones draw none.
+        For components that draw random numbers (the start of a GradientServer); the default ones draw none.
+    lost_units : LostUnits, default=None
+        What the fit does about units that do not answer, see
+        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
 
     Attributes
     ----------
@@ -67,6 +63,8 @@ class FederatedGrangerEstimator(FederatedPlantModel):
         Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``.
     ledger_ : Ledger
         Every packet that crossed a border.
+    lost_units_ : DataFrame
+        Answers that the fit went without: ``unit, round, operation, reason``.
     privacy_spent_ : PrivacySpent
         Floats ``epsilon, delta, mu`` of the unit with the largest epsilon and what is protected, as of this
         estimator's last release. Infinite without a mechanism.
@@ -118,6 +116,7 @@ class FederatedGrangerEstimator(FederatedPlantModel):
         wire_dtype="float64",
         n_jobs=None,
         random_state=None,
+        lost_units=None,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -128,6 +127,7 @@ class FederatedGrangerEstimator(FederatedPlantModel):
         self.wire_dtype = wire_dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.lost_units = lost_units
 
     def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Learn the plant.
@@ -169,50 +169,3 @@ class FederatedGrangerEstimator(FederatedPlantModel):
                 "FederatedCounterfactualEstimator."
             )
         return self._fit_plant(self._read_new(X, inputs, lengths))
-
-    @available_if(lambda self: hasattr(self.server, "dialogue"))
-    def losses(self, X, *, inputs=None, lengths=None):
-        """Client and server losses of gradient training on a record, for estimators with a GradientServer.
-
-        Returns
-        -------
-        DataFrame
-            One row per unit, columns ``client`` (mean squared error of the augmented prediction of the
-            measurements) and ``server`` (mean squared distance of server's and augmented states).
-        """
-        data, clients = self._released(self._read(X, inputs, lengths))
-        predicted = self.server_.filter(messages_about(data, clients)).predicted
-        rows = []
-        for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True):
-            site = {**self._site(name), "client": clients[name]}
-            local = local_features(site["client"], Y, U, data.starts)
-            series = unit_series(site["client"], Y, U, data.starts, local)
-            states, loss = augmented_losses(site, series, series.rows)
-            distance = predicted[series.rows, self.state_slices_[name]] - states
-            rows.append({"client": loss, "server": float(np.mean((distance**2).sum(axis=1)))})
-        return pd.DataFrame(rows, index=pd.Index(data.names, name="unit"))
-
-    @available_if(lambda self: hasattr(self.server, "dialogue"))
-    def training_problems(self, X, *, inputs=None, lengths=None):
-        """Every unit's problem of gradient training on a record, for :mod:`skfedcausal.statespace.unified`.
-
-        Only for data that may be pooled: a problem holds moments of a unit's measurements with the other
-        units' states.
-
-        Returns
-        -------
-        dict of str to tuple (AugmentedProblem, Rates)
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator, GradientServer
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> from skfedcausal.statespace.unified import recurrence, spectral_radius
-        >>> X, _ = make_granger_plant(2, random_state=0)
-        >>> est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)
-        >>> bool(spectral_radius(recurrence(*est.training_problems(X)["unit0"]).H) < 1)
-        True
-        """
-        data = self._read(X, inputs, lengths)
-        clients = {name: self._site(name)["client"] for name in data.names}
-        return training_problems(clients, data, self.server_.step_sizes_)

@@ -8,6 +8,7 @@ travels with it: rounding costs the same whatever the units of the states.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -54,6 +55,9 @@ class StateMessage:
     off_subspace : ndarray of shape (n_samples,) or None
         Mahalanobis distance of the measurements from what the states can show; sent by units that are
         watched for faults.
+    unpredicted : ndarray of shape (n_states, n_states) or None
+        Covariance that the noise of the scores ``J^-1 z`` had if all that the past leaves unpredicted of the
+        measurements were sensor noise; sent by units with as many states as sensors, which cannot tell.
 
     Examples
     --------
@@ -81,6 +85,7 @@ class StateMessage:
     inputs: np.ndarray | None = None
     input_matrix: np.ndarray | None = None
     off_subspace: np.ndarray | None = None
+    unpredicted: np.ndarray | None = None
 
     OP = "states"
 
@@ -133,7 +138,7 @@ class StateMessage:
         arrays["lengths"] = np.asarray(self.lengths, dtype=np.int64)
         if self.inputs is not None:  # half precision would round the position of a valve
             arrays |= _series("inputs", self.inputs, "float32" if dtype == "float16" else dtype)
-        for name in ("const", "transition", "process_cov", "input_matrix", "off_subspace"):
+        for name in ("const", "transition", "process_cov", "input_matrix", "off_subspace", "unpredicted"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
         return Packet(self.OP, round, arrays)
@@ -165,8 +170,9 @@ class StateMessage:
         k = None if inputs is None else inputs.shape[1]
         input_matrix = fields.numbers("input_matrix", (p, k), optional=True)
         off_subspace = fields.numbers("off_subspace", (n_samples,), optional=True)
+        unpredicted = fields.covariance("unpredicted", p, optional=True)
         fields.check_all_read()
-        own = (const, transition, process_cov, inputs, input_matrix, off_subspace)
+        own = (const, transition, process_cov, inputs, input_matrix, off_subspace, unpredicted)
         return cls(z, patterns, index, lengths, *own)
 
 
@@ -191,16 +197,18 @@ class _StatesReply:
     """States with their covariances, in the packet form that the replies about them share."""
 
     states: np.ndarray
-    covariances: np.ndarray
+    covariances: np.ndarray | None = None
 
-    OP = None
+    OP: ClassVar[str | None] = None
     ROWS = "steps"  # what the rows of `states` are
     ONE_FOR_ALL = False  # whether a single covariance may stand for all of them
+    MAY_LACK = False  # whether there may be no covariances
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the states in the given precision."""
         arrays = _series("states", self.states, dtype)
-        arrays["packed"] = packed_triangles(self.covariances)
+        if not (self.MAY_LACK and self.covariances is None):
+            arrays["packed"] = packed_triangles(self.covariances)
         return Packet(self.OP, round, arrays)
 
     @classmethod
@@ -214,6 +222,9 @@ class _StatesReply:
         """
         fields = Fields(packet, cls.OP)
         states = fields.series("states")
+        if cls.MAY_LACK and "packed" not in packet.arrays:
+            fields.check_all_read()
+            return cls(states)
         covariances = fields.symmetric("packed", states.shape[1])
         if len(covariances) != len(states) and not (cls.ONE_FOR_ALL and len(covariances) == 1):
             raise PacketError(
@@ -264,6 +275,9 @@ class StateReply:
         How the unit's own inputs act on its states; None for a unit without inputs.
     input_level : ndarray of shape (n_states,) or None
         Mean influence of the other units' inputs, ``sum_n B_mn mean(u_n)``; None for a plant without inputs.
+    noise_share : ndarray of shape (1,) or None
+        How much of what its past leaves unpredicted the unit is to take for sensor noise in messages from now
+        on; None for a unit that did not ask.
 
     Examples
     --------
@@ -280,6 +294,7 @@ class StateReply:
     predicted: np.ndarray | None = None
     input_matrix: np.ndarray | None = None
     input_level: np.ndarray | None = None
+    noise_share: np.ndarray | None = None
 
     OP = "reply"
 
@@ -289,7 +304,7 @@ class StateReply:
         if self.predicted is not None:
             arrays |= _series("predicted", self.predicted, dtype)
         arrays["transition"], arrays["process_cov"] = self.transition, self.process_cov
-        for name in ("input_matrix", "input_level"):
+        for name in ("input_matrix", "input_level", "noise_share"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
         return Packet(self.OP, round, arrays)
@@ -311,8 +326,11 @@ class StateReply:
         process_cov = fields.covariance("process_cov", p)
         input_matrix = fields.numbers("input_matrix", (p, None), optional=True)
         input_level = fields.numbers("input_level", (p,), optional=True)
+        noise_share = fields.numbers("noise_share", (1,), optional=True)
+        if noise_share is not None and not 0 <= noise_share[0] <= 1:
+            raise PacketError(f"Array 'noise_share' is {noise_share[0]}, which is no share.")
         fields.check_all_read()
-        return cls(cross_term, transition, process_cov, predicted, input_matrix, input_level)
+        return cls(cross_term, transition, process_cov, predicted, input_matrix, input_level, noise_share)
 
 
 @dataclass(frozen=True)
@@ -323,11 +341,12 @@ class EffectReply(_StatesReply):
     ----------
     states : ndarray of shape (n_steps, n_states)
         Effect on the states.
-    covariances : ndarray of shape (n_steps, n_states, n_states)
-        Covariance of the estimated effect.
+    covariances : ndarray of shape (n_steps, n_states, n_states) or None
+        Covariance of the estimated effect; None from a server that has none.
     """
 
     OP = "effect"
+    MAY_LACK = True
 
 
 @dataclass(frozen=True)

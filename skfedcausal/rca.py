@@ -10,10 +10,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ._base import FederatedEstimator, client_templates
-from .client.flags import ResidualFlag
+from ._base import FederatedEstimator, client_templates, messages_about
+from ._incident_reports import IncidentReports
+from ._sites import WatchingFromSites
+from ._watching import WatchingMixin
 from .client.monitor import watched
-from .client.worker import local_prediction, unit_message
+from .client.worker import unit_message
+from .federation.watching import StreamLedger, flag_verdict, tell_verdict, verdict_reply
+from .privacy.base import PrivacyMechanism
 from .server.flags import roots_of_flags
 from .server.incidents import (
     UNDECIDED,
@@ -26,10 +30,10 @@ from .server.moments import MomentServer
 from .server.nominal import watch_budget
 from .server.root_cause import RootCauseServer, StreamState
 from .statespace.episodes import episodes
-from .utils.clock import check_following, check_sampling, position, sampling_period
+from .utils.sampling import check_following, check_sampling, position, sampling_period
 
 
-class FederatedRCADetector(FederatedEstimator):
+class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
     Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
@@ -50,8 +54,11 @@ class FederatedRCADetector(FederatedEstimator):
     server : MomentServer or LikelihoodServer, default=None
         How the plant is learned. None stands for :class:`~skfedcausal.server.moments.MomentServer`, a fixed
         number of steps towards maximum likelihood: as good as that at naming roots and never slow.
-    privacy : None
-        No differential privacy: messages are data-minimising, not private.
+    privacy : GaussianMechanism, RandomizedResponse or list of both, default=None
+        None: no differential privacy, messages are data-minimising, not private. A GaussianMechanism adds its
+        noise to every record at its unit, nominal and watched, and everything is computed from what is left.
+        A RandomizedResponse answers in place of a unit's flags (``evidence="flags"``), and protects nothing
+        else; in a list with a GaussianMechanism that protects all other messages.
     transport : callable, default=None
     wire_dtype : {"float64", "float32", "float16"}, default="float64"
     evidence : {"innovations", "flags"}, default="innovations"
@@ -66,12 +73,16 @@ class FederatedRCADetector(FederatedEstimator):
     percentile : float, default=95.0
         Threshold of ``evidence="flags"``: percentile of the nominal distances.
     horizon : int, default=1
-        Steps over which flags must agree (Remark 5.1 of [1]_): the root in more than half of them.
+        Steps over which flags must agree (Remark 5.1 of [1]_): the root in more than half of them. Randomised
+        flags must agree in so many that their noise alone would not exceed `false_alarm_rate`.
     prior : dict or array-like, default=None
         Prior weight of each unit being the root, by name or in the order of the units. None for equal ones.
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
         Draws the bootstrap stretches behind the thresholds. None always draws the same.
+    lost_units : LostUnits, default=None
+        What the fit does about units that do not answer, see
+        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
 
     Attributes
     ----------
@@ -84,8 +95,15 @@ class FederatedRCADetector(FederatedEstimator):
     transition_, process_cov_ : ndarray of shape (n, n)
         The plant behind the innovations.
     state_slices_ : dict of str to slice
-    clients_, augmenters_, server_, communication_, ledger_, layout_
+    clients_, augmenters_, server_, communication_, layout_
         See :class:`FederatedGrangerEstimator`.
+    ledger_ : Ledger
+        Every packet of the fit and of the records watched since.
+    stream_ledger_ : StreamLedger
+        Packets of the streams followed since the fit, counted by size.
+    privacy_spent_, privacy_ledger_, privacy_statement_, noise_covariance_
+        See :class:`FederatedGrangerEstimator`. Records and streams that are watched are charged as well: an
+        event or window once for every record or stream it is in, a client for every row.
 
     See Also
     --------
@@ -118,7 +136,7 @@ class FederatedRCADetector(FederatedEstimator):
 
     _parameter_constraints = {
         **FederatedEstimator._parameter_constraints,
-        "privacy": [None],  # inference reads the record itself, so noise at the units would protect nothing
+        "privacy": [PrivacyMechanism, list, tuple, None],
         "evidence": [StrOptions({"innovations", "flags"})],
         "statistic": [StrOptions({"both", "energy", "shift"})],
         "false_alarm_rate": [Interval(Real, 0, 1, closed="neither"), str],
@@ -145,6 +163,7 @@ class FederatedRCADetector(FederatedEstimator):
         prior=None,
         n_jobs=None,
         random_state=None,
+        lost_units=None,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -161,6 +180,7 @@ class FederatedRCADetector(FederatedEstimator):
         self.prior = prior
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.lost_units = lost_units
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -188,36 +208,43 @@ class FederatedRCADetector(FederatedEstimator):
             If the data are too short to hold a part out, or the budget or prior cannot be read.
         """
         self._validate_params()
+        self._check_privacy()
         if inputs is not None:
             raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
         data = self._read_new(X, inputs, lengths)
-        self._period = sampling_period(data.index)
-        run_length = steps_between_alarms(self.false_alarm_rate, data.index)
-        prior = _prior(self.prior, data.names)
-        watch_budget(run_length, data.n_samples)
-        self._fit_plant(data, server=MomentServer() if self.server is None else None)
+        budget = self._budget(data.index, data.names, data.n_samples)
+        at_home, data = data, self._released_to_learn(data)
+        self._fit_released(data)
+        self._learn_nominal(messages_about(data, self.clients_), *budget)
+        if self.evidence == "flags":
+            self._learn_flags(at_home, data)
+        return self
+
+    def _budget(self, index, names, n_samples):
+        """Steps between false alarms, and the units' prior weights."""
+        self._period = sampling_period(index)
+        run_length = steps_between_alarms(self.false_alarm_rate, index)
+        watch_budget(run_length, n_samples)
+        return run_length, _prior(self.prior, names)
+
+    def _learn_nominal(self, messages, run_length, prior):
+        """What is nominal, from messages about nominal operation."""
         seed = 0 if self.random_state is None else self.random_state
         self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
-        self._root_cause.fit(self.server_, self._messages(data))
+        self._root_cause.fit(self.server_, messages)
         self.thresholds_ = dict(self._root_cause.levels.thresholds)
         self.false_alarms_ = self._root_cause.levels.false_alarms
-        self._flags = (
-            {
-                name: tuple(
-                    ResidualFlag.learn(Y - p, self.percentile) for p in self._local_predictions(name, Y, data)
-                )
-                for name, Y in zip(data.names, data.outputs, strict=True)
-            }
-            if self.evidence == "flags"
-            else {}
-        )
+        self.stream_ledger_ = StreamLedger(self.wire_dtype)
         self.reset()
-        return self
+
+    def _new_server(self, default=None):
+        return super()._new_server(default or MomentServer())
 
     def _templates(self, names):
         if self.client is None:
             return {name: watched(None) for name in names}
-        return {name: watched(client) for name, client in client_templates(self.client, names).items()}
+        templates = client_templates(self.client, names, self.random_state)
+        return {name: watched(client) for name, client in templates.items()}
 
     def _store_fit(self, server):
         self.client_names_ = server.names_
@@ -225,29 +252,24 @@ class FederatedRCADetector(FederatedEstimator):
         self.process_cov_ = server.process_cov_
         self.state_slices_ = server.state_slices_
 
-    def _local_predictions(self, name, Y, data):
-        """Measurements of one unit predicted by its own model and by the augmented one."""
-        starts = data.starts
-        site = self._site(name)
-        predictions = [local_prediction(site, Y, None, starts, augmented=a) for a in (False, True)]
-        active = getattr(site["client"], "_active", np.ones(Y.shape[1], dtype=bool))
-        return [np.where(active, p, Y) for p in predictions]
-
     # -- following -------------------------------------------------------------------------------
 
-    def _read(self, X, inputs=None, lengths=None):
+    def _read(self, X, inputs=None, lengths=None, stream=None):
         """Plant data in the layout and at the sampling period of `fit`."""
-        data = super()._read(X, inputs, lengths)
+        data = super()._read(X, inputs, lengths, stream)
         check_sampling(data.index, self._period)
         return data
 
     def _verdicts(self, data):
-        """Incidents of every episode, as (first row of the episode, verdict)."""
-        return [
+        """Incidents of every episode, as (first row of the episode, verdict); the units are told."""
+        found = [
             (start, verdict)
             for start, messages in self._episodes(data)
             for verdict in self._root_cause.push(messages, StreamState())
         ]
+        names = self.client_names_
+        tell_verdict(verdict_reply(found), names, self.ledger_)
+        return found
 
     def _episodes(self, data):
         """First row and messages of every episode."""
@@ -281,8 +303,11 @@ class FederatedRCADetector(FederatedEstimator):
         """
         data = self._read(X, inputs, lengths)
         if self.evidence == "flags":
-            needed = int(self.horizon) // 2 + 1
-            roots = roots_of_flags(self._flag_array(data), int(self.horizon), needed)
+            flags, bounds = self._flag_array(data), episodes(data.starts, data.n_samples)
+            roots = np.concatenate(
+                [roots_of_flags(flags[i:j], int(self.horizon), self._needed) for i, j in bounds]
+            )
+            tell_verdict(flag_verdict(roots, len(self.client_names_)), self.client_names_, self.ledger_)
             labels = np.array([*self.client_names_, UNDECIDED, ""], dtype=object)
             return labels[roots].astype(str)
         roots = np.full(data.n_samples, "", dtype=object)
@@ -338,7 +363,8 @@ class FederatedRCADetector(FederatedEstimator):
 
     def reset(self):
         """Forget the stream followed so far; the next :meth:`update` starts an episode."""
-        self._stream, self._resolutions, self._last_time = StreamState(), {}, None
+        self._stream, self._resolutions, self._noised = StreamState(), {}, None
+        self._last_rows, self._last_time = {}, None
 
     def update(self, batch):
         """Follow a stream: the next rows of all units.
@@ -354,31 +380,26 @@ class FederatedRCADetector(FederatedEstimator):
             Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
             of the stream. An incident is the same one as long as its ``detected`` is.
         """
-        data = self._read(batch)
+        data = self._read(batch, stream=self._last_rows)
         self._last_time = check_following(data.index, self._last_time, self._period)
         messages = {}
-        for name, Y in zip(data.names, data.outputs, strict=True):
+        for name, Y in zip(data.names, self._next_rows(data), strict=True):
             client = self._site(name)["client"]
             if hasattr(client, "watched_message"):
                 known = self._resolutions.get(name)
                 messages[name], self._resolutions[name] = client.watched_message(Y, (0,), known)
             else:
                 messages[name] = unit_message(client, Y, (0,))
+        self.stream_ledger_.count_states(messages)
         changed = self._root_cause.push(messages, self._stream)
+        if changed:
+            self.stream_ledger_.count_verdict(len(changed), self.client_names_)
         return incident_table([incident_row(v, self.client_names_) for v in changed])
 
     # -- flags and scores ------------------------------------------------------------------------
 
-    def _flag_array(self, data):
-        flags = np.empty((data.n_samples, len(data.names), 2), dtype=np.uint8)
-        for m, (name, Y) in enumerate(zip(data.names, data.outputs, strict=True)):
-            predictions = self._local_predictions(name, Y, data)
-            for k, (flag, prediction) in enumerate(zip(self._flags[name], predictions, strict=True)):
-                flags[:, m, k] = flag.raised(Y - prediction)
-        return flags
-
     def flags(self, X, *, inputs=None, lengths=None):
-        """The paper's flags of every unit, what it would send: two bits per step (eq. 9).
+        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
 
         Returns
         -------

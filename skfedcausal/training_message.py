@@ -13,7 +13,6 @@ from .federation.packet import Packet, PacketError
 from .message import _series
 
 REQUEST = "train"  # the server asks for the local models
-FINISH = "finish"  # the server says that training has ended
 
 
 @dataclass(frozen=True)
@@ -35,6 +34,9 @@ class LocalModel:
         needs for its step size.
     input_matrix : ndarray of shape (n_states, n_inputs) or None
         B_mm.
+    input_table : ndarray of shape (3, n_inputs) or None
+        Of each input: the level taken off it, the mean of what is left at the first steps of the pairs, its
+        standard deviation.
     filtered : ndarray of shape (n_samples, n_states) or None
         Filtered states, when they are to be relayed.
     inputs : ndarray of shape (n_samples, n_inputs) or None
@@ -49,6 +51,7 @@ class LocalModel:
     loss: float
     reach: float
     input_matrix: np.ndarray | None = None
+    input_table: np.ndarray | None = None
     filtered: np.ndarray | None = None
     inputs: np.ndarray | None = None
 
@@ -75,7 +78,7 @@ class LocalModel:
             "sizes": np.array([self.loss, self.reach]),
         }
         if self.input_matrix is not None:
-            arrays["input_matrix"] = self.input_matrix
+            arrays |= {"input_matrix": self.input_matrix, "input_table": self.input_table}
         for name in ("filtered", "inputs"):
             if getattr(self, name) is not None:
                 arrays |= _series(name, getattr(self, name), dtype)
@@ -88,6 +91,10 @@ class LocalModel:
         transition = fields.numbers("transition", (None, None))
         p = len(transition)
         loss, reach = fields.numbers("sizes", (2,)).tolist()
+        input_matrix = fields.numbers("input_matrix", (p, None), optional=True)
+        table = None
+        if input_matrix is not None:
+            table = fields.numbers("input_table", (3, input_matrix.shape[1]))
         model = cls(
             fields.numbers("transition", (p, p)),
             fields.covariance("process_cov", p),
@@ -96,7 +103,8 @@ class LocalModel:
             fields.numbers("curvature", (None,)),
             loss,
             reach,
-            fields.numbers("input_matrix", (p, None), optional=True),
+            input_matrix,
+            table,
             fields.series("filtered", (None, p), optional=True),
             fields.series("inputs", optional=True),
         )
@@ -121,6 +129,10 @@ class TrainingPlan:
         The other units' filtered states, then their inputs; relayed once where moments are wanted.
     n_inputs : int
         How many of the drivers are inputs.
+    warm_up : int
+        Rounds by the augmented Lagrangian at the start.
+    warm_rates : ndarray of shape (5,) or None
+        Step sizes meanwhile.
     """
 
     mode: str
@@ -129,6 +141,8 @@ class TrainingPlan:
     ridge: float = 0.0
     drivers: np.ndarray | None = None
     n_inputs: int = 0
+    warm_up: int = 0
+    warm_rates: np.ndarray | None = None
 
     OP: ClassVar[str] = "plan"
 
@@ -138,7 +152,10 @@ class TrainingPlan:
         if self.drivers is not None:
             wide = self.drivers.shape[1] > 0
             arrays |= _series("drivers", self.drivers, dtype) if wide else {"drivers": self.drivers}
-        scalars = {"mode": self.mode, "xi": self.xi, "ridge": self.ridge, "n_inputs": self.n_inputs}
+        if self.warm_rates is not None:
+            arrays["warm_rates"] = self.warm_rates
+        scalars = {"mode": self.mode, "xi": self.xi, "ridge": self.ridge}
+        scalars |= {"n_inputs": self.n_inputs, "warm_up": self.warm_up}
         return Packet(self.OP, round, arrays, scalars)
 
     @classmethod
@@ -149,13 +166,19 @@ class TrainingPlan:
         drivers = fields.numbers("drivers", (None, None), optional=True)
         scale = fields.numbers("drivers_scale", (None,), optional=True)
         drivers = drivers if scale is None else drivers * scale
+        warm_rates = fields.numbers("warm_rates", (5,), optional=True)
         fields.check_all_read()
         told = packet.scalars
-        if set(told) != {"mode", "xi", "ridge", "n_inputs"} or told["mode"] not in ANSWERS:
+        expected = {"mode", "xi", "ridge", "n_inputs", "warm_up"}
+        if (
+            set(told) != expected
+            or told["mode"] not in ANSWERS
+            or (warm_rates is None) == bool(told["warm_up"])
+        ):
             raise PacketError(f"Packet {cls.OP!r} does not say how to train: {dict(told)}.")
-        return cls(
-            told["mode"], rates, float(told["xi"]), float(told["ridge"]), drivers, int(told["n_inputs"])
-        )
+        weights = float(told["xi"]), float(told["ridge"])
+        sizes = int(told["n_inputs"]), int(told["warm_up"])
+        return cls(told["mode"], rates, *weights, drivers, *sizes, warm_rates)
 
 
 @dataclass(frozen=True)
@@ -173,6 +196,9 @@ class AugmentedMessage:
     predicted : ndarray of shape (n_rows, n_states) or None
         ``h_a`` one step later, where it is not ``A_mm h_hat_a`` (constant or inputs).
     inputs : ndarray of shape (n_rows, n_inputs) or None
+        Less their level.
+    constant : ndarray of shape (n_states,) or None
+        phi.
     """
 
     filtered: np.ndarray
@@ -181,6 +207,7 @@ class AugmentedMessage:
     change: float
     predicted: np.ndarray | None = None
     inputs: np.ndarray | None = None
+    constant: np.ndarray | None = None
 
     OP: ClassVar[str] = "augmented"
 
@@ -190,6 +217,8 @@ class AugmentedMessage:
         for name in ("filtered", "augmented", "predicted", "inputs"):
             if getattr(self, name) is not None:
                 arrays |= _series(name, getattr(self, name), dtype)
+        if self.constant is not None:
+            arrays["constant"] = self.constant
         arrays["progress"] = np.array([self.loss, self.change])
         return Packet(self.OP, round, arrays)
 
@@ -201,9 +230,48 @@ class AugmentedMessage:
         augmented = fields.series("augmented", filtered.shape)
         predicted = fields.series("predicted", filtered.shape, optional=True)
         inputs = fields.series("inputs", (len(filtered), None), optional=True)
+        constant = fields.numbers("constant", filtered.shape[1:], optional=True)
         loss, change = fields.numbers("progress", (2,)).tolist()
         fields.check_all_read()
-        return cls(filtered, augmented, loss, change, predicted, inputs)
+        return cls(filtered, augmented, loss, change, predicted, inputs, constant)
+
+
+@dataclass(frozen=True)
+class PredictedMessage:
+    """What a unit of a plant with inputs sends after its first round: the rest has not changed.
+
+    Attributes
+    ----------
+    predicted : ndarray of shape (n_rows, n_states)
+        ``h_a``, one row per pair of time steps.
+    constant : ndarray of shape (n_states,)
+        phi: without it ``A_mm h_hat_a``, which the penalty needs, cannot be told from `predicted`.
+    loss, change : float
+        As in :class:`AugmentedMessage`.
+    """
+
+    predicted: np.ndarray
+    constant: np.ndarray
+    loss: float
+    change: float
+
+    OP: ClassVar[str] = "predicted"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form, with the series in the given precision."""
+        arrays = _series("predicted", self.predicted, dtype) | {"constant": self.constant}
+        arrays["progress"] = np.array([self.loss, self.change])
+        return Packet(self.OP, round, arrays)
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Message in a packet; raises PacketError if its arrays do not fit together."""
+        fields = Fields(packet, cls.OP)
+        predicted = fields.series("predicted")
+        constant = fields.numbers("constant", predicted.shape[1:])
+        loss, change = fields.numbers("progress", (2,)).tolist()
+        fields.check_all_read()
+        return cls(predicted, constant, loss, change)
 
 
 @dataclass(frozen=True)
@@ -253,6 +321,7 @@ class CorrectionMoments:
     energy, energy_states : float
         ``mean |e|^2`` and ``mean |A_mm theta y|^2``.
     loss, change : float
+    constant : ndarray of shape (n_states,) or None
         As in :class:`AugmentedMessage`.
     """
 
@@ -262,6 +331,7 @@ class CorrectionMoments:
     energy_states: float
     loss: float
     change: float
+    constant: np.ndarray | None = None
 
     OP: ClassVar[str] = "correction"
 
@@ -271,6 +341,8 @@ class CorrectionMoments:
         arrays = {"cross": self.cross}
         if self.cross_states is not self.cross:
             arrays["cross_states"] = self.cross_states
+        if self.constant is not None:
+            arrays["constant"] = self.constant
         arrays["progress"] = np.array([self.energy, self.energy_states, self.loss, self.change])
         return Packet(self.OP, round, arrays)
 
@@ -280,9 +352,10 @@ class CorrectionMoments:
         fields = Fields(packet, cls.OP)
         cross = fields.numbers("cross", (None, None))
         cross_states = fields.numbers("cross_states", cross.shape, optional=True)
+        constant = fields.numbers("constant", cross.shape[:1], optional=True)
         progress = fields.numbers("progress", (4,)).tolist()
         fields.check_all_read()
-        return cls(cross, cross if cross_states is None else cross_states, *progress)
+        return cls(cross, cross if cross_states is None else cross_states, *progress, constant)
 
 
 @dataclass(frozen=True)
@@ -294,10 +367,13 @@ class BlockRow:
     blocks : ndarray of shape (n_states, k)
     losses : ndarray of shape (3,) or None
         Client loss, server loss and penalty at the solution.
+    constant : ndarray of shape (n_states,) or None
+        phi at the solution.
     """
 
     blocks: np.ndarray
     losses: np.ndarray | None = None
+    constant: np.ndarray | None = None
 
     OP: ClassVar[str] = "blocks"
 
@@ -305,17 +381,48 @@ class BlockRow:
         """Packet form, always in double precision."""
         del dtype
         arrays = {"blocks": self.blocks}
-        if self.losses is not None:
-            arrays["losses"] = self.losses
+        for name in ("losses", "constant"):
+            if getattr(self, name) is not None:
+                arrays[name] = getattr(self, name)
         return Packet(self.OP, round, arrays)
 
     @classmethod
     def from_packet(cls, packet):
         """Blocks in a packet; raises PacketError if its arrays do not fit together."""
         fields = Fields(packet, cls.OP)
-        row = cls(fields.numbers("blocks", (None, None)), fields.numbers("losses", (3,), optional=True))
+        blocks = fields.numbers("blocks", (None, None))
+        losses = fields.numbers("losses", (3,), optional=True)
+        constant = fields.numbers("constant", blocks.shape[:1], optional=True)
         fields.check_all_read()
-        return row
+        return cls(blocks, losses, constant)
+
+
+@dataclass(frozen=True)
+class TrainingEnd:
+    """The server says that training has ended.
+
+    Attributes
+    ----------
+    input_level : ndarray of shape (n_states,) or None
+        ``sum_n B_mn`` times the levels that units n took off their inputs, which phi lacks.
+    """
+
+    input_level: np.ndarray | None = None
+
+    OP: ClassVar[str] = "finish"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form, in double precision."""
+        del dtype
+        return Packet(self.OP, round, {} if self.input_level is None else {"input_level": self.input_level})
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Message in a packet; raises PacketError if its arrays do not fit together."""
+        fields = Fields(packet, cls.OP)
+        level = fields.numbers("input_level", (None,), optional=True)
+        fields.check_all_read()
+        return cls(level)
 
 
 ANSWERS = {  # what a unit sends in each mode
@@ -324,5 +431,12 @@ ANSWERS = {  # what a unit sends in each mode
     "moments": CorrectionMoments,
     "stationary": BlockRow,
 }
-TO_SERVER = {kind.OP: kind for kind in (LocalModel, AugmentedMessage, CorrectionMoments, BlockRow)}
+TO_SERVER = {
+    kind.OP: kind for kind in (LocalModel, AugmentedMessage, PredictedMessage, CorrectionMoments, BlockRow)
+}
 TO_UNIT = {kind.OP: kind for kind in (TrainingPlan, GradientReply, BlockRow)}
+
+
+def later_answer(mode, constant):
+    """What a unit sends in a mode from its second round on."""
+    return PredictedMessage if mode == "series" and constant else ANSWERS[mode]

@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..statespace.episodes import inner_rows, lagged_rows
+from ..statespace.episodes import episodes, inner_rows, lagged_rows
 
 
 class LinearAugmenter(RegressorMixin, BaseEstimator):
@@ -82,11 +82,15 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
             If the series have missing values, do not fit together or hold no transition.
         """
         self._validate_params()
-        Y, target, rows = _read_training(self, Y, cross_term, starts)
-        Z = Y[rows - 1]
-        z_mean, c_mean = Z.mean(axis=0), target.mean(axis=0)
-        gram = Z.T @ Z - len(Z) * np.outer(z_mean, z_mean)
-        cross = target.T @ Z - len(Z) * np.outer(c_mean, z_mean)
+        Y, cross_term, rows = _read_training(self, Y, cross_term, starts)
+        z_mean, c_mean, gram, cross = 0.0, 0.0, 0.0, 0.0
+        for start, stop in episodes(starts, len(Y)):
+            Z, target = Y[start : stop - 1], cross_term[start + 1 : stop]
+            z_mean, c_mean = z_mean + _column_sums(Z), c_mean + _column_sums(target)
+            gram, cross = gram + Z.T @ Z, cross + target.T @ Z
+        z_mean, c_mean = z_mean / len(rows), c_mean / len(rows)
+        gram = gram - len(rows) * np.outer(z_mean, z_mean)
+        cross = cross - len(rows) * np.outer(c_mean, z_mean)
         scale = max(np.trace(gram) / len(gram), np.finfo(float).tiny)
         ridge = max(self.alpha, np.finfo(float).eps) * scale
         self.coef_ = np.linalg.solve(gram + ridge * np.eye(len(gram)), cross.T).T
@@ -130,6 +134,8 @@ class RegressorAugmenter(RegressorMixin, BaseEstimator):
     ----------
     estimator : regressor, default=None
         None stands for ridge regression. Regressors with one output are fitted once per state.
+        ``RegressorServer(labels="augmented")`` trains it by gradients instead, which takes one with
+        ``partial_fit``.
     n_lags : int, default=5
         Number of previous time steps the regressor sees.
 
@@ -180,7 +186,8 @@ class RegressorAugmenter(RegressorMixin, BaseEstimator):
         """
         self._validate_params()
         estimator = Ridge() if self.estimator is None else clone(self.estimator)
-        Y, target, rows = _read_training(self, Y, cross_term, starts)
+        Y, cross_term, rows = _read_training(self, Y, cross_term, starts)
+        target = cross_term[rows]
         single = target.shape[1] == 1
         if not single and not get_tags(estimator).target_tags.multi_output:
             estimator = MultiOutputRegressor(estimator)
@@ -209,8 +216,12 @@ class RegressorAugmenter(RegressorMixin, BaseEstimator):
         return guess
 
 
+def _column_sums(Z):
+    return np.ones(len(Z)) @ Z
+
+
 def _read_training(augmenter, Y, cross_term, starts):
-    """Checked measurements, the cross terms to learn and their rows."""
+    """Checked measurements and cross terms, and the rows that have one before them."""
     Y = validate_data(augmenter, Y, dtype=float)
     cross_term = np.asarray(cross_term, dtype=float)
     if cross_term.ndim != 2 or len(cross_term) != len(Y):
@@ -226,4 +237,4 @@ def _read_training(augmenter, Y, cross_term, starts):
             f"Got {len(Y)} rows that are all the first of an episode: without a transition from one row to "
             "the next nothing can be learned. Give longer episodes."
         )
-    return Y, cross_term[rows], rows
+    return Y, cross_term, rows

@@ -1,11 +1,18 @@
 """A unit's own nonlinear model: extended Kalman filter with given maps or maps learned at home."""
 
+from numbers import Integral
+
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.neural_network import MLPRegressor
+from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from ..seeding import seeded
 from ..statespace.episodes import episodes
+from ..utils import check_lengths, episode_starts
+from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
+from .records import active_columns
 
 _FLOOR = 0.01  # of the measurement noise, in standardised units
 
@@ -13,33 +20,38 @@ _FLOOR = 0.01  # of the measurement noise, in standardised units
 class ExtendedKalmanClient(BaseEstimator):
     """Extended Kalman filter of one unit (eq. 1 and 2 of [1]_).
 
-    The model is ``x[t] = f(x[t-1]) + w``, ``y[t] = h(x[t]) + v``. Give both maps with their Jacobians and the
-    covariances, or none of them: then the unit learns f and h at home from nominal measurements, as networks
-    on the leading principal components.
+    The model is ``x[t] = f(x[t-1]) + w``, ``y[t] = h(x[t]) + v``. Give both maps as functions with the
+    covariances, or none of them: then the unit learns f and h at home from nominal measurements, on the
+    leading principal components.
 
     Parameters
     ----------
-    f, h : callable, default=None
-        Transition ``(n_states,) -> (n_states,)`` and measurement ``(n_states,) -> (n_features,)``.
+    f, h : callable or regressor, default=None
+        Transition ``(n_states,) -> (n_states,)`` and measurement ``(n_states,) -> (n_features,)``. A
+        regressor (MLPRegressor, :class:`LSTMRegressor`, :class:`SELURegressor`) is what to learn the map
+        with; None stands for an MLPRegressor.
     f_jacobian, h_jacobian : callable, default=None
-        ``(n_states,) -> (n_states, n_states)`` and ``(n_states,) -> (n_features, n_states)``.
+        ``(n_states,) -> (n_states, n_states)`` and ``(n_states,) -> (n_features, n_states)``; checked against
+        central differences when fitted. None takes central differences.
     Q, R : array-like, default=None
         Covariances of w and v.
     n_states : int, default=2
-        States to learn; with given maps their number.
+        States to learn, at most as many as there are independent columns. Of no meaning with given maps.
     hidden : int, default=32
-        Tanh units of each learned network.
+        Tanh units of the default networks.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
     ----------
     process_cov_, measurement_cov_ : ndarray
+    f_map_, h_map_ : object
+        With ``value(X)`` and ``jacobian(X)`` for rows of states.
 
     Notes
     -----
-    Used as a unit's client it is handed over fitted: ``client={"unit": ExtendedKalmanClient().fit(Y)}``. The
-    covariances learned are those of the residuals of the maps on data, so they cover what the maps miss, the
-    influence of other units included. NaN stands for a missing measurement.
+    Used as a unit's client it is fitted there to the nominal record, or used as it is if it is fitted
+    already. The covariances learned are those of the residuals of the maps on data, so they cover what the
+    maps miss, the influence of other units included. NaN stands for a missing measurement.
 
     References
     ----------
@@ -56,6 +68,18 @@ class ExtendedKalmanClient(BaseEstimator):
     >>> posterior.shape, posterior_cov.shape
     ((600, 2), (600, 2, 2))
     """
+
+    _parameter_constraints = {
+        "f": [callable, HasMethods(["fit", "predict"]), None],
+        "h": [callable, HasMethods(["fit", "predict"]), None],
+        "f_jacobian": [callable, None],
+        "h_jacobian": [callable, None],
+        "Q": ["array-like", None],
+        "R": ["array-like", None],
+        "n_states": [Interval(Integral, 1, None, closed="left")],
+        "hidden": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+    }
 
     def __init__(
         self,
@@ -80,6 +104,11 @@ class ExtendedKalmanClient(BaseEstimator):
         self.hidden = hidden
         self.random_state = random_state
 
+    @property
+    def is_fitted(self):
+        """Whether the maps are there."""
+        return hasattr(self, "f_map_")
+
     def fit(self, X, y=None, *, lengths=None):
         """Take the given maps, or learn them from nominal measurements.
 
@@ -99,52 +128,74 @@ class ExtendedKalmanClient(BaseEstimator):
         Raises
         ------
         ValueError
-            If only some of the maps, Jacobians and covariances are given.
+            If only some of the maps and covariances are given, they do not fit together, or a given Jacobian
+            is not the derivative of its map.
+        TypeError
+            If a regressor gives no derivative.
         """
-        parts = {name: getattr(self, name) for name in ("f", "h", "f_jacobian", "h_jacobian", "Q", "R")}
-        given = [name for name, value in parts.items() if value is not None]
+        self._validate_params()
+        Y = np.asarray(X, dtype=float)
+        if Y.ndim != 2:
+            raise ValueError(f"X has shape {Y.shape}; give one row per time step and one column per sensor.")
+        parts = {name: getattr(self, name) for name in ("f", "h", "Q", "R")}
+        given = [name for name, value in parts.items() if value is not None and not hasattr(value, "fit")]
         if given and len(given) < len(parts):
             lacking = sorted(set(parts) - set(given))
-            raise ValueError(f"Got {', '.join(given)} without {', '.join(lacking)}. Give all six, or none.")
+            raise ValueError(
+                f"Got {', '.join(given)} without {', '.join(lacking)}. Give f and h as functions with Q "
+                "and R, or none of the four to learn them."
+            )
         if given:
-            self._maps = (self.f, self.f_jacobian, self.h, self.h_jacobian)
-            self.process_cov_ = np.atleast_2d(np.asarray(self.Q, dtype=float))
-            self.measurement_cov_ = np.atleast_2d(np.asarray(self.R, dtype=float))
-            return self
-        Y = np.asarray(X, dtype=float)
-        starts = (0,) if lengths is None else (0, *np.cumsum(lengths)[:-1].tolist())
-        return self._learn(Y, starts)
+            return self._take(Y)
+        return self._learn(Y, episode_starts(check_lengths(lengths, len(Y))))
 
-    def _learn(self, Y, starts):
-        """Networks on the principal components of the standardised measurements."""
-        mean, scale = np.nanmean(Y, axis=0), np.nanstd(Y, axis=0)
-        if not (scale > 0).all():
-            raise ValueError("Some columns are constant; leave them out or give the maps.")
-        inside = (Y - mean) / scale
-        complete = ~np.isnan(inside).any(axis=1)
-        _, values, axes = np.linalg.svd(inside[complete], full_matrices=False)
-        weights = axes[: self.n_states].T / values[: self.n_states] * np.sqrt(complete.sum())
-        states = inside @ weights
-        follows = np.concatenate([np.arange(i, j - 1) for i, j in episodes(starts, len(Y))])
-        follows = follows[complete[follows] & complete[follows + 1]]
-        step = self._network().fit(states[follows], states[follows + 1])
-        show = self._network().fit(states[complete], inside[complete])
-        f, f_jacobian = network_map(step)
-        h, h_jacobian = network_map(show)
-        w = states[follows + 1] - step.predict(states[follows])
-        v = inside[complete] - show.predict(states[complete])
-        self.process_cov_ = np.atleast_2d(w.T @ w / len(w))
-        R = v.T @ v / len(v) + _FLOOR * np.eye(len(mean))
-        self.measurement_cov_ = R * np.outer(scale, scale)
-        self._maps = (
-            f,
-            f_jacobian,
-            lambda x: mean + scale * h(x),
-            lambda x: scale[:, None] * h_jacobian(x),
-        )
+    def _take(self, Y):
+        """The given model, checked at the origin and one other state."""
+        self.process_cov_ = np.atleast_2d(np.asarray(self.Q, dtype=float))
+        self.measurement_cov_ = np.atleast_2d(np.asarray(self.R, dtype=float))
+        n, self._active = len(self.process_cov_), np.ones(Y.shape[1], dtype=bool)
+        if len(self.measurement_cov_) != Y.shape[1]:
+            raise ValueError(
+                f"`R` is about {len(self.measurement_cov_)} sensors, the record has {Y.shape[1]} columns."
+            )
+        self.f_map_, self.h_map_ = GivenMap(self.f, self.f_jacobian), GivenMap(self.h, self.h_jacobian)
+        for x in (np.full(n, 0.1), np.linspace(-0.7, 1.3, n)):
+            check_derivative(self.f_map_, "f", x, n)
+            check_derivative(self.h_map_, "h", x, Y.shape[1])
         return self
 
-    def _network(self):
+    def _learn(self, Y, starts):
+        """Maps on the principal components of the standardised measurements."""
+        active = active_columns(Y, "the unit", None)
+        known = np.where(np.isnan(Y).all(axis=0), 0.0, Y)
+        mean = np.nanmean(known, axis=0)
+        scale = np.where(active, np.nanstd(known, axis=0), 1.0)
+        inside = np.where(active, (Y - mean) / scale, 0.0)
+        complete = ~np.isnan(inside).any(axis=1)
+        follows = np.concatenate([np.arange(i, j - 1) for i, j in episodes(starts, len(Y))])
+        follows = follows[complete[follows] & complete[follows + 1]]
+        if len(follows) < 2 * self.hidden:
+            raise ValueError(
+                f"Only {len(follows)} pairs of successive rows are complete; learning the unit's maps needs "
+                f"at least {2 * self.hidden}. Give more nominal rows, or the maps."
+            )
+        _, values, axes = np.linalg.svd(inside[complete], full_matrices=False)
+        n = min(self.n_states, int((values > 1e-8 * values[0]).sum()))
+        states = inside @ (axes[:n].T / values[:n] * np.sqrt(complete.sum()))
+        step = self._regressor(self.f).fit(states[follows], states[follows + 1])
+        show = self._regressor(self.h).fit(states[complete], inside[complete])
+        w = states[follows + 1] - step.predict(states[follows]).reshape(-1, n)
+        v = inside[complete] - show.predict(states[complete]).reshape(-1, len(scale))
+        self.process_cov_ = w.T @ w / len(w)
+        R = v.T @ v / len(v) + _FLOOR * np.eye(len(mean))
+        self.measurement_cov_ = R * np.outer(scale, scale)
+        self._active = active
+        self.f_map_, self.h_map_ = fitted_map(step), ScaledOutput(fitted_map(show), mean, scale)
+        return self
+
+    def _regressor(self, template):
+        if template is not None:
+            return seeded(template, self.random_state)
         return MLPRegressor(
             hidden_layer_sizes=(self.hidden,),
             activation="tanh",
@@ -157,13 +208,16 @@ class ExtendedKalmanClient(BaseEstimator):
             random_state=self.random_state,
         )
 
-    def filter_moments(self, Y):
+    def filter_moments(self, Y, after=None):
         """Predicted and filtered states with their covariances, one episode.
 
         Parameters
         ----------
         Y : ndarray of shape (n_samples, n_features)
             NaN where missing.
+        after : tuple of ndarray, default=None
+            Filtered state of the row before the first and its covariance, to go on where a stream stopped;
+            None starts an episode.
 
         Returns
         -------
@@ -173,51 +227,27 @@ class ExtendedKalmanClient(BaseEstimator):
         posterior_cov : ndarray of shape (n_samples, n_states, n_states)
         """
         check_is_fitted(self)
-        f, f_jacobian, h, h_jacobian = self._maps
+        f, h = self.f_map_, self.h_map_
         Q, R, n = self.process_cov_, self.measurement_cov_, len(self.process_cov_)
-        x, P = np.zeros(n), 10 * Q + np.eye(n)
+        fresh = after is None
+        x, P = (np.zeros((1, n)), 10 * Q + np.eye(n)) if fresh else (np.array(after[0])[None], after[1])
         means, covariances = np.empty((2, len(Y), n)), np.empty((2, len(Y), n, n))
-        for t, y in enumerate(np.asarray(Y, dtype=float)):
-            if t:
-                F = f_jacobian(x)
-                x, P = f(x), F @ P @ F.T + Q
-            means[0, t], covariances[0, t] = x, P
-            seen = ~np.isnan(y)
-            if seen.any():
-                H, S = h_jacobian(x)[seen], R[np.ix_(seen, seen)]
+        Y = np.asarray(Y, dtype=float)
+        seen = ~np.isnan(Y) & self._active
+        identity = np.eye(n)
+        for t, y in enumerate(Y):
+            if t or not fresh:
+                F = f.jacobian(x)[0]
+                x, P = f.value(x), F @ P @ F.T + Q
+            means[0, t], covariances[0, t] = x[0], P
+            if seen[t].any():
+                H, r, S = h.jacobian(x)[0], y - h.value(x)[0], R
+                if not seen[t].all():
+                    H, r, S = H[seen[t]], r[seen[t]], R[np.ix_(seen[t], seen[t])]
                 gain = np.linalg.solve(H @ P @ H.T + S, H @ P).T
-                x = x + gain @ (y - h(x))[seen]
-                keep = np.eye(n) - gain @ H
+                x = x + gain @ r
+                keep = identity - gain @ H
                 P = keep @ P @ keep.T + gain @ S @ gain.T  # Joseph form
                 P = (P + P.T) / 2
-            means[1, t], covariances[1, t] = x, P
+            means[1, t], covariances[1, t] = x[0], P
         return means[0], covariances[0], means[1], covariances[1]
-
-
-def network_map(network):
-    """A fitted one-hidden-layer tanh MLPRegressor as a map of one state, and its Jacobian.
-
-    Parameters
-    ----------
-    network : MLPRegressor
-        With ``activation="tanh"``; its weights are public (``coefs_``, ``intercepts_``).
-
-    Returns
-    -------
-    map, jacobian : callable
-    """
-    if network.activation != "tanh" or len(network.coefs_) != 2:
-        raise ValueError(
-            f"Got a network with activation {network.activation!r} and {len(network.coefs_) - 1} hidden "
-            "layers; one layer of tanh is expected."
-        )
-    (W1, W2), (b1, b2) = network.coefs_, network.intercepts_
-
-    def value(x):
-        return np.tanh(x @ W1 + b1) @ W2 + b2
-
-    def jacobian(x):
-        slope = 1 - np.tanh(x @ W1 + b1) ** 2
-        return (W1 * slope @ W2).T
-
-    return value, jacobian

@@ -116,6 +116,7 @@ class FilterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
             With ``z`` of shape (n_samples, n_states), the information matrix ``J`` and the inputs.
         """
         model, Y, U, starts = self._read(X, inputs, lengths)
+        model = getattr(self, "message_model", model)
         return message_of(model, Y, starts, inputs=U, const=const, local_model=local_model)
 
 
@@ -132,5 +133,6 @@ def message_of(model, Y, starts, *, inputs=None, const=False, local_model=False)
         info.const,
         model.A if local_model else None,
         model.Q if local_model else None,
+        unpredicted=model.unpredicted_states() if info.is_constant else None,
     )
     return message.with_inputs(inputs, model.B)

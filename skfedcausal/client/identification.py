@@ -7,6 +7,7 @@ are scaled to unit variance first and the model is scaled back at the end.
 """
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import eigh
@@ -85,8 +86,7 @@ def _long_autoregression(moments):
     n_lags = moments.n_lags
     if not _one_complete_series(moments) or moments.n_samples <= 2 * moments.n_past + n_lags + 1:
         return moments.autoregression()
-    inputs = None if moments.inputs is None else moments.inputs.series
-    return _statsmodels_lags(moments.series, n_lags, inputs)
+    return _statsmodels_lags(moments.series, n_lags, moments.input_series)
 
 
 def _one_complete_series(moments):
@@ -163,7 +163,10 @@ def identify(moments, method, n_states):
     S, R = split_variance(moments, C)
     C = C @ np.linalg.cholesky(S)  # states of unit covariance
     A, Q, B = dynamics(moments, C, R, by_statsmodels=method in _BY_STATSMODELS)
-    return UnitModel(A, C * moments.scale[:, None], Q, R * moments.scale**2, moments.mean, B)
+    model = UnitModel(A, C * moments.scale[:, None], Q, R * moments.scale**2, moments.mean, B)
+    if order < moments.n_sensors:
+        return model
+    return replace(model, unpredicted=np.maximum(np.diag(moments.unexplained), R) * moments.scale**2)
 
 
 def split_variance(moments, C):

@@ -210,7 +210,7 @@ class KalmanClient(FilterMixin, BaseEstimator):
 
     def _set_model(self, model, active, Y):
         d = len(active)
-        self._model, self._active = model, active
+        self._model, self._active, self._noise_share = model, active, None
         self.n_features_in_ = d
         self.n_states_ = self._n_features_out = model.n_states
         self.transition_, self.input_, self.process_cov_ = model.A, model.B, model.Q
@@ -240,6 +240,28 @@ class KalmanClient(FilterMixin, BaseEstimator):
         given = given_matrices(self)
         return UnitModel(mean=np.zeros(len(given["C"])), **given)
 
+    @property
+    def message_model(self):
+        """The model that messages follow: with the share of sensor noise that a server chose, if it did."""
+        model, share = self.model, getattr(self, "_noise_share", None)
+        return model if share is None else model.with_noise_share(share)
+
+    def with_noise_share(self, share):
+        """Copy whose messages take another share of the measurements for noise; its own filter stays.
+
+        Parameters
+        ----------
+        share : float
+            Of what the past leaves unpredicted, beyond R. Only for models with as many states as sensors.
+
+        Returns
+        -------
+        KalmanClient
+        """
+        other = copy(self)
+        other._noise_share = share
+        return other
+
     def with_noise(self, noise):
         """Copy for a record to whose columns noise of other known variances was added.
 
@@ -257,7 +279,10 @@ class KalmanClient(FilterMixin, BaseEstimator):
             return self
         other = copy(self)
         R = with_diagonal(self._model.R, added - self._added_noise)
-        other._model, other._added_noise = replace(self._model, R=R), added
+        unpredicted = self._model.unpredicted
+        if unpredicted is not None:
+            unpredicted = unpredicted + added - self._added_noise
+        other._model, other._added_noise = replace(self._model, R=R, unpredicted=unpredicted), added
         other.measurement_cov_ = _expanded(R, self._active)
         return other
 
@@ -283,7 +308,7 @@ class KalmanClient(FilterMixin, BaseEstimator):
         C, R, mean = observation_step(kept, states, cov, floor)
         active = getattr(self, "_active", np.ones(Y.shape[1], dtype=bool))
         refined = copy(self)
-        refined._set_model(replace(model, C=C, R=R, mean=mean), active, Y)
+        refined._set_model(replace(model, C=C, R=R, mean=mean, unpredicted=None), active, Y)
         return refined
 
 

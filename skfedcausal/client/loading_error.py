@@ -53,7 +53,8 @@ def loading_error(client, message):
         return None
     J = info.mean_information
     N = np.linalg.inv(J)
-    states = np.cov(message.z @ N, rowvar=False).reshape(N.shape) - N
+    mean = np.full(len(message.z), 1 / len(message.z)) @ message.z
+    states = N @ (message.z.T @ message.z / len(message.z) - np.outer(mean, mean)) @ N - N
     states = floor_eigenvalues(states, _FLOOR * np.trace(states) / len(states))
     past = states - predicted_covariance(model.A, J, model.Q)
     G = floor_eigenvalues(past, _FLOOR * np.trace(states) / len(states))

@@ -5,9 +5,10 @@ from functools import cached_property
 import numpy as np
 
 from ..statespace.episodes import episodes, lagged_rows
-from ..statespace.lagcov import lag_covariances
+from ..statespace.lagcov import PIECE, add_lag_products, lag_covariances
 
-_N_LAGS = 5
+_MIN_LAGS, _MAX_LAGS = 2, 5  # of the past that identification looks at
+_PAST = 64  # measurements after which more lags only add noise: many sensors tell the states in few steps
 _RIDGE = 1e-3  # added to scaled covariances before they are inverted
 
 
@@ -31,8 +32,6 @@ class Moments:
     complete : bool
     added : ndarray of shape (n_sensors,)
         Variance of the added noise, scaled.
-    series : ndarray of shape (n_samples, n_sensors)
-        Scaled measurements; with missing cells the series that `V` belongs to.
     G : ndarray of shape (n_lags + 1, n_sensors, n_sensors)
         ``E[y[t+l] y[t]']``, each element from the products that are there.
     V : ndarray of shape (n_lags + 1, n_sensors, n_sensors)
@@ -49,36 +48,77 @@ class Moments:
     """
 
     def __init__(self, Y, mean, starts, U=None, input_mean=None, noise=None):
+        self._d, self.n_samples, self.starts, self.mean = Y.shape[1], len(Y), starts, mean
+        longest = max(stop - start for start, stop in episodes(starts, len(Y)))
+        n_lags = min(max(-(-_PAST // self._d), _MIN_LAGS), _MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
+        lags = range(n_lags + 1)
+        self.complete = bool(np.isfinite(Y.sum()))  # a missing value anywhere reaches the sum
+        self._raw = Y, U, input_mean
+        (self._complete_sums if self.complete else self._sums_with_gaps)(lags)
+        self.added = np.zeros(Y.shape[1]) if noise is None else noise / self.scale**2
+        self.G, self.V = self._G[:, : self._d, : self._d], self._V[:, : self._d, : self._d]
+        self.inputs = None if U is None else _InputMoments(self._input_scale, self._G, self._d)
+
+    def _complete_sums(self, lags):
+        """Lag covariances of a complete record: one pass, centred piece by piece and scaled at the end."""
+        Y, U, input_mean = self._raw
+        d = self._d
+        k = 0 if U is None else U.shape[1]
+        sums = np.zeros((len(lags), d + k, d + k))
+        buffer = np.empty((PIECE + lags[-1], d + k))
+        for start, stop in episodes(self.starts, len(Y)):
+            for first in range(start, stop, PIECE):
+                rows = slice(first, min(first + len(buffer), stop))
+                piece = buffer[: rows.stop - first]
+                np.subtract(Y[rows], self.mean, out=piece[:, :d])
+                if k:
+                    np.subtract(U[rows], input_mean, out=piece[:, d:])
+                add_lag_products(sums, piece, lags, min(PIECE, stop - first))
+        scale = np.sqrt(np.diag(sums[0]) / len(Y))
+        scale[d:][scale[d:] == 0] = 1.0  # an input that never moves gets the coefficient zero
+        self.scale, self._input_scale = scale[:d], scale[d:]
+        self._G = self._V = sums / np.outer(scale, scale) / len(Y)
+
+    def _sums_with_gaps(self, lags):
+        Y, U, input_mean = self._raw
         present = ~np.isnan(Y)
-        self._d = Y.shape[1]
-        complete = bool(present.all())
-        self.n_samples, self.starts, self.mean = len(Y), starts, mean
-        centred = Y - mean
-        if not complete:
-            centred[~present] = 0.0
+        centred = Y - self.mean
+        centred[~present] = 0.0
         share = present.mean(axis=0)
         self.scale = np.sqrt(np.einsum("ti,ti->i", centred, centred) / (len(Y) * share))
         centred /= self.scale
-        self.added = np.zeros(Y.shape[1]) if noise is None else noise / self.scale**2
-        self.complete, self.series = complete, centred
-        longest = max(stop - start for start, stop in episodes(starts, len(Y)))
-        lags = range(min(_N_LAGS, max(len(Y) // 4, 1), longest - 1) + 1)
-        self.inputs = None if U is None else _InputMoments(U - input_mean)
-        joint = centred if U is None else np.hstack([centred, self.inputs.series])
-        self._G = self._V = lag_covariances(joint, lags, starts) / len(Y)
-        self._joint = joint
-        if not complete:
-            mask = present.astype(float)
-            there = np.ones(joint.shape)
-            there[:, : self._d] = mask
-            both = np.append(share, np.ones(joint.shape[1] - self._d))
-            self._G = lag_covariances(joint, lags, starts, there) / len(Y)
-            self._V = self._V / np.outer(both, both)
-            self.series, self._joint = centred / share, joint / both
-            self._overlap = lag_covariances(mask, lags[1:], starts) / np.outer(share, share) / len(Y)
-        self.G, self.V = self._G[:, : self._d, : self._d], self._V[:, : self._d, : self._d]
+        self._input_scale = np.ones(0 if U is None else U.shape[1])
+        joint = centred
         if U is not None:
-            self.inputs.store(self._G, self._d)
+            moved = U - input_mean
+            scale = np.sqrt((moved**2).mean(axis=0))
+            self._input_scale = np.where(scale == 0, 1.0, scale)
+            joint = np.hstack([centred, moved / self._input_scale])
+        mask = present.astype(float)
+        there = np.ones(joint.shape)
+        there[:, : self._d] = mask
+        both = np.append(share, np.ones(joint.shape[1] - self._d))
+        self._G = lag_covariances(joint, lags, self.starts, there) / len(Y)
+        self._V = lag_covariances(joint, lags, self.starts) / len(Y) / np.outer(both, both)
+        self._joint = joint / both
+        self._overlap = lag_covariances(mask, lags[1:], self.starts) / np.outer(share, share) / len(Y)
+
+    @cached_property
+    def _joint(self):
+        """Scaled measurements and inputs side by side."""
+        Y, U, input_mean = self._raw
+        scaled = (Y - self.mean) / self.scale
+        return scaled if U is None else np.hstack([scaled, (U - input_mean) / self._input_scale])
+
+    @property
+    def series(self):
+        """Scaled measurements; with missing cells the series that `V` belongs to."""
+        return self._joint[:, : self._d]
+
+    @property
+    def input_series(self):
+        """Scaled inputs, None without inputs."""
+        return None if self.inputs is None else self._joint[:, self._d :]
 
     @property
     def n_sensors(self):
@@ -165,14 +205,9 @@ class Moments:
 
 
 class _InputMoments:
-    """Scaled inputs, and their covariances with the scaled measurements of the same and the next step."""
+    """Covariances of the scaled inputs with the scaled measurements of the same and the next step."""
 
-    def __init__(self, U):
-        self.scale = np.sqrt((U**2).mean(axis=0))
-        self.scale[self.scale == 0] = 1.0  # an input that never moves gets the coefficient zero
-        self.series = U / self.scale
-
-    def store(self, joint, d):
-        """Take the covariances from lag covariances of measurements and inputs side by side."""
+    def __init__(self, scale, joint, d):
+        self.scale = scale
         self.same, self.previous = joint[0, :d, d:], joint[1, :d, d:]
         self.covariance = joint[0, d:, d:]

@@ -10,9 +10,11 @@ from scipy.linalg import null_space
 from ..message import StateMessage
 from ..statespace.episodes import episodes
 from ..statespace.observation import information
+from .extended_kalman import ExtendedKalmanClient
 from .filtering import message_of
 from .kalman import KalmanClient
 from .moments import Moments
+from .nonlinear import WatchedNonlinearClient
 from .unit_model import UnitModel
 
 _FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show
@@ -154,7 +156,8 @@ class UnitMonitor:
     def _weights(self):
         """Weights of the information vector and of the whitened rest, and the information matrix."""
         rest = self.outside @ np.linalg.cholesky(self.precision)
-        return np.hstack([self.model.weights, rest]), (self.model.C.T @ self.model.weights)[None]
+        J = self.model.C.T @ self.model.weights
+        return np.hstack([self.model.weights, rest]), ((J + J.T) / 2)[None]  # packets carry one triangle
 
     def _plain_message(self, Y, starts):
         """Message about measurements of nominal resolution."""
@@ -260,9 +263,19 @@ class WatchedClient(KalmanClient):
                 sized = KalmanClient(**{**self.get_params(), "n_states": wanted})
                 sized.fit_arrays(Y, U, starts, name, columns, noise)
             self._set_model(sized.model, sized._active, Y)
+        self._own_model = self.model
         self.monitor_ = UnitMonitor.learn(self, self.active_columns(Y), starts)
         self._set_model(self.monitor_.model, self._active, Y)
         return self
+
+    def with_noise(self, noise):
+        """Copy for a record with other noise, as :meth:`KalmanClient.with_noise`; it cannot watch."""
+        if np.array_equal(noise[self._active], self._added_noise):
+            return self
+        bare = KalmanClient(**self.get_params())
+        bare._added_noise = self._added_noise
+        bare._set_model(self._own_model, self._active, np.broadcast_to(self.mean_, (1, len(self.mean_))))
+        return bare.with_noise(noise)
 
     def watched_message(self, Y, starts, resolution=None):
         """Message with the off-subspace numbers about checked measurements, and the resolution so far."""
@@ -275,4 +288,6 @@ def watched(template):
         return WatchedClient()
     if type(template) is KalmanClient:
         return WatchedClient(**template.get_params())
+    if isinstance(template, ExtendedKalmanClient):
+        return WatchedNonlinearClient(template)
     return template

@@ -6,6 +6,8 @@ import numpy as np
 
 from ..utils import constant_columns
 
+ROWS_PER_LOADING = 6  # a rule of thumb: rows for each number of C
+
 
 def as_inputs(inputs, n_samples):
     """Inputs as a checked array of shape (n_samples, n_inputs), or None."""
@@ -44,7 +46,7 @@ def warn_inputs_ignored(stacklevel=3):
 
 def column_means(Y):
     """Mean of the cells that are there in each column."""
-    means = Y.mean(axis=0)
+    means = np.full(len(Y), 1 / len(Y)) @ Y  # one product: several times faster than a sum along columns
     return means if np.isfinite(means).all() else np.nanmean(Y, axis=0)
 
 
@@ -66,6 +68,19 @@ def active_columns(Y, name, columns):
         stacklevel=4,
     )
     return ~constant
+
+
+def warn_few_rows(n_samples, n_columns, n_states, name):
+    """Say that a record is short for the model that was identified from it."""
+    needed = ROWS_PER_LOADING * n_columns * n_states
+    if n_samples < needed:
+        fewer = f"n_states={n_states - 1}, " if n_states > 1 else ""
+        warnings.warn(
+            f"Need about {needed} rows of {name} for {n_states} state{'s' * (n_states > 1)} of {n_columns} "
+            f"columns; have {n_samples}. Options: fewer columns, {fewer}a longer record.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def check_identifiable(Y, n_states, starts, name):

@@ -1,6 +1,7 @@
 """A unit's side of gradient training: its correction of its own states, moved by two losses."""
 
 from dataclasses import dataclass, replace
+from zlib import crc32
 
 import numpy as np
 
@@ -14,10 +15,9 @@ from ..statespace.augmented import (
     losses,
 )
 from ..statespace.descent import Rates, correction_curvature, correction_step, parameter_update
-from ..statespace.episodes import inner_rows
+from ..statespace.lagrangian import WarmUp, correction_divisor, risen
 from ..statespace.unified import fixed_point, from_delta, recurrence
 from ..training_message import (
-    FINISH,
     REQUEST,
     TO_UNIT,
     AugmentedMessage,
@@ -25,33 +25,14 @@ from ..training_message import (
     CorrectionMoments,
     GradientReply,
     LocalModel,
+    PredictedMessage,
+    TrainingEnd,
     TrainingPlan,
 )
 from .augmenter import LinearAugmenter
+from .training_series import UnitSeries
 
-OPERATIONS = frozenset({REQUEST, FINISH, *TO_UNIT})
-
-
-@dataclass(frozen=True)
-class UnitSeries:
-    """A unit's series as training needs them; they stay at the site.
-
-    Attributes
-    ----------
-    filtered : ndarray of shape (n_samples, n_states)
-    measurements : ndarray of shape (n_samples, n_sensors)
-        Centred, complete.
-    inputs : ndarray of shape (n_samples, n_inputs) or None
-    rows : ndarray of int
-        The time steps t of the pairs ``(t - 1, t)``.
-    lengths : ndarray of int
-    """
-
-    filtered: np.ndarray
-    measurements: np.ndarray
-    inputs: np.ndarray | None
-    rows: np.ndarray
-    lengths: np.ndarray
+OPERATIONS = frozenset({REQUEST, TrainingEnd.OP, *TO_UNIT})
 
 
 @dataclass(frozen=True)
@@ -70,8 +51,14 @@ class UnitTraining:
         ``[theta, phi]``.
     rates : Rates or None
     mode : str
-    step : int
-        Position in the record, for training step by step.
+    warm_up : WarmUp or None
+        First rounds by the augmented Lagrangian.
+    divide : callable or None
+        Makes a step in theta implicit in the constraint meanwhile.
+    dual : ndarray of shape (n_states, q + k) or None
+        Multipliers meanwhile, where the unit has the blocks; None before the first round.
+    n_moves : int
+        Rounds made, or time steps.
     change : float
         Largest relative change of a parameter in the last round.
     """
@@ -83,17 +70,30 @@ class UnitTraining:
     parameters: np.ndarray
     rates: Rates | None = None
     mode: str = "series"
-    step: int = 0
+    warm_up: WarmUp | None = None
+    divide: object = None
+    dual: np.ndarray | None = None
+    n_moves: int = 0
     change: float = 1.0
 
     # -- before training ---------------------------------------------------------------------------------
 
+    @property
+    def step(self):
+        """Position in the record, for training step by step."""
+        return self.n_moves % len(self.series.rows)
+
+    @property
+    def is_warm(self):
+        """Whether the augmented Lagrangian leads this round."""
+        return self.warm_up is not None and self.n_moves < self.warm_up.n_rounds
+
     @classmethod
-    def start(cls, model, series, constant):
-        """Training that has not begun: parameters zero."""
+    def start(cls, model, series, constant, scale=0.0, rng=None):
+        """Training that has not begun: parameters zero, or normal with standard deviation `scale`."""
         before, now = series.rows - 1, series.rows
         own = series.filtered[before] @ model.A.T
-        if series.inputs is not None and model.B is not None:
+        if series.inputs is not None:
             own += series.inputs[before] @ model.B.T
         residuals = series.measurements[now] - own @ model.C.T
         nobody = np.zeros((len(now), 0))
@@ -101,6 +101,8 @@ class UnitTraining:
             model.A, model.C, series.measurements[before], nobody, residuals, constant=constant
         )
         parameters = np.zeros((model.n_states, problem.n_local))
+        if scale:
+            parameters = scale * rng.standard_normal(parameters.shape)
         return cls(model, series, residuals, problem, parameters)
 
     def local_model(self, relay, stepwise):
@@ -115,10 +117,14 @@ class UnitTraining:
         curvature = correction_curvature(model.A, problem.gram, top)
         if problem.n_local > d:
             curvature += correction_curvature(np.eye(model.n_states), problem.gram, 1.0)
-        has_inputs = series.inputs is not None and model.B is not None
+        has_inputs = series.inputs is not None
         reach = np.einsum("ti,ti->t", series.filtered, series.filtered)
+        table = None
         if has_inputs:
             reach = reach + np.einsum("ti,ti->t", series.inputs, series.inputs)
+            level = np.zeros(model.B.shape[1]) if model.input_mean is None else model.input_mean
+            before = series.inputs[series.rows - 1].mean(axis=0)
+            table = np.array([level, before, series.inputs.std(axis=0)])
         return LocalModel(
             model.A,
             model.Q,
@@ -128,6 +134,7 @@ class UnitTraining:
             float(problem.energy),
             float(reach.max()),
             model.B if has_inputs else None,
+            table,
             series.filtered if relay else None,
             series.inputs if relay and has_inputs else None,
         )
@@ -141,10 +148,6 @@ class UnitTraining:
             )
         if relays:
             _check_shape("drivers", plan.drivers, (len(self.series.filtered), plan.drivers.shape[1]))
-        d, q = self.problem.n_outputs, self.problem.n_local
-        eta1, eta2, gamma1, gamma2, block_rate = plan.rates
-        own, pulled = np.full((1, q), eta1), np.full((1, q), eta2)
-        own[:, d:], pulled[:, d:] = gamma1, gamma2
         problem = self.problem
         if plan.drivers is not None:
             before = self.series.rows - 1
@@ -155,11 +158,18 @@ class UnitTraining:
                 plan.drivers[before],
                 self.residuals,
                 n_inputs=plan.n_inputs,
-                constant=q > d,
+                constant=self.problem.n_local > self.problem.n_outputs,
                 xi=plan.xi,
             )
-        blocks = np.full((1, problem.n_drivers), block_rate)
-        return replace(self, problem=problem, rates=Rates(own, pulled, blocks, plan.ridge), mode=plan.mode)
+        rates = _rates(problem, plan.rates, plan.ridge)
+        warm_up = divide = None
+        if plan.warm_up:
+            warm_up = WarmUp(plan.warm_up, _rates(problem, plan.warm_rates, plan.ridge))
+            d = problem.n_outputs
+            divide = correction_divisor(
+                problem.transition, problem.moments[:d, :d], warm_up.rates.server[:, :1], plan.xi
+            )
+        return replace(self, problem=problem, rates=rates, mode=plan.mode, warm_up=warm_up, divide=divide)
 
     # -- rounds ------------------------------------------------------------------------------------------
 
@@ -178,13 +188,21 @@ class UnitTraining:
         past, filtered = self.series.measurements[before], self.series.filtered[before]
         augmented = filtered + past @ self.parameters[:, :d].T
         inputs = None if self.series.inputs is None else self.series.inputs[before]
-        predicted = None
-        if self.problem.n_local > d:
-            predicted = augmented @ self.model.A.T + self.parameters[:, d]
-            if inputs is not None and self.model.B is not None:
-                predicted += inputs @ self.model.B.T
         loss = self._loss() if self.mode == "series" else self._loss_of_step()
-        return AugmentedMessage(filtered, augmented, loss, self.change, predicted, inputs)
+        if self.constant is None:
+            return AugmentedMessage(filtered, augmented, loss, self.change)
+        predicted = augmented @ self.model.A.T + self.constant
+        if inputs is not None:
+            predicted += inputs @ self.model.B.T
+        if self.mode == "series" and self.n_moves:
+            return PredictedMessage(predicted, self.constant, loss, self.change)
+        return AugmentedMessage(filtered, augmented, loss, self.change, predicted, inputs, self.constant)
+
+    @property
+    def constant(self):
+        """phi, None in a plant without inputs."""
+        d = self.problem.n_outputs
+        return self.parameters[:, d].copy() if self.problem.n_local > d else None
 
     def _moments(self):
         """Moments of the present correction with the relayed series."""
@@ -196,7 +214,8 @@ class UnitTraining:
         if q > d:
             states = G[:, :d] @ problem.moments[:d]
             turned, energy_turned = states[:, q:], float((states[:, :d] * G[:, :d]).sum())
-        return CorrectionMoments(cross, turned, energy, energy_turned, self._loss(), self.change)
+        told = self._loss(), self.change, self.constant
+        return CorrectionMoments(cross, turned, energy, energy_turned, *told)
 
     def _products(self, blocks=None):
         if blocks is None:
@@ -210,8 +229,8 @@ class UnitTraining:
         t = self.series.rows[self.step]
         d = self.problem.n_outputs
         e = self.model.A @ (self.parameters[:, :d] @ self.series.measurements[t - 1])
-        if self.problem.n_local > d:
-            e = e + self.parameters[:, d]
+        if self.constant is not None:
+            e = e + self.constant
         own = self.residuals[self.step] - self.model.C @ e
         return float(own @ own)
 
@@ -245,20 +264,27 @@ class UnitTraining:
             pull_past=None if reply.augmented is None else reply.augmented[0],
             constant=self.problem.n_local > self.problem.n_outputs,
         )
-        return replace(self, parameters=parameters, step=(self.step + 1) % len(self.series.rows))
+        return replace(self, parameters=parameters, n_moves=self.n_moves + 1)
 
     def moved_by_blocks(self, row):
         """Training after one round, from the server's blocks and the moments at home."""
         _check_shape("blocks", row.blocks, (len(self.parameters), self.problem.n_drivers))
-        slope = gradients(self.problem, self._products(row.blocks))
-        return self._moved(slope.client, slope.server)
+        at, dual = self._products(row.blocks), None
+        if self.is_warm:
+            dual = np.zeros_like(at.E) if self.dual is None else self.dual + risen(self.problem, at.E)
+        slope = gradients(self.problem, at, dual)
+        return replace(self._moved(slope.client, slope.server), dual=dual)
 
     def _moved(self, client, server):
-        step = parameter_update(self.rates, client, server, self.parameters)
+        rates = self.warm_up.rates if self.is_warm else self.rates
+        step = parameter_update(rates, client, server, self.parameters)
+        if self.is_warm:
+            d = self.problem.n_outputs
+            step[:, :d] = self.divide(step[:, :d])
         parameters = self.parameters - step
         size = np.abs(parameters).max()
         change = float(np.abs(step).max() / size) if size > 0 else 0.0
-        return replace(self, parameters=parameters, change=change)
+        return replace(self, parameters=parameters, n_moves=self.n_moves + 1, change=change)
 
     def solved(self):
         """Training at its fixed point from the start, and the blocks that belong to it."""
@@ -266,21 +292,41 @@ class UnitTraining:
         parameters, blocks = from_delta(self.problem, delta)
         done = replace(self, parameters=parameters)
         at = losses(self.problem, done._products(blocks))
-        return done, BlockRow(blocks, np.array([at.client, at.server, at.penalty], dtype=float))
+        told = np.array([at.client, at.server, at.penalty], dtype=float)
+        return done, BlockRow(blocks, told, done.constant)
 
     # -- after training ----------------------------------------------------------------------------------
+
+    def learned(self, end):
+        """What the unit keeps: its correction, its own blocks, and phi in absolute inputs."""
+        model = self.model
+        kept = {"augmenter": self.augmenter(), "transition": model.A}
+        if self.series.inputs is not None:
+            level = np.zeros(model.B.shape[1]) if model.input_mean is None else model.input_mean
+            kept |= {"input_matrix": model.B, "input_mean": level}
+        if end.input_level is not None:
+            _check_shape("input_level", end.input_level, (len(self.parameters),))
+            kept["phi"] = end.input_level + self.constant
+        return kept
 
     def augmenter(self):
         """The trained correction as a fitted :class:`LinearAugmenter`."""
         d = self.problem.n_outputs
         fitted = LinearAugmenter()
         fitted.theta_ = self.parameters[:, :d]
-        fitted.phi_ = (
-            self.parameters[:, d].copy() if self.problem.n_local > d else np.zeros(len(self.parameters))
-        )
+        fitted.phi_ = np.zeros(len(self.parameters)) if self.constant is None else self.constant
         fitted.coef_ = self.model.A @ fitted.theta_
         fitted.n_features_in_ = d
         return fitted
+
+
+def _rates(problem, told, ridge):
+    """Step sizes by column from the five of a plan."""
+    eta1, eta2, gamma1, gamma2, block_rate = told
+    d, q = problem.n_outputs, problem.n_local
+    own, pulled = np.full((1, q), eta1), np.full((1, q), eta2)
+    own[:, d:], pulled[:, d:] = gamma1, gamma2
+    return Rates(own, pulled, np.full((1, problem.n_drivers), block_rate), ridge)
 
 
 def _check_shape(name, value, expected):
@@ -288,17 +334,7 @@ def _check_shape(name, value, expected):
         raise PacketError(f"Array {name!r} of a reply has shape {value.shape}, expected {expected}.")
 
 
-def unit_series(client, Y, U, starts, local_features):
-    """Series of a fitted KalmanClient about a record."""
-    rows = inner_rows(len(Y), starts)
-    if len(rows) == 0:
-        raise ValueError("Training needs an episode of at least two time steps.")
-    lengths = np.diff([*starts, len(Y)])
-    filtered = client.model.filter(client.active_columns(Y), U, starts)
-    return UnitSeries(filtered, local_features, U, rows, lengths)
-
-
-def first_answer(packet, client, series):
+def first_answer(packet, client, series, name):
     """What a unit tells of itself before training, and its state then.
 
     Parameters
@@ -307,9 +343,13 @@ def first_answer(packet, client, series):
     client : KalmanClient
         Fitted.
     series : UnitSeries
+    name : str
+        Of the unit; its random start depends on it, not on its place among the units.
     """
     told = packet.scalars
-    training = UnitTraining.start(client.model, series, bool(told["constant"]))
+    rng = np.random.default_rng([int(told["seed"]), crc32(name.encode())])
+    scale = float(told["start_scale"])
+    training = UnitTraining.start(client.model, series, bool(told["constant"]), scale, rng)
     message = training.local_model(bool(told["relay"]), bool(told["stepwise"]))
     dtype = told["dtype"]
     state = {
@@ -341,10 +381,9 @@ def answer(packet, state):
     """
     if "training" not in state:
         raise PacketError(f"A unit that is not in training got {packet.op!r}.")
-    if packet.op == FINISH:
-        training = state["training"]
-        done = {"augmenter": training.augmenter(), "transition": training.model.A}
-        return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **done}
+    if packet.op == TrainingEnd.OP:
+        end = TrainingEnd.from_packet(packet)
+        return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **state["training"].learned(end)}
     previous = state["previous"] if packet.round == state["round"] else state["training"]
     training, message = advanced(previous, TO_UNIT[packet.op].from_packet(packet))
     state = {**state, "training": training, "previous": previous, "round": packet.round}
@@ -364,31 +403,3 @@ def advanced(training, told):
     else:
         training = training.moved_by_blocks(told)
     return training, training.message()
-
-
-def augmented_losses(site, data, rows):
-    """States that a trained unit predicts with its correction, and its loss.
-
-    Parameters
-    ----------
-    site : dict
-        The unit's ``client`` and ``augmenter``.
-    data : UnitSeries
-    rows : ndarray of int
-        The time steps to predict.
-
-    Returns
-    -------
-    states : ndarray of shape (n_rows, n_states)
-        ``h_a``.
-    loss : float
-        Mean squared error of the measurements.
-    """
-    model, augmenter = site["client"].model, site["augmenter"]
-    before = rows - 1
-    states = data.filtered[before] @ model.A.T + augmenter.phi_
-    states += data.measurements[before] @ augmenter.coef_.T
-    if data.inputs is not None and model.B is not None:
-        states += data.inputs[before] @ model.B.T
-    own = data.measurements[rows] - states @ model.C.T
-    return states, float(np.einsum("ti,ti->", own, own) / len(rows))

@@ -1,6 +1,6 @@
 """A unit's state-space model as plain arrays, and what can be computed with it from raw measurements."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -11,6 +11,7 @@ from ..statespace.filter import (
     log_likelihood_terms,
     predicted_states,
 )
+from ..statespace.inputs import input_term
 from ..statespace.missing import filter_missing
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
@@ -30,6 +31,9 @@ class UnitModel:
     B : ndarray of shape (n_states, n_inputs) or None
     input_mean : ndarray of shape (n_inputs,) or None
         Level of the inputs that belongs to `mean`; None stands for zero.
+    unpredicted : ndarray of shape (n_sensors,) or None
+        Variance of the measurements that their past leaves unpredicted, at least R, in a model with as many
+        states as sensors whose R is a convention; None where R is known.
     """
 
     A: np.ndarray
@@ -39,6 +43,7 @@ class UnitModel:
     mean: np.ndarray
     B: np.ndarray | None = None
     input_mean: np.ndarray | None = None
+    unpredicted: np.ndarray | None = None
 
     @property
     def n_states(self):
@@ -49,6 +54,17 @@ class UnitModel:
     def weights(self):
         """``R^-1 C``, shape (n_sensors, n_states)."""
         return weights(self.C, self.R)
+
+    def with_noise_share(self, share):
+        """The model with R part of the way to `unpredicted`, and no choice any more."""
+        return replace(self, R=self.R + share * (self.unpredicted - self.R), unpredicted=None)
+
+    def unpredicted_states(self):
+        """`unpredicted` as a covariance of states, shape (n_states, n_states); None where R is known."""
+        if self.unpredicted is None:
+            return None
+        back = np.linalg.solve(self.C.T @ self.weights, self.weights.T)
+        return (back * self.unpredicted) @ back.T
 
     def initial_covariance(self):
         """Covariance of the first state of an episode: stationary, or the steady prediction error
@@ -65,7 +81,7 @@ class UnitModel:
 
     def information(self, Y, with_const=False):
         """Sufficient statistic of measurements."""
-        return information(Y - self.mean, self.C, self.R, with_const=with_const)
+        return information(Y, self.C, self.R, mean=self.mean, with_const=with_const)
 
     def exogenous(self, U, starts):
         """Known term ``B (u[t-1] - input_mean)`` of each row, zero in the first row of an episode.
@@ -76,10 +92,7 @@ class UnitModel:
             return None
         if self.input_mean is not None:
             U = U - self.input_mean
-        term = np.zeros((len(U), self.n_states))
-        np.dot(U[:-1], self.B.T, out=term[1:])
-        term[list(starts)] = 0.0
-        return term
+        return input_term(self.B, U, starts)
 
     def filter(self, Y, U=None, starts=(0,)):
         """Filtered states, shape (n_samples, n_states); exact for missing measurements."""

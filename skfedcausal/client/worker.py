@@ -9,17 +9,22 @@ from ..message import (
     LAW_REQUEST,
     REQUEST,
     WIRE_DTYPES,
+    EffectReply,
     SmoothedReply,
     StateMessage,
     StateReply,
 )
-from . import training
+from . import network_training, training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
+from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law
 from .filtering import message_of
 from .kalman import KalmanClient
 from .loading_error import loading_error
+from .nonlinear import NonlinearClient
+from .records import warn_few_rows
+from .training_series import unit_series
 
 
 class UnitWorker:
@@ -42,24 +47,38 @@ class UnitWorker:
     noise : ndarray of shape (n_sensors,), default=None
         Variance of the noise that a privacy mechanism added to `outputs`; None if there is none. The worker
         never sees the record without it.
+    training_noise : PaperNoise, default=None
+        Noise that the unit adds to its messages of training.
 
     Notes
     -----
     State between packets, all of it kept at the site: ``client``, the fitted model, ``n_states`` and
     ``round`` of its last message and ``previous``, the model before that round; ``augmenter`` and
     what the server says about the unit's own blocks (``transition``, ``input_matrix`` and ``input_mean``,
-    ``phi``) once a reply came. A packet that comes again in its round is answered from `previous`,
-    so that nothing counts twice, and a packet of an earlier round is refused. A new fit starts with an
-    empty state.
+    ``phi``) once a reply came; ``effect`` and ``effect_std``, the last answer about a change of inputs. A
+    packet that comes again in its round is answered from `previous`, so that nothing counts twice, and a
+    packet of an earlier round is refused. A new fit starts with an empty state.
     """
 
-    def __init__(self, name, outputs, inputs, starts, columns, client, augmenter=None, noise=None):
+    def __init__(
+        self,
+        name,
+        outputs,
+        inputs,
+        starts,
+        columns,
+        client,
+        augmenter=None,
+        noise=None,
+        training_noise=None,
+    ):
         self.name = name
         self._Y, self._U, self._starts = outputs, inputs, starts
         self._columns = columns
         self._client = client
         self._augmenter = augmenter
         self._noise = noise
+        self._training_noise = training_noise
 
     def handle(self, packet, state):
         """Answer one packet.
@@ -84,8 +103,11 @@ class UnitWorker:
             SmoothedReply.OP: self._refine,
             LAW_REQUEST: self._tell_law,
             StateReply.OP: self._learn_from,
+            EffectReply.OP: self._map_effect,
         }
         operations |= dict.fromkeys(training.OPERATIONS, self._train)
+        if "networks" in state or packet.op == network_training.NetworkPlan.OP:
+            operations |= dict.fromkeys(network_training.OPERATIONS, self._train_network)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
         if packet.op not in (REQUEST, training.REQUEST) and "client" not in state:
@@ -145,7 +167,14 @@ class UnitWorker:
         return law.to_packet(packet.round), state
 
     def _train(self, packet, state):
-        """Answer a packet of gradient training; the first one identifies the unit's model."""
+        """Answer a packet of gradient training, with noise where the protocol adds it here."""
+        answer, state = self._trained(packet, state)
+        if self._training_noise is not None:
+            answer = self._training_noise.noised(answer, state["training"])
+        return answer, state
+
+    def _trained(self, packet, state):
+        """Answer as it stays at home; the first packet identifies the unit's model."""
         if packet.op != training.REQUEST:
             return training.answer(packet, state)
         client = self._fitted_client()
@@ -155,8 +184,12 @@ class UnitWorker:
                 "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
             )
         local = local_features(client, self._Y, self._U, self._starts)
-        series = training.unit_series(client, self._Y, self._U, self._starts, local)
-        return training.first_answer(packet, client, series)
+        series = unit_series(client, self._Y, self._U, self._starts, local)
+        return training.first_answer(packet, client, series, self.name)
+
+    def _train_network(self, packet, state):
+        """Answer a packet of the training of a nonlinear correction."""
+        return network_training.answer(packet, state, self._augmenter, self._Y, self._starts)
 
     def _learn_from(self, packet, state):
         """Fit the augmenter to the influence the server reports."""
@@ -170,7 +203,21 @@ class UnitWorker:
             learned |= {"input_matrix": reply.input_matrix, "input_mean": self._U.mean(axis=0)}
         if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
             learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
+        if reply.noise_share is not None:
+            learned["client"] = state["client"].with_noise_share(float(reply.noise_share[0]))
         return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **learned}
+
+    def _map_effect(self, packet, state):
+        """Map the effect of a change of inputs through the unit's own sensors; the answer stays here."""
+        reply = EffectReply.from_packet(packet)
+        n_states = state["n_states"] if "n_states" in state else state["client"].model.n_states
+        if reply.states.shape[1] != n_states:
+            raise PacketError(
+                f"Unit {self.name!r} got an effect on {reply.states.shape[1]} states, but has {n_states}."
+            )
+        effect, variance = mapped_effect(state, reply)
+        state = {**state, "effect": effect, "effect_std": np.sqrt(variance)}
+        return Packet(ACKNOWLEDGEMENT, packet.round), state
 
     def _wishes(self, packet):
         """Precision of the series and what the server wants besides the sufficient statistic."""
@@ -220,12 +267,19 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
     if isinstance(template, KalmanClient):
         client = clone(template)
         client._validate_params()
-        return client.fit_arrays(Y, U, starts, f"unit {name!r}", columns, noise)
+        client.fit_arrays(Y, U, starts, f"unit {name!r}", columns, noise)
+        if client.C is None:
+            warn_few_rows(len(Y), len(client.model.C), client.n_states_, f"unit {name!r}")
+        return client
     if noise is not None:
         raise TypeError(
             f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient can be told "
             "how much noise a privacy mechanism added to its measurements; give it C and R there."
         )
+    if isinstance(template, ExtendedKalmanClient):
+        template = NonlinearClient(template)
+    if isinstance(template, NonlinearClient):
+        return type(template)(template.box, f"unit {name!r}").fit(Y, U, starts, columns)
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
         return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts, columns)
     kind = f"The client of unit {name!r} is a {type(template).__name__}"
@@ -249,7 +303,7 @@ def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=Fal
         return client.watched_message(Y, starts)[0]
     wishes = {"const": const, "local_model": local_model}
     if isinstance(client, KalmanClient):
-        return message_of(client.model, client.active_columns(Y), starts, inputs=inputs, **wishes)
+        return message_of(client.message_model, client.active_columns(Y), starts, inputs=inputs, **wishes)
     message = client.message(Y, **wishes, **_along(Y, inputs, starts))
     about_these_rows = isinstance(message, StateMessage) and len(message.z) == len(Y)
     return message.with_inputs(inputs) if about_these_rows and message.inputs is None else message
@@ -267,6 +321,34 @@ def loadings(client, n_states):
     return (client.measurements(np.eye(n_states)) - level).T
 
 
+def mapped_effect(site, reply):
+    """Effect of a change of inputs on a unit's measurements, and its variance.
+
+    Parameters
+    ----------
+    site : dict
+        The unit's state.
+    reply : EffectReply
+
+    Returns
+    -------
+    effect, variance : ndarray of shape (n_steps, n_sensors)
+    """
+    C = loadings(site["client"], reply.states.shape[1])
+    variance = effect_variances(reply, C)
+    error = site.get("loading_error")
+    if error is not None:
+        variance += error.variance(reply.states)
+    return reply.states @ C.T, variance
+
+
+def effect_variances(reply, C):
+    """Variances of ``C`` times the states of an effect, NaN where it came without covariances."""
+    if reply.covariances is None:
+        return np.full((len(reply.states), len(C)), np.nan)
+    return np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0)
+
+
 def local_features(client, Y, U, starts):
     """Centred measurements with the missing ones replaced by their filtered expectation."""
     if not isinstance(client, KalmanClient):
@@ -277,8 +359,8 @@ def local_features(client, Y, U, starts):
     Y = client.active_columns(Y)
     model = client.model
     centred = Y - model.mean
-    missing = np.isnan(centred)
-    if missing.any():
+    if not np.isfinite(centred.sum()):  # a missing value anywhere reaches the sum
+        missing = np.isnan(centred)
         expected = model.filter(Y, U, starts) @ model.C.T
         centred[missing] = expected[missing]
     return centred
@@ -303,6 +385,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
     ndarray of shape (n_samples, n_sensors)
     """
     client = site["client"]
+    if augmented and isinstance(site["augmenter"], network_training.StateCorrection):
+        return network_training.corrected_prediction(site, Y, starts)
     if not augmented:
         return (
             client.predict(Y, **_along(Y, U, starts))

@@ -5,8 +5,10 @@ The readers take the path of a folder that the user has; nothing is shipped and 
 
 from ._batadal import load_batadal
 from ._causrca import load_causrca
+from ._exports import make_historian_exports
 from ._nonlinear import make_nonlinear_plant
 from ._plants import make_granger_plant
+from ._preparation import discrete_columns, prepare_hai, prepare_records, prepare_swat
 from ._skab import load_skab
 from ._sysid import load_sysid
 from ._tep import load_tep
@@ -17,6 +19,7 @@ __all__ = [
     "LevelShift",
     "PlantTruth",
     "cross_client_columns",
+    "discrete_columns",
     "load_batadal",
     "load_causrca",
     "load_hai",
@@ -25,5 +28,9 @@ __all__ = [
     "load_sysid",
     "load_tep",
     "make_granger_plant",
+    "make_historian_exports",
     "make_nonlinear_plant",
+    "prepare_hai",
+    "prepare_records",
+    "prepare_swat",
 ]

@@ -1,11 +1,16 @@
 """Nonlinear plants with sustained faults: the generator of the third paper, without torch."""
 
 import numpy as np
+from scipy.special import expit
 from sklearn.utils import Bunch, check_random_state
+
+from ..statespace.networks import LSTM, FeedForward, uniform_lstm
 
 __all__ = ["make_nonlinear_plant"]
 
-_FEATURES = 64  # of the smooth maps
+_FEATURES = 64  # of the dependencies
+_HIDDEN = 16  # of a unit's own LSTM
+_RADIUS, _PERIOD = 2.0, 20
 
 
 def make_nonlinear_plant(
@@ -22,6 +27,7 @@ def make_nonlinear_plant(
     sensor_noise=1.0,
     n_sensors=4,
     kind="lstm",
+    dynamics="cycle",
     plant_state=0,
     random_state=None,
 ):
@@ -48,6 +54,9 @@ def make_nonlinear_plant(
     kind : {"lstm", "smooth"}, default="lstm"
         Dependencies through a random two-layer LSTM called without carried state (the paper's), or through
         random Fourier features.
+    dynamics : {"cycle", "lstm"}, default="cycle"
+        A unit's own map: the smooth map below, or an LSTM of width 16 without carried state whose linear
+        layer is fitted to it (the paper's).
     plant_state : int, default=0
         Draws the plant; records with the same one are of the same plant.
     random_state : int, RandomState instance or None, default=None
@@ -58,7 +67,9 @@ def make_nonlinear_plant(
     plant : Bunch
         With ``data``, a dict of unit name to array (n_samples, n_sensors); ``target``, per row the unit in
         which the running fault started, "" without a fault; ``faults``, tuples (first row, row after the
-        last, unit); ``states``, an array (n_samples, n_units, 2); and ``links``, pairs of names.
+        last, unit); ``states``, an array (n_samples, n_units, 2); ``links``, pairs of names; and the true
+        maps of every unit by name, each with ``value`` and ``jacobian`` for rows of states: ``h``, and ``f``
+        (the unit alone) where ``dynamics="lstm"``.
 
     Notes
     -----
@@ -82,12 +93,15 @@ def make_nonlinear_plant(
     """
     if kind not in {"lstm", "smooth"}:
         raise ValueError(f"kind={kind!r}; choose 'lstm' or 'smooth'.")
+    if dynamics not in {"cycle", "lstm"}:
+        raise ValueError(f"dynamics={dynamics!r}; choose 'cycle' or 'lstm'.")
     for pair in links:
         if len(pair) != 2 or not all(0 <= k < n_units for k in pair) or pair[0] == pair[1]:
             raise ValueError(f"Link {pair!r} is no (cause, effect) of two different units below {n_units}.")
     drawn = np.random.RandomState(plant_state)
     pushes = {pair: _dependency(drawn, kind) for pair in (tuple(link) for link in links)}
     loadings = [_measurement(drawn, n_sensors) for _ in range(n_units)]
+    own = [_cycle_lstm(drawn) for _ in range(n_units)] if dynamics == "lstm" else None
     rng = check_random_state(random_state)
     allowed = list(range(n_units)) if isinstance(roots, str) else list(roots)
     faults = _draw_faults(rng, n_samples, fault_length, fault_every, allowed) if size else []
@@ -97,7 +111,11 @@ def make_nonlinear_plant(
     x = rng.standard_normal((n_units, 2)) + np.array([2.0, 0.0])
     states = np.empty((n_samples, n_units, 2))
     for t in range(-50, n_samples):
-        new = np.array([_cycle(row) for row in x])
+        new = (
+            _cycle(x)
+            if own is None
+            else np.vstack([f.value(row[None]) for f, row in zip(own, x, strict=True)])
+        )
         for (cause, effect), g in pushes.items():
             new[effect] += strength * g(x[cause])
         x = new + process_noise * rng.standard_normal(new.shape) + (push[t, :, None] if t >= 0 else 0.0)
@@ -105,7 +123,7 @@ def make_nonlinear_plant(
             states[t] = x
     data, target = {}, np.full(n_samples, "", dtype=object)
     for m, h in enumerate(loadings):
-        data[f"unit{m}"] = h(states[:, m]) + sensor_noise * rng.standard_normal((n_samples, n_sensors))
+        data[f"unit{m}"] = h.value(states[:, m]) + sensor_noise * rng.standard_normal((n_samples, n_sensors))
     for first, stop, unit in faults:
         target[first:stop] = f"unit{unit}"
     return Bunch(
@@ -114,6 +132,8 @@ def make_nonlinear_plant(
         faults=[(first, stop, f"unit{unit}") for first, stop, unit in faults],
         states=states,
         links=[(f"unit{cause}", f"unit{effect}") for cause, effect in pushes],
+        f={f"unit{m}": f for m, f in enumerate(own or ())},
+        h={f"unit{m}": h for m, h in enumerate(loadings)},
     )
 
 
@@ -125,19 +145,28 @@ def _draw_faults(rng, n_samples, length, every, allowed):
     return faults
 
 
-def _cycle(x, radius=2.0, period=20):
-    """One step of a unit on its own: a turn, and a pull towards the circle."""
-    angle = 2 * np.pi / period
-    turned = np.array(
-        [np.cos(angle) * x[0] - np.sin(angle) * x[1], np.sin(angle) * x[0] + np.cos(angle) * x[1]]
-    )
-    distance = np.hypot(*x)
-    return turned * (0.4 + 0.6 * radius * np.tanh(distance) / max(distance, 1e-9))
+def _cycle(x):
+    """One step of units on their own: a turn, and a pull towards the circle; rows of states."""
+    angle = 2 * np.pi / _PERIOD
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    distance = np.maximum(np.hypot(x[:, 0], x[:, 1]), 1e-9)[:, None]
+    return x @ turn.T * (0.4 + 0.6 * _RADIUS * np.tanh(distance) / distance)
+
+
+def _cycle_lstm(rng):
+    """An LSTM called from zero state, its linear layer fitted to the cycle on states around it."""
+    layers = tuple((3 * W, R, b) for W, R, b in uniform_lstm(rng, 2, _HIDDEN))
+    points = rng.uniform(-2 * _RADIUS, 2 * _RADIUS, (2000, 2))
+    hidden = LSTM(layers, np.eye(_HIDDEN), np.zeros(_HIDDEN)).value(points)
+    design = np.hstack([hidden, np.ones((len(points), 1))])
+    gram = design.T @ design + 1e-6 * len(points) * np.eye(_HIDDEN + 1)
+    fitted = np.linalg.solve(gram, design.T @ _cycle(points)).T
+    return LSTM(layers, fitted[:, :-1], fitted[:, -1])
 
 
 def _circle():
     phase = np.linspace(0, 2 * np.pi, 40, endpoint=False)
-    return 2.0 * np.column_stack([np.cos(phase), np.sin(phase)])
+    return _RADIUS * np.column_stack([np.cos(phase), np.sin(phase)])
 
 
 def _dependency(rng, kind):
@@ -168,13 +197,14 @@ def _lstm_map(rng):
 
 
 def _lstm_layer(rng, n_inputs):
+    """Without carried state the forget gate and the recurrent weights never act; they are left out."""
     bound = 1 / np.sqrt(_FEATURES)
     weights = rng.uniform(-bound, bound, (3, _FEATURES, n_inputs))
     bias = rng.uniform(-bound, bound, (3, _FEATURES))
 
     def forward(x):
         i, g, o = np.einsum("gfk,k->gf", weights, x) + bias
-        return np.tanh(np.tanh(g) / (1 + np.exp(-i))) / (1 + np.exp(-o))
+        return np.tanh(np.tanh(g) * expit(i)) * expit(o)
 
     return forward
 
@@ -183,11 +213,6 @@ def _measurement(rng, n_sensors, width=16, scale=25.0):
     """Two-layer map with a SELU, columns of standard deviation `scale` on the cycle."""
     first, bias = rng.standard_normal((width, 2)), rng.standard_normal(width)
     second = rng.standard_normal((n_sensors, width))
-
-    def raw(X):
-        z = X @ first.T + bias
-        selu = 1.0507 * np.where(z > 0, z, 1.67326 * np.expm1(np.minimum(z, 0.0)))
-        return selu @ second.T
-
-    spread = raw(_circle()).std(axis=0)
-    return lambda X: scale * raw(X) / spread
+    raw = FeedForward((first.T, second.T), (bias, np.zeros(n_sensors)), "selu")
+    factor = scale / raw.value(_circle()).std(axis=0)
+    return FeedForward((first.T, second.T * factor), raw.biases, "selu")

@@ -1,6 +1,7 @@
 """Differential privacy: what is promised, what it costs, and who keeps the account."""
 
 from .accountant import Charge, PrivacyAccountant, PrivacySpent, Scope
+from .base import Release, UnitNoise
 from .calibration import (
     epsilon_from_mu,
     epsilon_of,
@@ -35,9 +36,11 @@ __all__ = [
     "PrivacyLeakWarning",
     "PrivacySpent",
     "RandomizedResponse",
+    "Release",
     "Scope",
     "SeededNoiseWarning",
     "SensitivityUnboundedError",
+    "UnitNoise",
     "UtilityWarning",
     "WeakPrivacyWarning",
     "augmented_message_sensitivity",

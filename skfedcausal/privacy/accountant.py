@@ -41,6 +41,12 @@ class Scope:
     relation : {"replace", "zero_out"}
         Neighbouring records differ in one unit that has other values, or its centre in place of values.
     window : int or None
+
+    Examples
+    --------
+    >>> from skfedcausal.privacy import Scope
+    >>> Scope('event') == Scope('event', 'replace')
+    True
     """
 
     unit: str
@@ -71,6 +77,12 @@ class Charge:
     period : int
         Charges of different periods are about different time steps.
     time : str
+
+    Examples
+    --------
+    >>> from skfedcausal.privacy import Charge
+    >>> Charge('boiler', 'measurement', mu=0.5).mechanism
+    'gaussian'
     """
 
     client: str
@@ -200,7 +212,7 @@ class PrivacyAccountant:
 
     # -- spending --------------------------------------------------------------------------------
 
-    def charge(self, charges, scope):
+    def charge(self, charges, scope, *, repeated=False):
         """Spend, or refuse to before anything is released.
 
         Parameters
@@ -209,6 +221,9 @@ class PrivacyAccountant:
             All of them or none are taken.
         scope : Scope
             What the charges protect.
+        repeated : bool, default=False
+            Count a charge together with an earlier one that is the same but for its time, so that the table
+            does not grow with every batch of a stream.
 
         Raises
         ------
@@ -228,7 +243,16 @@ class PrivacyAccountant:
             if self.epsilon is not None:
                 self._check_budget(charges, scope)
             self.scope = scope
-            self._charges += charges
+            for charge in charges:
+                self._take(charge, repeated)
+
+    def _take(self, charge, repeated):
+        for k in reversed(range(len(self._charges) if repeated else 0)):
+            earlier = self._charges[k]
+            if replace(charge, time=earlier.time, count=earlier.count) == earlier:
+                self._charges[k] = replace(earlier, count=earlier.count + charge.count)
+                return
+        self._charges.append(charge)
 
     def _check_budget(self, charges, scope):
         for client in dict.fromkeys(charge.client for charge in charges):
@@ -338,7 +362,7 @@ def _composed(charges, delta):
         if charge.epsilon > 0:
             key = (charge.epsilon, charge.n_categories)
             groups[key] = groups.get(key, 0) + charge.count
-    responses = [(*key, count) for key, count in groups.items()]
+    responses = tuple((*key, count) for key, count in groups.items())
     if delta == 0 and mu > 0:
         return np.inf, mu
     return composed_epsilon(mu, responses, delta), mu

@@ -7,6 +7,36 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .accountant import PrivacyAccountant
+from .bounds import Bounds, clipped
+from .sampling import grid_of, normal_noise, on_grid
+
+
+@dataclass(frozen=True)
+class UnitNoise:
+    """Ball that a unit's measurements are clipped to, and the noise added to them there.
+
+    Attributes
+    ----------
+    bounds : Bounds
+    std : float
+        In units of the scale of the bounds.
+    """
+
+    bounds: Bounds
+    std: float
+
+    @property
+    def variance(self):
+        """Of the noise in each column, shape (n_features,)."""
+        return (self.std * self.bounds.scale) ** 2
+
+    def drawn(self, Y, rng, sampler):
+        """Copy of measurements that is clipped and has noise; what comes after sees nothing else."""
+        noise = normal_noise(Y.shape, self.std, rng, sampler)
+        values = on_grid(clipped(Y, self.bounds), grid_of(self.std)) + noise
+        values = self.bounds.center + self.bounds.scale * values
+        values.setflags(write=False)
+        return values
 
 
 @dataclass(frozen=True)
@@ -17,12 +47,16 @@ class Release:
     ----------
     values : ndarray of shape (n_samples, n_features)
         Clipped, with noise; NaN where missing.
-    variance : ndarray of shape (n_features,)
-        Of the noise added to each column.
+    noise : UnitNoise
     """
 
     values: np.ndarray
-    variance: np.ndarray
+    noise: UnitNoise
+
+    @property
+    def variance(self):
+        """Of the noise added to each column, shape (n_features,)."""
+        return self.noise.variance
 
 
 class PrivacyMechanism(BaseEstimator, ABC):

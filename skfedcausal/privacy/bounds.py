@@ -40,5 +40,10 @@ def clipped(Y, bounds):
     """
     scaled = (Y - bounds.center) / bounds.scale
     length = norms(Y, bounds.center, bounds.scale)
-    factor = np.minimum(1.0, bounds.clip / np.maximum(length, np.finfo(float).tiny))
+    factor = bounds.clip / np.maximum(length, bounds.clip)
     return scaled * factor[:, None]
+
+
+def into_ball(Y, bounds):
+    """Measurements in their own units, rows outside the ball moved to its nearest point."""
+    return bounds.center + bounds.scale * clipped(Y, bounds)

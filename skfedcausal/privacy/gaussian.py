@@ -8,12 +8,12 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from .accountant import Charge, PrivacyAccountant, Scope
-from .base import PrivacyMechanism, Release
-from .bounds import Bounds, clipped, norms
+from .base import PrivacyMechanism, Release, UnitNoise
+from .bounds import Bounds, norms
 from .calibration import mu_from_epsilon
-from .sampling import SAMPLERS, generator, grid_of, normal_noise, on_grid
-from .statement import gaussian_statement
-from .warn import warn_release
+from .sampling import SAMPLERS, generator, grid_of
+from .statement import gaussian_statement, gradient_statement, paper_statement
+from .warn import warn_release, warn_seeded
 
 
 class GaussianMechanism(PrivacyMechanism):
@@ -55,9 +55,16 @@ class GaussianMechanism(PrivacyMechanism):
     accountant : PrivacyAccountant, default=None
         Shared by all estimators that learn from the same data. None: one of this mechanism and its clones.
     protocol : {"one-shot", "paper"}, default="one-shot"
-        "paper", noise on the messages of every step and round, is refused: calibrated as the papers do it is
-        no promise about a run. :func:`skfedcausal.privacy.paper.stated_and_true_epsilon` gives the total the
-        papers state for it beside the exact one.
+        "paper", for comparison: measurements are clipped, and a unit adds noise to the states of every time
+        step and round of gradient training by the papers' formulas, `epsilon` and `delta` being those of
+        each message. That is no promise about a run. The statement says so, and gives the total that the
+        papers state beside the exact one for a correction theta that does not depend on the record.
+    trust : {"none", "server"}, default="none"
+        "server": the server of gradient training may see the units' states, units must not see each other's.
+        Measurements stay as they are, and the gradients that the server sends are clipped and get noise;
+        `epsilon` and `delta` are those of the whole training.
+    gradient_clip : float, default=None
+        For ``trust="server"``: largest norm of the gradient about one time step that a unit is sent. Public.
     sampler : {"float-grid", "opendp"}, default="float-grid"
         "opendp" draws exact discrete Gaussians with the optional package of that name.
     random_state : int, RandomState or None, default=None
@@ -128,6 +135,8 @@ class GaussianMechanism(PrivacyMechanism):
         "scale": [Interval(Real, 0, None, closed="neither"), "array-like", dict],
         "accountant": [PrivacyAccountant, None],
         "protocol": [StrOptions({"one-shot", "paper"})],
+        "trust": [StrOptions({"none", "server"})],
+        "gradient_clip": [Interval(Real, 0, None, closed="neither"), None],
         "sampler": [StrOptions(set(SAMPLERS))],
         "random_state": ["random_state"],
     }
@@ -147,6 +156,8 @@ class GaussianMechanism(PrivacyMechanism):
         scale=1.0,
         accountant=None,
         protocol="one-shot",
+        trust="none",
+        gradient_clip=None,
         sampler="float-grid",
         random_state=None,
     ):
@@ -162,6 +173,8 @@ class GaussianMechanism(PrivacyMechanism):
         self.scale = scale
         self.accountant = accountant
         self.protocol = protocol
+        self.trust = trust
+        self.gradient_clip = gradient_clip
         self.sampler = sampler
         self.random_state = random_state
 
@@ -169,6 +182,11 @@ class GaussianMechanism(PrivacyMechanism):
     def scope(self):
         """What is protected, a :class:`Scope`."""
         return Scope(self.unit, self.relation, self.window)
+
+    @property
+    def place(self):
+        """Where the noise is added: to the "record", to the "messages" of training or to its "gradients"."""
+        return "messages" if self.protocol == "paper" else "gradients" if self.trust == "server" else "record"
 
     def mu_of_release(self):
         """Gaussian-DP parameter of one release.
@@ -228,15 +246,14 @@ class GaussianMechanism(PrivacyMechanism):
         -------
         std, sensitivity : float
         """
-        steps = {"event": 1, "window": self.window, "client": n_samples}[self.unit]
-        steps = min(steps, n_samples)
-        mu = self.mu_of_release()
-        coarse = bounds.radius * np.sqrt(steps) / mu
-        rounding = np.sqrt(len(bounds.scale)) * grid_of(coarse)  # rounding moves neighbours apart by as much
-        sensitivity = (bounds.radius + rounding) * np.sqrt(steps)
-        return sensitivity / mu, sensitivity
+        mu, steps = self.mu_of_release(), self._steps(n_samples)
+        std = bounds.radius * np.sqrt(steps) / mu
+        for _ in range(2):  # the grid follows the noise, which is larger for the rounding to the grid
+            sensitivity = self.sensitivity(UnitNoise(bounds, std), n_samples)
+            std = sensitivity / mu
+        return std, sensitivity
 
-    def release(self, records, lengths, channel="measurement"):
+    def release(self, records, lengths, channel="measurement", noise=None):
         """Every unit's record clipped and with noise, charged before it is drawn.
 
         Parameters
@@ -247,6 +264,9 @@ class GaussianMechanism(PrivacyMechanism):
             Time steps of each episode.
         channel : str
             For the ledger.
+        noise : dict of str to UnitNoise, default=None
+            Ball and noise of an earlier release to use again, whatever that costs for these records. None:
+            as much noise as the promise about one release asks for.
 
         Returns
         -------
@@ -254,63 +274,110 @@ class GaussianMechanism(PrivacyMechanism):
             The same objects for records that were released before with the same noise; those are not
             charged again.
         """
-        if self.protocol == "paper":
+        if self.place != "record":
             raise ValueError(
-                "protocol='paper' adds noise to the messages of every step and round; training with it is "
-                "not part of this version, because its promise does not hold for a run. Compare its totals "
-                "with skfedcausal.privacy.paper.stated_and_true_epsilon, or use protocol='one-shot'."
+                f"This mechanism adds its noise to the {self.place} of gradient training and has none for a "
+                "record. Give one with protocol='one-shot' and trust='none'."
             )
-        mu, account = self.mu_of_release(), self._account()
-        plans = {name: self._plan(name, Y, lengths) for name, Y in records.items()}
+        account = self._account()
+        plans = {
+            name: self._plan(name, Y, lengths, None if noise is None else noise[name])
+            for name, Y in records.items()
+        }
         new = {name: plan for name, plan in plans.items() if account.recall(plan.key) is None}
         if new:
-            warn_release(self, {name: (records[name], plan) for name, plan in new.items()})
-            account.charge([plan.charge(name, channel, mu) for name, plan in new.items()], self.scope)
+            warn_release(self, {name: (records[name], plan) for name, plan in new.items()}, noise is None)
+            account.charge([plan.charge(name, channel) for name, plan in new.items()], self.scope)
             serial = len(account)
             for name, plan in new.items():
                 rng = generator(self.random_state, name, serial)
-                account.remember(plan.key, self._drawn(records[name], plan, rng))
+                values = plan.noise.drawn(records[name], rng, self.sampler)
+                account.remember(plan.key, Release(values, plan.noise))
         return {name: account.recall(plan.key) for name, plan in plans.items()}
 
-    def _plan(self, name, Y, lengths):
+    def noise_of(self, name, Y):
+        """Ball and noise of a release of a unit's record, a :class:`UnitNoise`."""
         bounds = self.bounds(name, Y)
-        std, sensitivity = self.noise_std(bounds, len(Y))
+        return UnitNoise(bounds, self.noise_std(bounds, len(Y))[0])
+
+    def sensitivity(self, noise, n_samples):
+        """Largest change of a record of `n_samples` rows before its noise is added, in units of `scale`."""
+        rounding = np.sqrt(len(noise.bounds.scale)) * grid_of(noise.std)  # moves neighbours apart by as much
+        return (noise.bounds.radius + rounding) * np.sqrt(self._steps(n_samples))
+
+    def _steps(self, n_samples):
+        """Protected time steps in a record."""
+        return min({"event": 1, "window": self.window, "client": n_samples}[self.unit], n_samples)
+
+    def _plan(self, name, Y, lengths, noise=None):
+        mu = self.mu_of_release()
+        if noise is None:
+            noise = self.noise_of(name, Y)
+        else:
+            mu = self.sensitivity(noise, len(Y)) / noise.std
         key = self._account().key_of(
-            name, self.scope, self.sampler, std, bounds.clip, bounds.center, bounds.scale, tuple(lengths), Y
+            name,
+            self.scope,
+            self.sampler,
+            noise.std,
+            noise.bounds.clip,
+            noise.bounds.center,
+            noise.bounds.scale,
+            tuple(lengths),
+            Y,
         )
-        return Plan(bounds, std, sensitivity, key)
+        return Plan(noise, self.sensitivity(noise, len(Y)), mu, key)
 
-    def _drawn(self, Y, plan, rng):
-        """The noised copy; what comes after sees nothing else."""
-        bounds = plan.bounds
-        noise = normal_noise(Y.shape, plan.std, rng, self.sampler)
-        values = on_grid(clipped(Y, bounds), grid_of(plan.std)) + noise
-        values = bounds.center + bounds.scale * values
-        values.setflags(write=False)
-        return Release(values, (plan.std * bounds.scale) ** 2)
+    def check_training(self):
+        """Refuse settings that belong to noise on the record, or lack what noise inside training needs."""
+        self.mu_of_release()
+        if self.random_state is not None:
+            warn_seeded()
+        if self.place == "gradients":
+            if self.protocol == "paper" or self.gradient_clip is None:
+                raise ValueError(
+                    f"Got trust='server' with protocol={self.protocol!r} and gradient_clip="
+                    f"{self.gradient_clip}; give protocol='one-shot' and the largest norm of a gradient that "
+                    "is sent."
+                )
+            return
+        events = self.unit == "event" and self.event_radius is None
+        if self.clip_norm is None or self.epsilon is None or not events:
+            raise ValueError(
+                "protocol='paper' needs epsilon and delta of each message and a public clip_norm, and knows "
+                f"no unit but the event; got epsilon={self.epsilon}, clip_norm={self.clip_norm}, "
+                f"unit={self.unit!r}, event_radius={self.event_radius}."
+            )
 
-    def statement(self, spent, names, n_samples):
-        """The promise in words: unit, relation, bound, composition, what is not covered."""
-        return gaussian_statement(self, spent, self._account(), names, n_samples)
+    def statement(self, spent, names, n_samples, left="everything"):
+        """The promise in words: unit, relation, bound, composition, what is not covered.
+
+        `left` says what of all that left the units it is about.
+        """
+        if self.place == "messages":
+            return paper_statement(self, spent, self._account(), names)
+        if self.place == "gradients":
+            return gradient_statement(self, spent)
+        return gaussian_statement(self, spent, self._account(), names, n_samples, left)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What will be done to a unit's record."""
+    """What will be done to a unit's record and what it costs."""
 
-    bounds: Bounds
-    std: float
+    noise: UnitNoise
     sensitivity: float
-    key: bytes
+    mu: float
+    key: bytes = b""
 
-    def charge(self, name, channel, mu):
-        public = self.bounds.public
+    def charge(self, name, channel):
+        public = self.noise.bounds.public
         return Charge(
             name,
             channel,
-            mu=mu if public else np.inf,
+            mu=self.mu if public else np.inf,
             sensitivity=self.sensitivity,
-            noise_std=self.std,
+            noise_std=self.noise.std,
             bound="public" if public else "data",
         )
 

@@ -77,6 +77,37 @@ def messages_mu(F, K, theta, stds, radius, n_rounds=1):
     return float(2 * radius * np.sqrt(n_rounds) * root_of_largest(total))
 
 
+def run_mu(transitions, gains, epsilon, delta):
+    """Largest Gaussian-DP mu of one round of the papers' messages about one time step, for any fixed theta.
+
+    The noise is that of the settled filter, calibrated for `epsilon` and `delta` of each message by the
+    papers' formulas; the gains of the first time steps, which are larger, count as they are.
+
+    Parameters
+    ----------
+    transitions : sequence of ndarray of shape (n_states, n_states)
+        ``F_t = (I - K_t C) A`` from the first time step until the filter has settled.
+    gains : sequence of ndarray of shape (n_states, n_features)
+        ``K_t``.
+    epsilon, delta : float
+
+    Returns
+    -------
+    float
+        Reached for theta = 0 where one measurement moves the states most at once and later. The augmented
+        state has the noise of ``||K|| + ||theta||``, more than a theta can add.
+    """
+    settled = np.asarray(gains[-1], dtype=float)
+    X, worst = gramian(np.asarray(transitions[-1], dtype=float), np.eye(len(settled))), 0.0
+    for k in reversed(range(len(gains))):
+        K = np.asarray(gains[k], dtype=float)
+        later = K.T @ (X - np.eye(len(X))) @ K
+        here = root_of_largest(K.T @ X @ K) ** 2 + np.linalg.norm(K, 2) ** 2 + root_of_largest(later) ** 2
+        worst = max(worst, here)
+        X = np.eye(len(X)) + transitions[k].T @ X @ transitions[k]
+    return float(np.sqrt(worst) / (np.linalg.norm(settled, 2) * classical_noise_multiplier(epsilon, delta)))
+
+
 def stated_and_true_epsilon(F, K, theta, radius, epsilon, delta, n_rounds):
     """Total the papers state for a run, and the exact one, both at `delta` in total.
 

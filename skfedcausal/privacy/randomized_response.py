@@ -90,7 +90,7 @@ class RandomizedResponse(PrivacyMechanism):
         other = (1 - kept) / (N_CATEGORIES - 1)
         return np.full((N_CATEGORIES, N_CATEGORIES), other) + (kept - other) * np.eye(N_CATEGORIES)
 
-    def release(self, flags, channel="flag"):
+    def release(self, flags, channel="flag", records=None, flagger=""):
         """Every unit's flags as the others see them, charged before they are drawn.
 
         Parameters
@@ -98,6 +98,12 @@ class RandomizedResponse(PrivacyMechanism):
         flags : dict of str to ndarray of bool of shape (n_samples, 2)
         channel : str
             For the ledger.
+        records : dict of str to ndarray, default=None
+            What the flags are about. Asking about a record again gives the same answers and costs nothing.
+            None: flags nobody asked about before. That two sets of flags are equal does not make it the same
+            question: answers that agree to the last would show that the flags do.
+        flagger : str, default=""
+            What made flags of the records, if several things do.
 
         Returns
         -------
@@ -106,8 +112,12 @@ class RandomizedResponse(PrivacyMechanism):
         self._check()
         account = self._account()
         flags = {name: _pairs(name, pairs) for name, pairs in flags.items()}
-        keys = {name: account.key_of("flags", name, self.epsilon, pairs) for name, pairs in flags.items()}
-        new = [name for name, key in keys.items() if account.recall(key) is None]
+        keys = {
+            name: account.key_of("flags", name, self.epsilon, flagger, Y)
+            for name, Y in (records or {}).items()
+        }
+        answers = {name: account.recall(keys[name]) if name in keys else None for name in flags}
+        new = [name for name, pairs in answers.items() if pairs is None]
         if new:
             if self.random_state is not None:
                 warn_seeded()
@@ -115,8 +125,10 @@ class RandomizedResponse(PrivacyMechanism):
             account.charge([self._charge(name, len(flags[name]), channel) for name in new], self.scope)
             for name in new:
                 rng = generator(self.random_state, name, len(account))
-                account.remember(keys[name], self._drawn(flags[name], rng))
-        return {name: account.recall(key) for name, key in keys.items()}
+                answers[name] = self._drawn(flags[name], rng)
+                if name in keys:
+                    account.remember(keys[name], answers[name])
+        return answers
 
     def frequencies(self, received):
         """Unbiased estimate of the shares of the four true pairs.

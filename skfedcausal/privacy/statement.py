@@ -9,14 +9,17 @@ NOT_PRIVATE = (
     "no raw measurements, but what can be concluded from them has no bound."
 )
 
+_PUBLIC = (
+    "names, number of columns and rows, which values are missing, inputs, matrices given to the units' "
+    "clients, settings chosen by looking at the data"
+)
 _NOT_COVERED = (
-    "Not covered: names, number of columns and rows, which values are missing, inputs, matrices given to the "
-    "units' clients, settings chosen by looking at the data, and what a unit computes from its raw record "
-    "for itself (predictions with model='client' or 'augmented', warnings, timing)."
+    f"Not covered: {_PUBLIC}, and what a unit computes from its raw record for itself (predictions with "
+    "model='client' or 'augmented', warnings, timing)."
 )
 
 
-def gaussian_statement(mechanism, spent, account, names, n_samples):
+def gaussian_statement(mechanism, spent, account, names, n_samples, left="everything"):
     """Unit, relation, bound, composition, what is not covered."""
     charges = account.table
     leaks = charges[charges["client"].isin(names) & (charges["bound"] != "public")]
@@ -38,9 +41,41 @@ def gaussian_statement(mechanism, spent, account, names, n_samples):
         promise = f"epsilon = {spent.epsilon:.4g}, delta = {spent.delta:.3g} (mu = {spent.mu:.4g})"
     return (
         f"Differentially private per {mechanism.scope}: {what} {changed}, {_bound(mechanism)}, changes the "
-        "distribution of everything that left the units and of everything computed from it by at most "
+        f"distribution of {left} that left the units and of everything computed from it by at most "
         f"{promise}. Exact composition of {_releases(mine)} per unit. Protects against the server and the "
         f"other units together.{_whole_series(mechanism, spent, n_samples)} {_NOT_COVERED}"
+    )
+
+
+def paper_statement(mechanism, spent, account, names):
+    """What the papers state about their protocol, and what is known of it."""
+    charges = account.table
+    runs = charges[charges["client"].isin(names)].groupby("client")["count"].sum()
+    rounds = int(runs.max()) if len(runs) else 0
+    return (
+        "NO GUARANTEE (protocol='paper', for comparison): every state that left a unit has the papers' "
+        f"noise for epsilon = {mechanism.epsilon:.4g}, delta = {mechanism.delta:.3g}, calibrated for one "
+        f"message of one time step. Added up as the papers do, {rounds} rounds of two messages make epsilon "
+        f"= {2 * rounds * mechanism.epsilon:.4g}. A measurement moves all later states: composed exactly, "
+        f"having other values at one time step changes the distribution of all messages by at most epsilon = "
+        f"{spent.epsilon:.4g} at delta = {spent.delta:.3g} (mu = {spent.mu:.4g}) if the corrections theta "
+        "were public. They are trained on the raw record, and what they reveal has no known bound."
+    )
+
+
+def gradient_statement(mechanism, spent):
+    """What noise on a trusted server's gradients promises, and to whom."""
+    promise = f"mu = {spent.mu:.4g} (Gaussian differential privacy)"
+    if np.isfinite(spent.epsilon):
+        promise = f"epsilon = {spent.epsilon:.4g}, delta = {spent.delta:.3g} (mu = {spent.mu:.4g})"
+    return (
+        f"Differentially private per {mechanism.scope} against the other units: whatever changes in one "
+        "unit's record, the distribution of all gradients that the units were sent in training changes by "
+        f"at most {promise}. Every gradient about one time step is clipped to norm "
+        f"{mechanism.gradient_clip:.4g}. Nothing is hidden from the server, which gets the units' states "
+        "without noise, nor from whoever sees what it learned (transition_, links_, its losses) or its "
+        f"answers about other records. Not covered either: {_PUBLIC}, and in which round training diverged, "
+        "should it."
     )
 
 

@@ -14,7 +14,7 @@ _MANY_CLIPPED = 0.05
 _LEVEL = 6  # up to the caller of `fit`
 
 
-def warn_release(mechanism, plans):
+def warn_release(mechanism, plans, learning=True):
     """Warn about a release that is going to happen.
 
     Parameters
@@ -22,8 +22,10 @@ def warn_release(mechanism, plans):
     mechanism : GaussianMechanism
     plans : dict of str to tuple (ndarray of shape (n_samples, n_features), Plan)
         Raw record of each unit and what will be done to it.
+    learning : bool
+        Whether something is to be learned from the records, which noise may prevent.
     """
-    leaking = [name for name, (_, plan) in plans.items() if not plan.bounds.public]
+    leaking = [name for name, (_, plan) in plans.items() if not plan.noise.bounds.public]
     if leaking:
         _warn(
             f"clip_norm was taken from the data of {', '.join(leaking)}: it reveals the largest value and "
@@ -34,8 +36,9 @@ def warn_release(mechanism, plans):
         warn_seeded()
     if mechanism.delta is not None:
         _warn_weak(mechanism, [len(Y) for Y, _ in plans.values()])
-    for name, (Y, plan) in plans.items():
-        _warn_useless(name, Y, plan)
+    if learning:
+        for name, (Y, plan) in plans.items():
+            _warn_useless(mechanism, name, Y, plan.noise)
 
 
 def warn_seeded():
@@ -72,9 +75,9 @@ def _warn_weak(mechanism, n_samples):
         )
 
 
-def _warn_useless(name, Y, plan):
+def _warn_useless(mechanism, name, Y, noise):
     """Noise that will drown everything, or a ball that most of the record lies outside of."""
-    bounds = plan.bounds
+    bounds = noise.bounds
     share = float((norms(Y, bounds.center, bounds.scale) > bounds.clip).mean())
     if share > _MANY_CLIPPED:
         _warn(
@@ -83,15 +86,34 @@ def _warn_useless(name, Y, plan):
             UtilityWarning,
         )
     signal = largest_deviation(clipped(Y, bounds))
-    ratio = plan.std / signal if signal > 0 else np.inf
+    ratio = noise.std / signal if signal > 0 else np.inf
     needed = ratio**4 / _CORRELATION**2
     if needed > len(Y):
         _warn(
             f"The noise on unit {name!r} is {ratio:.2g} times its strongest signal: a link that shows as a "
             f"correlation of {_CORRELATION} needs about {needed:.1g} time steps, the record has {len(Y)}. "
-            "Expect to learn nothing; use more epsilon, a smaller event_radius or a longer record.",
+            f"{_promise_in_words(mechanism)} no link of that size can be told from noise; "
+            f"{_smallest_useful(mechanism, ratio, len(Y))}. Use more, a smaller event_radius or a "
+            "longer record.",
             UtilityWarning,
         )
+
+
+def _promise_in_words(mechanism):
+    if mechanism.epsilon is None:
+        return f"At mu {mechanism.mu:.2g}"
+    return f"At epsilon {mechanism.epsilon:.2g}"
+
+
+def _smallest_useful(mechanism, ratio, n_samples):
+    """By the same rule of thumb; noise shrinks as mu grows."""
+    if not np.isfinite(ratio):
+        return "the record does not move, so no budget is enough"
+    allowed = (n_samples * _CORRELATION**2) ** 0.25
+    mu = mechanism.mu_of_release() * ratio / allowed
+    if mechanism.delta is None:
+        return f"smallest useful mu: about {mu:.1g}"
+    return f"smallest useful epsilon: about {epsilon_from_mu(mu, mechanism.delta):.1g}"
 
 
 def largest_deviation(Y):

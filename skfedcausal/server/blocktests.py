@@ -9,7 +9,9 @@ from ..statespace.pairs import (
     transition_pair_information,
     uncoupled_pair_information,
 )
-from .evidence import BlockEstimates
+from .evidence import PADDED_VARIANCE, BlockEstimates
+
+_KNOWN = 1e-10  # share of a block's largest information below which there is none
 
 
 def link_estimates(scoring):
@@ -44,7 +46,7 @@ def _coefficient_estimates(scoring, family, inside, own):
         scoring,
         family,
         inside,
-        scoring.whitened_columns,
+        scoring.columns.transition,
         scoring.point.evaluation.grad_A,
         own,
         scoring.structure.transition_positions,
@@ -62,7 +64,7 @@ def correlation_estimates(scoring):
         scoring,
         structure.partition.without_inputs,
         structure.correlated,
-        scoring.whitened(scoring.columns.covariance.reshape(len(scoring.vector), -1)),
+        scoring.columns.covariance,
         2 * scoring.point.evaluation.grad_Q,
         covariance_pair_information(scoring.info, structure.partition),
         structure.covariance_positions,
@@ -70,11 +72,11 @@ def correlation_estimates(scoring):
     )
 
 
-def _estimates(scoring, family, inside, half, gradient, own, positions, stepped):
+def _estimates(scoring, family, inside, columns, gradient, own, positions, stepped):
     """Estimates of a family of blocks.
 
-    `family` says where its pairs' elements lie in the flat matrix, `half` holds the whitened columns of the
-    information against all elements of that matrix.
+    `family` says where its pairs' elements lie in the flat matrix, `columns` holds the columns of the
+    information against all elements of that matrix, one per free element.
     """
     elements = family.pair_elements
     estimate, covariance = np.zeros(elements.shape), np.zeros((*elements.shape, elements.shape[1]))
@@ -83,13 +85,15 @@ def _estimates(scoring, family, inside, half, gradient, own, positions, stepped)
         at = elements[outside]
         padded = at == family.n_elements
         at = np.where(padded, 0, at)
-        gathered = np.ascontiguousarray(np.moveaxis(half[:, at], 0, -1))  # (pairs, e, free)
+        half = columns.reshape(len(columns), -1)[:, at.ravel()]
+        gathered = scoring.whitened(half).T.reshape(*at.shape, -1)  # (pairs, e, free)
         gathered[padded] = 0.0
         score = gradient.ravel()[at] - gathered @ scoring.whitened(scoring.gradient)
         score[padded] = 0.0
         rest = own[outside] - gathered @ np.swapaxes(gathered, 1, 2)
-        covariance[outside] = np.linalg.inv(rest) / scoring.n_samples
-        estimate[outside] = scoring.n_samples * np.einsum("xij,xj->xi", covariance[outside], score)
+        inverse, known = _inverses(rest)
+        covariance[outside] = inverse / scoring.n_samples
+        estimate[outside] = np.einsum("xij,xj->xi", known, score)
     if inside.any():
         position = positions[elements[inside]]  # (pairs, e), -1 where padded
         padded = position < 0
@@ -98,6 +102,24 @@ def _estimates(scoring, family, inside, half, gradient, own, positions, stepped)
         blocks[padded[:, :, None] | padded[:, None, :]] = 0.0
         covariance[inside] = blocks
     return BlockEstimates.padded(estimate, covariance, family)
+
+
+def _inverses(information):
+    """Inverses of information matrices, and the same with zeros for what they leave undetermined.
+
+    What other free elements explain of a block is computed from moments of finite records. Where inputs
+    follow the states almost exactly it can exceed the block's own information: the record then says nothing
+    about that combination of its elements, which gets an estimate of zero and a huge variance.
+    """
+    values, vectors = np.linalg.eigh(information)
+    known = values > _KNOWN * values[:, -1:]
+    if known.all():
+        inverse = np.linalg.inv(information)
+        return inverse, inverse
+    turned = np.swapaxes(vectors, 1, 2)
+    variances = np.where(known, 1 / np.where(known, values, 1.0), 0.0)
+    pseudo = vectors * variances[:, None] @ turned
+    return pseudo + vectors * np.where(known, 0.0, PADDED_VARIANCE)[:, None] @ turned, pseudo
 
 
 def uncoupled_estimates(objective, partition, point):

@@ -12,7 +12,7 @@ from scipy import stats
 
 _SLAB = 0.05  # prior standard deviation of a real link's elements, for ordering only
 _N_THRESHOLDS = 32
-_PADDED_VARIANCE = 1e8
+PADDED_VARIANCE = 1e8
 _CONVERGED = 1e-12
 
 
@@ -51,7 +51,7 @@ class BlockEstimates:
         `partition` is a Partition or any other family of pairs with ``pair_elements`` and ``pair_dof``.
         """
         rows, cols = np.nonzero(partition.pair_elements == partition.n_elements)
-        covariance[rows, cols, cols] = _PADDED_VARIANCE
+        covariance[rows, cols, cols] = PADDED_VARIANCE
         estimate[rows, cols] = 0.0
         return cls(estimate, covariance, partition.pair_dof)
 

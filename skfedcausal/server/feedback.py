@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from ..statespace.episodes import episodes
-from ..statespace.lagcov import lag_covariances
+from ..statespace.lagcov import PIECE, lag_covariances
 
 _N_LAGS = 5
 _LEVEL = 1e-3  # below which a test of no feedback rejects
@@ -28,8 +28,9 @@ def feedback_table(record, updates):
     ----------
     record : JointRecord
         With inputs.
-    updates : ndarray of shape (n_samples, n)
-        Filtered less predicted states.
+    updates : callable
+        ``updates(start, stop)`` gives the filtered less the predicted states of some rows of one episode,
+        shape (stop - start, n).
 
     Returns
     -------
@@ -41,11 +42,10 @@ def feedback_table(record, updates):
     .. [1] Caines, Chan (1975), Feedback between stationary stochastic processes, IEEE Transactions on
            Automatic Control 20(4).
     """
-    rest = _without_own_past(record.standard_inputs, record.starts)
     partition = record.partition
-    cross = _cross_sums(rest, updates, record.starts)
-    own = [_inverse(rest[:, inputs].T @ rest[:, inputs]) for inputs in partition.input_slices]
-    seen = [_inverse(updates[:, states].T @ updates[:, states]) for states in partition.slices]
+    cross, inputs_squared, updates_squared = _sums(record, updates)
+    own = [_inverse(inputs_squared[inputs, inputs]) for inputs in partition.input_slices]
+    seen = [_inverse(updates_squared[states, states]) for states in partition.slices]
     rows = []
     for n, inputs in enumerate(partition.input_slices):
         for m, states in enumerate(partition.slices):
@@ -60,27 +60,51 @@ def feedback_table(record, updates):
     return table.assign(p_adjusted=np.minimum(table["p_value"] * len(table), 1.0))
 
 
-def _without_own_past(u, starts):
-    """Residuals of a long autoregression of the inputs."""
-    n_lags, k = _N_LAGS, u.shape[1]
-    G = lag_covariances(u, range(n_lags + 1), starts)
-    blocks = [[G[j - i] if j >= i else G[i - j].T for j in range(n_lags)] for i in range(n_lags)]
+def _sums(record, updates):
+    """Products of the inputs, freed of their own past, with the updates, and of either with itself.
+
+    Returns
+    -------
+    cross : ndarray of shape (n_lags, k, n)
+        ``sum_t rest[t+lag] update[t]'`` for lags 0 to 4.
+    inputs_squared : ndarray of shape (k, k)
+    updates_squared : ndarray of shape (n, n)
+    """
+    u, partition = record.standard_inputs, record.partition
+    coefficients = _own_past(u, record.starts)
+    n, k = partition.n_states, partition.n_inputs
+    cross, inputs_squared, updates_squared = np.zeros((_N_LAGS, k, n)), np.zeros((k, k)), np.zeros((n, n))
+    for start, stop in episodes(record.starts, len(u)):
+        for first in range(start, stop, PIECE):
+            last = min(first + PIECE, stop)
+            early = updates(first, last)
+            late = _without_own_past(u[start:stop], coefficients, first - start, last - start + _N_LAGS - 1)
+            n_late = min(len(late), last - first)
+            inputs_squared += late[:n_late].T @ late[:n_late]
+            updates_squared += early.T @ early
+            for lag in range(_N_LAGS):
+                both = min(len(late) - lag, last - first)
+                if both > 0:
+                    cross[lag] += late[lag : lag + both].T @ early[:both]
+    return cross, inputs_squared, updates_squared
+
+
+def _own_past(u, starts):
+    """Coefficients of a long autoregression of the inputs, one matrix per lag."""
+    G = lag_covariances(u, range(_N_LAGS + 1), starts)
+    blocks = [[G[j - i] if j >= i else G[i - j].T for j in range(_N_LAGS)] for i in range(_N_LAGS)]
     past, cross = np.block(blocks), np.hstack(list(G[1:]))
-    coefficients = np.linalg.lstsq(past, cross.T, rcond=1e-10)[0]
-    rest = u.copy()
-    for start, stop in episodes(starts, len(u)):
-        for lag in range(1, min(n_lags, stop - start - 1) + 1):
-            rest[start + lag : stop] -= u[start : stop - lag] @ coefficients[(lag - 1) * k : lag * k]
+    return np.linalg.lstsq(past, cross.T, rcond=1e-10)[0].reshape(_N_LAGS, *G[0].shape)
+
+
+def _without_own_past(u, coefficients, first, last):
+    """Rows of an episode's inputs less what the rows before them predict."""
+    rest = u[first:last].copy()
+    for lag, weights in enumerate(coefficients, 1):
+        before = max(lag - first, 0)  # rows that have no row so far back
+        if before < len(rest):
+            rest[before:] -= u[first + before - lag : first + len(rest) - lag] @ weights
     return rest
-
-
-def _cross_sums(late, early, starts):
-    """``sum_t late[t] early[t-lag]'`` for lags 0 to 4, shape (n_lags, k, n)."""
-    sums = np.zeros((_N_LAGS, late.shape[1], early.shape[1]))
-    for start, stop in episodes(starts, len(late)):
-        for lag in range(min(_N_LAGS, stop - start)):
-            sums[lag] += late[start + lag : stop].T @ early[start : stop - lag]
-    return sums
 
 
 def _inverse(S):

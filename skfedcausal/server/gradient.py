@@ -1,7 +1,6 @@
 """The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
 
 import warnings
-from functools import cached_property
 from numbers import Integral, Real
 
 import numpy as np
@@ -9,38 +8,33 @@ import pandas as pd
 from scipy.linalg import block_diag
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..statespace.filter import covariance_schedule
-from ..statespace.riccati import NotStationaryError, predicted_covariance
+from ..training_message import TrainingEnd
+from .gradient_answers import GradientAnswers
 from .gradient_links import untested_links
-from .gradient_session import (
-    Plant,
-    Training,
-    batch_dialogue,
-    moments_dialogue,
-    online_dialogue,
-    stationary_dialogue,
-)
-from .joint import JointRecord
-from .prediction import PlantFilter
+from .gradient_session import batch_dialogue, moments_dialogue, online_dialogue, stationary_dialogue
+from .gradient_state import Plant, Training
 from .step_sizes import VARIANTS, choose_sizes, load
 
 _ROUNDS = {"batch": 3000, "online": 2}
 _POSITIVE = [Interval(Real, 0, None, closed="neither"), None]
 
 
-class GradientServer(BaseEstimator):
-    """Learns the blocks between units as in the first paper: clients and server descend on each other.
+class GradientServer(GradientAnswers, BaseEstimator):
+    """Learns the blocks between units as in the papers: clients and server descend on each other.
 
     Every unit corrects its filtered state by a function of its own measurements, ``h_hat_a = h_hat_c +
     theta_m y_m``, and predicts ``h_a[t] = A_mm h_hat_a[t-1]``; the server predicts ``h_s[t] = A_mm
     h_hat_c[t-1] + sum_n A_mn h_hat_n,c[t-1]``. ``theta_m`` descends on the client loss ``mean |y_m - C_m
-    h_a|^2`` and on the server loss ``mean |h_s - h_a|^2``, ``A_mn`` on the server loss.
+    h_a|^2`` and on the server loss ``mean |h_s - h_a|^2``, ``A_mn`` on the server loss. In a plant with
+    inputs (the second paper) ``B_mm u_m[t-1] + phi_m`` joins the unit's prediction, ``sum_n B_mn u_n[t-1]``
+    the server's, and the penalty `xi` keeps what ``A_mn`` explains apart from what ``B_mn`` does.
 
-    This finds the matrix that carries the *mean level* of the other units, not their fluctuations: on
+    This finds the matrices that carry the *mean level* of the other units, not their fluctuations: on
     stationary records the losses fall and the blocks stay near zero. Use :class:`LikelihoodServer` to learn
-    links; see the user guide, "Which solver".
+    links and effects; see the user guide, "Which solver".
 
     Parameters
     ----------
@@ -61,7 +55,18 @@ class GradientServer(BaseEstimator):
     alpha_A, alpha_B : float, default=None
         Step sizes of ``A_mn`` (in place of `gamma`) and ``B_mn`` of [2]_, for plants with inputs.
     xi : float, default=0.0
-        Weight of the penalty ``mean |A_mm theta y - sum_n A_mn h_n|^2`` of [2]_ in the server's loss.
+        Weight of the penalty ``D = mean |A_mm theta y - sum_n A_mn h_n|^2`` of [2]_ in the server's loss;
+        ``rho / 2`` of the augmented Lagrangian.
+    constraint : {"penalty", "augmented_lagrangian", "hybrid"}, default="penalty"
+        How D is kept small: by the penalty; by multipliers for ``D[t] = 0`` at every step, with steps that
+        are implicit in the constraint; by these for the first `n_warm_up` rounds and by the penalty after.
+    n_warm_up : int, default=200
+        Rounds by the augmented Lagrangian of ``constraint="hybrid"``.
+    start_scale : float, default=0.0
+        Standard deviation of the normal numbers that all parameters start from; 0 starts from zero.
+        ``solve="stationary"`` always starts from zero.
+    random_state : int, RandomState instance or None, default=None
+        For the start. None takes that of the estimator.
     ridge : float, default=0.0
         Weight of ``|theta|^2`` in the client loss and of ``|A_mn|^2`` in the server loss.
     exchange : {"series", "moments"}, default="series"
@@ -86,13 +91,16 @@ class GradientServer(BaseEstimator):
     state_slices_ : dict of str to slice
     transition_ : ndarray of shape (n, n)
         The units' own blocks and the learned blocks between them.
+    input_ : ndarray of shape (n, k)
+        Likewise.
     process_cov_ : ndarray of shape (n, n)
         The units' own, block diagonal.
     links_ : DataFrame
-        One row per ordered pair. Training gives no test of a block, so `p_value` is 1 and the verdict
-        "cannot tell" throughout.
+        One row per ordered pair (and kind, with inputs). Training gives no test of a block, so `p_value` is
+        1 and the verdict "cannot tell" throughout.
     loss_history_ : DataFrame
-        One row per round (or pass), columns ("client", unit) and ("server", unit).
+        One row per round (or pass), columns ("client", unit) and ("server", unit); with inputs also
+        ("penalty", unit), the disentanglement D, and ("delta_d", unit), ``|phi_m - mean sum_n B_mn u_n|``.
     rates_ : DataFrame
         Step sizes by unit.
     step_sizes_ : StepSizes
@@ -115,7 +123,8 @@ class GradientServer(BaseEstimator):
     ----------
     .. [1] Mohanty, Mohamed, Ramanan, Gebraeel, Federated Granger Causality Learning for Interdependent
            Clients with State Space Representation.
-    .. [2] Learning counterfactuals of multi-client linear systems without centralising data.
+    .. [2] Mohamed, Mohanty, Gebraeel, Federated Causal Representation Learning in State-Space Systems for
+           Decentralized Counterfactual Reasoning.
 
     Examples
     --------
@@ -144,6 +153,10 @@ class GradientServer(BaseEstimator):
         "alpha_A": _POSITIVE,
         "alpha_B": _POSITIVE,
         "xi": [Interval(Real, 0, None, closed="left")],
+        "constraint": [StrOptions({"penalty", "augmented_lagrangian", "hybrid"})],
+        "n_warm_up": [Interval(Integral, 1, None, closed="left")],
+        "start_scale": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
         "ridge": [Interval(Real, 0, None, closed="left")],
         "exchange": [StrOptions({"series", "moments"})],
         "variant": [StrOptions(set(VARIANTS))],
@@ -166,6 +179,10 @@ class GradientServer(BaseEstimator):
         alpha_A=None,
         alpha_B=None,
         xi=0.0,
+        constraint="penalty",
+        n_warm_up=200,
+        start_scale=0.0,
+        random_state=None,
         ridge=0.0,
         exchange="series",
         variant="joint",
@@ -184,6 +201,10 @@ class GradientServer(BaseEstimator):
         self.alpha_A = alpha_A
         self.alpha_B = alpha_B
         self.xi = xi
+        self.constraint = constraint
+        self.n_warm_up = n_warm_up
+        self.start_scale = start_scale
+        self.random_state = random_state
         self.ridge = ridge
         self.exchange = exchange
         self.variant = variant
@@ -193,14 +214,33 @@ class GradientServer(BaseEstimator):
 
     # -- training ----------------------------------------------------------------------------------------
 
-    @property
     def request(self):
-        """What the units are asked before training."""
-        return {"relay": self._relays, "stepwise": self._stepwise}
+        """What the units are asked before training; draws the seed of its start."""
+        self._check_settings()
+        scale = 0.0 if self.solve == "stationary" else float(self.start_scale)
+        self._seed = int(check_random_state(self.random_state).randint(2**31)) if scale else 0
+        told = {"relay": self._relays, "stepwise": self._stepwise}
+        return told | {"start_scale": scale, "seed": self._seed}
+
+    @property
+    def warm_up_rounds(self):
+        """Rounds by the augmented Lagrangian."""
+        rounds = {"penalty": 0, "augmented_lagrangian": self._max_iter, "hybrid": self.n_warm_up}
+        return rounds[self.constraint]
 
     @property
     def _max_iter(self):
         return _ROUNDS[self.update] if self.max_iter is None else self.max_iter
+
+    @property
+    def n_rounds_at_most(self):
+        """Rounds, or passes over the record, after which training ends."""
+        return self._max_iter
+
+    @property
+    def sends_series_once(self):
+        """Whether the server relays the units' states to each other before training."""
+        return self._relays
 
     @property
     def _relays(self):
@@ -222,9 +262,9 @@ class GradientServer(BaseEstimator):
         ValueError
             If the parameters contradict each other or the units do not fit together.
         """
-        self._check_settings()
         plant = Plant.of(models)
-        training = Training.start(plant)
+        scale = 0.0 if self.solve == "stationary" else self.start_scale
+        training = Training.start(plant, scale, np.random.default_rng(self._seed))
         if self.solve == "stationary":
             yield from stationary_dialogue(plant, self._chooser(plant), training)
         else:
@@ -240,6 +280,16 @@ class GradientServer(BaseEstimator):
             raise ValueError(
                 "update='online' uses the states of every single step, which exchange='moments' does not "
                 "send. Use exchange='series', or update='batch'."
+            )
+        if self.constraint == "penalty":
+            return
+        if self.xi == 0:
+            raise ValueError(f"constraint={self.constraint!r} needs a weight xi (rho / 2) above 0.")
+        if self._stepwise or self.solve == "stationary":
+            raise ValueError(
+                f"constraint={self.constraint!r} is a way to make batch rounds: its multipliers belong "
+                "to the time steps of the record. Use update='batch' and solve='iterate', or "
+                "constraint='penalty' (the limit of 'hybrid')."
             )
 
     def _chooser(self, plant):
@@ -267,7 +317,7 @@ class GradientServer(BaseEstimator):
             )
 
     def _advice(self):
-        safe = ", ".join(f"{name} <= {self._limits[name].min():.3g}" for name in ("eta1", "eta2", "gamma"))
+        safe = ", ".join(f"{name} <= {self._limits[name].min():.3g}" for name in self._limits)
         return f"Step sizes that hold for all units: {safe}."
 
     def _watch(self, training):
@@ -287,12 +337,9 @@ class GradientServer(BaseEstimator):
         self.partition_ = plant.states
         self.state_slices_ = dict(zip(plant.names, plant.states.slices, strict=True))
         self.transition_ = own + training.blocks[:, :n]
-        self.input_ = None
-        if plant.n_inputs:
-            inputs = [
-                np.zeros((m.n_states, 0)) if m.input_matrix is None else m.input_matrix for m in plant.models
-            ]
-            self.input_ = block_diag(*inputs) + training.blocks[:, n:]
+        self.input_, self._own_input = plant.own_input + training.blocks[:, n:], plant.own_input
+        self.input_slices_ = dict(zip(plant.names, plant.input_slices, strict=True))
+        self.input_level_ = plant.inputs[0]
         self.process_cov_ = block_diag(*(model.process_cov for model in plant.models))
         self.information_ = block_diag(*(model.information for model in plant.models))
         self._own = own
@@ -300,9 +347,17 @@ class GradientServer(BaseEstimator):
         self.n_iter_ = len(training.client)
         self.converged_, self.diverged_ = training.converged, training.diverged
         self.links_ = untested_links(
-            plant.names, self.partition_, self.transition_, self.process_cov_, self.information_
+            plant, self.transition_, self.input_, self.process_cov_, self.information_
         )
+        self._end = {name: TrainingEnd() for name in plant.names}
+        if plant.n_inputs:
+            levels = training.blocks[:, n:] @ self.input_level_
+            self._end = {name: TrainingEnd(levels[rows]) for name, rows in self.state_slices_.items()}
         self._warn_of(training)
+
+    def end(self):
+        """What every unit is told when training has ended, a dict of TrainingEnd."""
+        return self._end
 
     def _warn_of(self, training):
         if training.diverged:
@@ -319,62 +374,6 @@ class GradientServer(BaseEstimator):
             return
         warnings.warn(problem, ConvergenceWarning, stacklevel=2)
 
-    # -- after training ----------------------------------------------------------------------------------
-
-    def filter(self, messages):
-        """The server's model over a record: the units' own filters and its prediction from their states.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-
-        Returns
-        -------
-        ServerPrediction
-        """
-        record = JointRecord.from_messages(messages, names=self.names_)
-        return ServerPrediction(self.transition_, self._own, self.process_cov_, record)
-
-
-class ServerPrediction(PlantFilter):
-    """States that the units filter alone, predicted by the server from all units' states.
-
-    The log-likelihood is that of the Kalman filter of the learned plant, since the server's prediction from
-    states that were filtered apart has no density of its own.
-
-    Parameters
-    ----------
-    A : ndarray of shape (n, n)
-        The learned transition matrix.
-    own : ndarray of shape (n, n)
-        Its diagonal blocks.
-    Q : ndarray of shape (n, n)
-    record : JointRecord
-    """
-
-    def __init__(self, A, own, Q, record):
-        super().__init__(A, Q, record)
-        self._units = PlantFilter(own, Q, record)
-
-    @cached_property
-    def _schedule(self):
-        """As in the base class, also for a learned plant that has no stationary covariance."""
-        J = self._record.block_diagonal([part.patterns[0] for part in self._record.parts])
-        try:
-            return covariance_schedule(self._A, self._Q, J)
-        except NotStationaryError:
-            return covariance_schedule(self._A, self._Q, J, predicted_covariance(self._A, J, self._Q))
-
-    @property
-    def filtered(self):
-        """``h_hat_c[t]`` of all units, shape (n_samples, n)."""
-        return self._units.filtered
-
-    @property
-    def predicted(self):
-        """``h_s[t] = A h_hat_c[t-1]``, zero in the first row of an episode; shape (n_samples, n)."""
-        return self.carried(self._A)
-
 
 def _free(settings):
     """Settings with the same weights, all step sizes left to curvature."""
@@ -383,6 +382,9 @@ def _free(settings):
         solve=settings.solve,
         client_weight=settings.client_weight,
         xi=settings.xi,
+        constraint=settings.constraint,
+        n_warm_up=settings.n_warm_up,
+        max_iter=settings.max_iter,
         ridge=settings.ridge,
     )
 
@@ -399,7 +401,7 @@ def _history(names, training):
     """Losses of all rounds."""
     parts = {"client": training.client, "server": training.server}
     if training.plant.n_inputs:
-        parts["penalty"] = training.penalty
+        parts |= {"penalty": training.penalty, "delta_d": training.gap}
     frames = {kind: pd.DataFrame(np.array(rows), columns=list(names)) for kind, rows in parts.items()}
     history = pd.concat(frames, axis=1, names=["loss", "unit"])
     history.index.name = "round"

@@ -8,54 +8,65 @@ from ..statespace.riccati import NotStationaryError, stationary_covariance
 from .links import COLUMNS
 
 
-def untested_links(names, partition, A, Q, information):
+def untested_links(plant, A, B, Q, information):
     """Table of all ordered pairs with their strength and no evidence.
 
     Parameters
     ----------
-    names : sequence of str
-    partition : Partition
+    plant : Plant
+        Names and sizes of the units, and the scales of their inputs.
     A, Q, information : ndarray of shape (n, n)
+    B : ndarray of shape (n, k)
 
     Returns
     -------
     DataFrame
         With the columns of `COLUMNS`: standard errors are infinite, p-values 1 and verdicts "cannot tell".
-        Geweke's measure is missing (NaN) where the learned plant is not stable.
+        Geweke's measure is missing (NaN) where the learned plant is not stable and for inputs.
     """
-    effect, cause = partition.pairs.T
-    strength, geweke = block_strengths(partition, A, Q), np.full((len(names),) * 2, np.nan)
+    partition, n_units = plant.states, len(plant.names)
+    geweke = np.full((n_units, n_units), np.nan)
     if np.abs(np.linalg.eigvals(A)).max() < 1:
         geweke = geweke_measures(A, Q, information, partition)
+    scaled = B * plant.inputs[2]
+    roots = _state_scales(partition, A, Q + scaled @ scaled.T)
+    slices = partition.slices
+    rows = []
+    for effect, cause in partition.pairs:
+        block = A[slices[effect], slices[cause]] @ roots[cause]
+        rows.append(("state", effect, cause, _size(roots[effect], block), geweke[effect, cause]))
+    for effect, cause in partition.pairs:
+        block = scaled[slices[effect], plant.input_slices[cause]]
+        if block.size:
+            rows.append(("input", effect, cause, _size(roots[effect], block), np.nan))
+    kind, effect, cause, strength, measure = zip(*rows, strict=True) if rows else ((),) * 5
+    names = np.asarray(plant.names, dtype=object)
     return pd.DataFrame(
         {
-            "cause": np.asarray(names, dtype=object)[cause],
-            "effect": np.asarray(names, dtype=object)[effect],
-            "kind": "state",
-            "strength": strength,
+            "cause": names[list(cause)],
+            "effect": names[list(effect)],
+            "kind": np.array(kind, dtype=object),
+            "strength": np.array(strength, dtype=float),
             "stderr": np.inf,
             "statistic": 0.0,
             "p_value": 1.0,
             "p_adjusted": 1.0,
-            "geweke": geweke[effect, cause],
+            "geweke": np.array(measure, dtype=float),
             "verdict": "cannot tell",
         },
         columns=list(COLUMNS),
     )
 
 
-def block_strengths(partition, A, Q):
-    """Frobenius norm of each off-diagonal block in standardised states.
-
-    States have unit covariance in the learned plant or, where that is not stable, unit process noise.
-    """
+def _state_scales(partition, A, Q):
+    """Roots of each unit's state covariance in the learned plant or, where that is not stable, of Q."""
     try:
         cov = stationary_covariance(A, Q)
     except NotStationaryError:
         cov = Q
-    roots = [np.linalg.cholesky(cov[rows, rows]) for rows in partition.slices]
-    norms = []
-    for m, n in partition.pairs:
-        block = A[partition.slices[m], partition.slices[n]]
-        norms.append(np.linalg.norm(np.linalg.solve(roots[m], block @ roots[n])))
-    return np.array(norms)
+    return [np.linalg.cholesky(cov[rows, rows]) for rows in partition.slices]
+
+
+def _size(root, block):
+    """Frobenius norm in standardised states."""
+    return float(np.linalg.norm(np.linalg.solve(root, block)))

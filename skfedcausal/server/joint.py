@@ -1,6 +1,6 @@
 """The units' messages put side by side: everything the server knows about the record."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -30,12 +30,15 @@ class JointRecord:
         First row of each episode.
     inputs : tuple of (ndarray of shape (n_samples, k_m) or None)
         Inputs of each unit, None for a unit without inputs; empty for a plant without inputs.
+    unpredicted : tuple of (ndarray of shape (p_m, p_m) or None)
+        See :class:`~skfedcausal.message.StateMessage`.
     """
 
     names: tuple[str, ...]
     parts: tuple[Information, ...]
     starts: tuple[int, ...]
     inputs: tuple[np.ndarray | None, ...] = ()
+    unpredicted: tuple[np.ndarray | None, ...] = ()
 
     @classmethod
     def from_messages(cls, messages, names=None):
@@ -64,7 +67,8 @@ class JointRecord:
         inputs = tuple(messages[name].inputs for name in names)
         if all(u is None for u in inputs):
             inputs = ()
-        return cls(names, tuple(messages[name].information for name in names), starts, inputs)
+        parts = tuple(messages[name].information for name in names)
+        return cls(names, parts, starts, inputs, tuple(messages[name].unpredicted for name in names))
 
     @cached_property
     def partition(self):
@@ -84,18 +88,22 @@ class JointRecord:
         """Mean of each input, shape (n_inputs,)."""
         return np.zeros(0) if self.u is None else self.u.mean(axis=0)
 
-    @cached_property
+    @property
     def input_scale(self):
         """Standard deviation of each input within the episodes, shape (n_inputs,)."""
-        if self.u is None:
-            return np.ones(0)
-        centred = remove_episode_means(self.u, self.starts)
-        return np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
+        return np.ones(0) if self.u is None else self._standardised_inputs[1]
 
-    @cached_property
+    @property
     def standard_inputs(self):
         """Inputs less their mean in each episode, of unit variance, shape (n_samples, n_inputs)."""
-        return remove_episode_means(self.u, self.starts) / self.input_scale
+        return self._standardised_inputs[0]
+
+    @cached_property
+    def _standardised_inputs(self):
+        inputs = remove_episode_means(self.u, self.starts)
+        scale = np.sqrt(np.einsum("ti,ti->i", inputs, inputs) / len(inputs))
+        inputs /= scale
+        return inputs, scale
 
     @property
     def n_samples(self):
@@ -150,6 +158,27 @@ class JointRecord:
         )
         return JointRecord(self.names, parts, self.starts, self.inputs)
 
+    @property
+    def has_choice(self):
+        """Whether some unit leaves open how much of its measurements is noise, and the record can tell."""
+        return self.is_constant and any(choice is not None for choice in self.unpredicted)
+
+    def with_noise_share(self, share):
+        """The same record with more sensor noise in the units that leave its share open.
+
+        Parameters
+        ----------
+        share : float
+            Of the way from the noise they suppose to all that their past leaves unpredicted.
+        """
+        if share == 0.0 or not self.has_choice:
+            return self
+        parts = tuple(
+            part if choice is None else _noisier(part, choice, share)
+            for part, choice in zip(self.parts, self.unpredicted, strict=True)
+        )
+        return replace(self, parts=parts)
+
     def regimes(self):
         """Average information matrices of stretches in which the same units are present.
 
@@ -172,6 +201,13 @@ class JointRecord:
             J = self.block_diagonal([_mean_over(part, rows) for part in self.parts])
             regimes.append((counts[k] / total, J))
         return regimes
+
+
+def _noisier(part, unpredicted, share):
+    N = np.linalg.inv(part.patterns[0])
+    J = np.linalg.inv((1 - share) * N + share * unpredicted)
+    J = (J + J.T) / 2
+    return Information(part.z @ (N @ J), J[None])
 
 
 def _mean_over(part, rows):
@@ -213,11 +249,11 @@ class Scores:
         series, present, noise = zip(*(_unit_scores(part) for part in record.parts), strict=True)
         self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
         self._present = None
-        inputs = [] if record.u is None else [record.u / record.input_scale]
+        inputs = [] if record.u is None else [record.standard_inputs]
         joined = np.concatenate([*series, *inputs], axis=1)
         partition = record.partition
         if all(p is None for p in present):
-            self._series = remove_episode_means(joined, record.starts)
+            self._series = remove_episode_means(joined, record.starts, copy=False)
         else:
             full = np.ones(record.n_samples, dtype=bool)
             masks = [full if p is None else p for p in present]

@@ -1,5 +1,6 @@
 """The default server: maximum likelihood of the coupled plant from one message per unit."""
 
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -15,6 +16,7 @@ from .excitation import check_separable, excitation_table
 from .feedback import controlled_units, feedback_table
 from .joint import JointRecord
 from .links import correlation_table, links_table
+from .noise_share import choose_noise_share
 from .prediction import InputDrive, PlantFilter, smooth_plant
 from .questions import InputQuestions
 
@@ -49,6 +51,10 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         Rounds of messages. In every round after the first the units get their smoothed states back,
         re-estimate their sensors (loadings, noise, level) at home and send their message again: together
         with the server's fit this is expectation maximisation of the whole model, nothing pooled.
+    horizon : int, default=50
+        Steps ahead up to which forecasts under the recorded inputs choose how much is sensor noise in units
+        with as many states as sensors, whose measurements alone do not tell. 1 leaves it as small as
+        the units suppose, which predicts a single step best. Plants with inputs and complete records only.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -87,6 +93,9 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         Laws of the controllers of units whose inputs depend on measurements.
     likelihood_ : {"whittle", "time-domain"}
         The likelihood that was maximised.
+    noise_share_ : float or None
+        Share of noise that was chosen: of the way from what those units suppose to all that their past leaves
+        unpredicted. None without a choice.
     links_ : DataFrame
         One row per ordered pair of units, of kind "state" and, where the cause has inputs, "input".
     correlations_ : DataFrame
@@ -140,6 +149,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         "likelihood": [StrOptions({"whittle", "time-domain"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "horizon": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
     }
@@ -154,6 +164,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         likelihood="whittle",
         margin=0.1,
         n_rounds=1,
+        horizon=50,
         max_iter=300,
         tol=1e-10,
     ):
@@ -164,6 +175,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         self.likelihood = likelihood
         self.margin = margin
         self.n_rounds = n_rounds
+        self.horizon = horizon
         self.max_iter = max_iter
         self.tol = tol
 
@@ -203,6 +215,11 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         self._validate_params()
         record = JointRecord.from_messages(messages)
         check_separable(record)
+        self.noise_share_ = None
+        if self.horizon > 1 and record.has_choice and record.partition.n_inputs:
+            estimate = partial(self._estimate, messages=messages)
+            self.noise_share_ = choose_noise_share(record, estimate, self.horizon)
+            record = record.with_noise_share(self.noise_share_)
         self._store(record, self._estimate(record, messages))
         self._diagnose_inputs(record)
         if self.has_feedback_:
@@ -256,8 +273,13 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         if record.partition.n_inputs:
             self.excitation_ = excitation_table(record, self.coefficients_.regressors)
             run = self._run = self._filter(record)
-            self.feedback_ = feedback_table(record, run.filtered - run.predicted)
+            self.feedback_ = feedback_table(record, run.updates)
             self.has_feedback_ = bool(self.controlled_units_)
+
+    @property
+    def _noise_share(self):
+        """Share of noise as replies carry it."""
+        return None if self.noise_share_ is None else np.array([self.noise_share_])
 
     @property
     def controlled_units_(self):
@@ -331,7 +353,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
                 f"The units have {record.partition.input_sizes} inputs, in `fit` they had "
                 f"{self.partition_.input_sizes}."
             )
-        return record
+        return record.with_noise_share(self.noise_share_ or 0.0)
 
     def smoothed(self, messages):
         """Every unit's own states given all units' messages.
@@ -362,13 +384,14 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         run, self._run = self._run, None
         if run is None or not run.is_about(record):
             run = self._filter(record)
-        cross_terms = run.carried(off_diagonal)
         has_inputs = self.partition_.n_inputs > 0
         if has_inputs:
             own = self.partition_.own_input_mask(np.ones(len(self.names_), dtype=bool))
             foreign = np.where(own, 0.0, self.input_)
-            cross_terms += self._drive(foreign).term(record)
+            cross_terms = run.carried(off_diagonal, run.inputs, foreign)
             level = foreign @ self.input_level_
+        else:
+            cross_terms = run.carried(off_diagonal)
         replies = {}
         for name, rows in self.state_slices_.items():
             inputs = self.input_slices_[name]
@@ -378,6 +401,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
                 self.process_cov_[rows, rows],
                 input_matrix=self.input_[rows, inputs] if inputs.stop > inputs.start else None,
                 input_level=level[rows] if has_inputs else None,
+                noise_share=None if messages[name].unpredicted is None else self._noise_share,
             )
         return replies
 

@@ -76,7 +76,7 @@ class MomentServer(LikelihoodServer):
         scores = Scores(record)
         N = record.block_diagonal(scores.noise)
         A, Q = moment_start(scores.moments(1), N)
-        self.names_, self.partition_ = record.names, record.partition
+        self.names_, self.partition_, self.noise_share_ = record.names, record.partition, None
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
         self._take(A, Q)
         self.input_slices_ = dict(zip(record.names, record.partition.input_slices, strict=True))

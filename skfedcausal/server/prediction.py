@@ -12,6 +12,7 @@ from ..statespace.filter import (
     predicted_states,
 )
 from ..statespace.inputs import input_term
+from ..statespace.lagcov import PIECE
 from ..statespace.riccati import stationary_covariance
 from ..statespace.timedomain import smooth_series
 from ..statespace.varying import filter_rows
@@ -26,14 +27,24 @@ class PlantFilter:
     record : JointRecord
     drive : InputDrive, default=None
         How the inputs act; None for a plant without inputs.
+
+    Attributes
+    ----------
+    inputs : ndarray of shape (n_samples, k) or None
+        Inputs less their level.
     """
 
     def __init__(self, A, Q, record, drive=None):
         self._A, self._Q, self._record = A, Q, record
-        self._exogenous = None if drive is None else drive.term(record)
-        self._P0 = stationary_covariance(A, Q)
+        self.inputs = None if drive is None else drive.inputs(record)
+        self._exogenous = None if drive is None else input_term(drive.B, self.inputs, record.starts)
+        self._P0 = self._first_covariance()
         if drive is not None:
             self._P0 = self._P0 + drive.spread
+
+    def _first_covariance(self):
+        """Covariance of the first state of an episode, apart from what inputs before it add."""
+        return stationary_covariance(self._A, self._Q)
 
     def is_about(self, record):
         """Whether it ran over the same messages."""
@@ -42,17 +53,42 @@ class PlantFilter:
         )
 
     @cached_property
-    def _states(self):
-        """Filtered and predicted states, and the log-likelihood terms that came with them (or None)."""
+    def filtered(self):
+        """``E[h_t | messages up to t]``, shape (n_samples, n)."""
+        if not self._record.is_constant:
+            return self._with_gaps[0]
+        return filtered_states(self._schedule, (self._record.z, None), **self._settings)
+
+    @cached_property
+    def predicted(self):
+        """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
+        if not self._record.is_constant:
+            return self._with_gaps[1]
+        return predicted_states(self._A, self.filtered, **self._settings)
+
+    def updates(self, start, stop):
+        """Filtered less predicted states of rows `start` to `stop` of one episode."""
+        if not self._record.is_constant:
+            return self.filtered[start:stop] - self.predicted[start:stop]
+        updates = self.filtered[start:stop].copy()
+        if self._exogenous is not None:
+            updates -= self._exogenous[start:stop]
+        late = 1 if start in self._record.starts else 0
+        updates[late:] -= self.filtered[start + late - 1 : stop - 1] @ self._A.T
+        return updates
+
+    @property
+    def _settings(self):
+        return {"starts": self._record.starts, "exogenous": self._exogenous}
+
+    @cached_property
+    def _with_gaps(self):
+        """Filtered and predicted states, and the log-likelihood terms, where measurements are missing."""
         record = self._record
-        settings = {"starts": record.starts, "exogenous": self._exogenous}
-        if record.is_constant:
-            filtered = filtered_states(self._schedule, (record.z, None), **settings)
-            return filtered, predicted_states(self._A, filtered, **settings), None
         n_samples, n = record.z.shape
         filtered, predicted = np.empty((n_samples, n)), np.empty((n_samples, n))
         terms = np.empty(n_samples)
-        for part in filter_rows(self._A, self._Q, self._P0, record.z, record.matrices, **settings):
+        for part in filter_rows(self._A, self._Q, self._P0, record.z, record.matrices, **self._settings):
             predicted[part.rows], filtered[part.rows] = part.predicted, part.filtered
             terms[part.rows] = part.terms
         return filtered, predicted, terms
@@ -62,20 +98,18 @@ class PlantFilter:
         J = self._record.block_diagonal([part.patterns[0] for part in self._record.parts])
         return covariance_schedule(self._A, self._Q, J, self._P0)
 
-    @property
-    def filtered(self):
-        """``E[h_t | messages up to t]``, shape (n_samples, n)."""
-        return self._states[0]
+    def carried(self, matrix, u=None, input_matrix=None):
+        """What the row before makes of the states, ``matrix @ E[h_(t-1) | messages up to t - 1]``.
 
-    @property
-    def predicted(self):
-        """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
-        return self._states[1]
-
-    def carried(self, matrix):
-        """``matrix @ E[h_(t-1) | messages up to t - 1]`` per row, zero in the first row of an episode."""
-        terms = np.zeros_like(self.filtered)
-        np.dot(self.filtered[:-1], matrix.T, out=terms[1:])
+        With inputs also ``input_matrix @ u_(t-1)``. Zero in the first row of an episode.
+        """
+        terms = np.empty_like(self.filtered)
+        for first in range(1, len(terms), PIECE):
+            early = slice(first - 1, min(first - 1 + PIECE, len(terms) - 1))
+            rows = terms[first : first + PIECE]
+            np.dot(self.filtered[early], matrix.T, out=rows)
+            if u is not None:
+                rows += u[early] @ input_matrix.T
         terms[list(self._record.starts)] = 0.0
         return terms
 
@@ -91,10 +125,9 @@ class PlantFilter:
         const = record.const()
         if const is None:
             raise ValueError("Likelihood values need messages with their constants (const=True).")
-        _, predicted, terms = self._states
-        if terms is not None:
-            return const + terms
-        return log_likelihood_terms(self._schedule, record.z, const, predicted, record.starts)
+        if not record.is_constant:
+            return const + self._with_gaps[2]
+        return log_likelihood_terms(self._schedule, record.z, const, self.predicted, record.starts)
 
 
 @dataclass(frozen=True)
@@ -117,10 +150,6 @@ class InputDrive:
     def inputs(self, record):
         """Inputs less their level, shape (n_samples, k)."""
         return record.u - self.level
-
-    def term(self, record):
-        """``B u[t-1]`` of each row, shape (n_samples, n)."""
-        return input_term(self.B, self.inputs(record), record.starts)
 
 
 def smooth_plant(A, Q, record, drive=None, *, intercept=True):

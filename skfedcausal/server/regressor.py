@@ -1,30 +1,63 @@
 """A nonlinear model of the whole plant: any scikit-learn regressor from all states to all next states."""
 
-from sklearn.neural_network import MLPRegressor
-from sklearn.utils._param_validation import HasMethods
+from numbers import Integral, Real
 
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.neural_network import MLPRegressor
+from sklearn.utils import get_tags
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from ..network_message import NetworkPlan, NoGradient
+from ..seeding import seeded
+from ..statespace.energy import ScaledMap
+from ..training_message import GradientReply
 from .moments import MomentServer
 
 
 class RegressorServer(MomentServer):
     """Learns the plant as ``x_s[t] = f_s(x[t-1])`` with any scikit-learn regressor (eq. 5 of [1]_).
 
-    The labels are the units' next states. The paper's, the augmented predictions of the units, let the server
-    learn what the units can predict themselves and nothing of the coupling. A linear model of the same plant
-    is learned beside it for everything that needs one (filter, coherent shifts).
+    By default the labels are the units' next states, which is what tells a local fault from a propagated
+    one. The paper's labels, the augmented predictions of the units, let the server learn what the units can
+    predict themselves and little of the coupling; with ``labels="augmented"`` units and server are trained
+    together by Algorithm 1 of [1]_, for ``evidence="flags"``. A linear model of the same plant is learned
+    beside it for everything that needs one: filter and coherent shifts, and with ``labels="augmented"`` all
+    innovations.
 
     Parameters
     ----------
     estimator : scikit-learn regressor, default=None
-        Predicts several outputs from standardised states. None stands for a multilayer perceptron with 64
-        tanh units and early stopping.
-    random_state : int or None, default=None
-        Of the default network.
+        Predicts standardised states; one with a single output is fitted once per state. None stands for a
+        multilayer perceptron with 64 tanh units. ``labels="augmented"`` needs one with ``partial_fit``, such
+        as :class:`~skfedcausal.LSTMRegressor`, the paper's.
+    labels : {"next", "augmented"}, default="next"
+    batch_size : int, default=64
+        Algorithm 1: time steps between two updates; 1 is the algorithm as printed.
+    n_epochs : int, default=25
+        Algorithm 1: passes over the record.
+    client_weight : float, default=1.0
+        Algorithm 1: weight of the units' loss beside the server's, ``eta_1 / eta_2``. Losses are in standard
+        deviations of sensors and states.
+    feedback : bool, default=True
+        Algorithm 1: whether the units get the server's gradients. Without them the units are pre-trained and
+        the server learns from what they send, a baseline of the paper.
+    n_steps : int, default=20
+        Of the linear model, see :class:`MomentServer`.
+    random_state : int, RandomState instance or None, default=None
+        Of the networks that were given none; None takes that of the estimator the server belongs to.
 
     Attributes
     ----------
     transition_, process_cov_, state_slices_, names_
         Of the linear model, see :class:`MomentServer`.
+    network_ : object
+        With ``labels="augmented"`` the trained f_s: ``predict`` takes all filtered states to all next ones.
+    loss_history_ : DataFrame
+        With ``labels="augmented"`` one row per epoch, columns ("client", unit) and ("server", unit): means of
+        the losses at which the epoch's batches began.
 
     References
     ----------
@@ -43,19 +76,47 @@ class RegressorServer(MomentServer):
     """
 
     _parameter_constraints = {
+        **MomentServer._parameter_constraints,
         "estimator": [HasMethods(["fit", "predict"]), None],
+        "labels": [StrOptions({"next", "augmented"})],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "n_epochs": [Interval(Integral, 1, None, closed="left")],
+        "client_weight": [Interval(Real, 0, None, closed="left")],
+        "feedback": ["boolean"],
         "random_state": ["random_state"],
     }
 
-    def __init__(self, estimator=None, *, random_state=None):
+    def __init__(
+        self,
+        estimator=None,
+        *,
+        labels="next",
+        batch_size=64,
+        n_epochs=25,
+        client_weight=1.0,
+        feedback=True,
+        n_steps=20,
+        random_state=None,
+    ):
+        super().__init__(n_steps=n_steps)
         self.estimator = estimator
+        self.labels = labels
+        self.batch_size = batch_size
+        self.n_epochs = n_epochs
+        self.client_weight = client_weight
+        self.feedback = feedback
         self.random_state = random_state
 
     @property
     def regressor(self):
-        """Regressor to clone and fit."""
+        """Regressor that learns the next states, to clone and fit; None where Algorithm 1 trains it."""
+        return None if self.trains_corrections else self._template
+
+    @property
+    def _template(self):
         if self.estimator is not None:
-            return self.estimator
+            chosen = seeded(self.estimator, self.random_state)
+            return chosen if get_tags(chosen).target_tags.multi_output else MultiOutputRegressor(chosen)
         return MLPRegressor(
             hidden_layer_sizes=(64,),
             activation="tanh",
@@ -68,3 +129,77 @@ class RegressorServer(MomentServer):
             max_iter=150,
             random_state=0 if self.random_state is None else self.random_state,
         )
+
+    @property
+    def trains_corrections(self):
+        """Whether units and server are trained together."""
+        return self.labels == "augmented"
+
+    def corrections(self, messages):
+        """Algorithm 1 as a generator: yields one reply per unit, is sent their predicted states.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+
+        Raises
+        ------
+        TypeError
+            If the regressor has no ``partial_fit``.
+        """
+        network = self._stepwise_regressor()
+        lengths = next(iter(messages.values())).lengths
+        n_pairs = sum(lengths) - len(lengths)
+        n_batches = -(-n_pairs // self.batch_size)
+        plan = NetworkPlan(self.batch_size, float(self.client_weight))
+        told = yield dict.fromkeys(self.names_, plan)
+        level, unit = np.hstack([told[name].spread for name in self.names_])
+        filtered, history = [], []
+        for k in range(self.n_epochs * n_batches):
+            if k < n_batches:
+                filtered.append((self._joined(told, "filtered") - level) / unit)
+            past = filtered[k % n_batches]
+            labels = (self._joined(told, "predicted") - level) / unit
+            network.partial_fit(past, labels)
+            gap = labels - network.predict(past)
+            history.append(self._losses(told, gap))
+            told = yield self._replies(2 * gap / unit)
+        self.network_ = ScaledMap(network, level, unit)
+        self.loss_history_ = _by_epoch(history, n_batches, self.names_)
+
+    def _stepwise_regressor(self):
+        network = clone(self._template)
+        if self.estimator is None:
+            network.set_params(early_stopping=False, learning_rate_init=1e-3)
+        if not hasattr(network, "partial_fit"):
+            raise TypeError(
+                f"labels='augmented' trains step by step, which a {type(network).__name__} cannot: it has no "
+                "`partial_fit`. Use MLPRegressor or LSTMRegressor, or labels='next'."
+            )
+        return network
+
+    def _joined(self, told, series):
+        """Series of all units side by side."""
+        parts = [getattr(told[name], series) for name in self.names_]
+        for name, part, rows in zip(self.names_, parts, self.partition_.slices, strict=True):
+            expected = (len(parts[0]), rows.stop - rows.start)
+            if part is None or part.shape != expected:
+                came = None if part is None else part.shape
+                raise ValueError(f"Unit {name!r} sent {series!r} of shape {came}, expected {expected}.")
+        return np.hstack(parts)
+
+    def _losses(self, told, gap):
+        by_unit = np.add.reduceat(gap**2, [rows.start for rows in self.partition_.slices], axis=1)
+        return [*(told[name].loss for name in self.names_), *by_unit.mean(axis=0)]
+
+    def _replies(self, pull):
+        if not self.feedback:
+            return dict.fromkeys(self.names_, NoGradient())
+        return {name: GradientReply(pull[:, rows]) for name, rows in self.state_slices_.items()}
+
+
+def _by_epoch(history, n_batches, names):
+    """Losses of all batches averaged over each epoch."""
+    means = np.array(history).reshape(-1, n_batches, 2 * len(names)).mean(axis=1)
+    columns = pd.MultiIndex.from_product([["client", "server"], names], names=["loss", "unit"])
+    return pd.DataFrame(means, columns=columns).rename_axis("epoch")

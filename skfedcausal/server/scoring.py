@@ -5,6 +5,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg.lapack import dpotri
 
 from ..statespace.fisher import InformationColumns
 from ..statespace.positive import cap_radius, spectral_radius
@@ -81,19 +82,14 @@ class Scoring:
     @cached_property
     def covariance(self):
         """Covariance of the maximum-likelihood estimate of the free elements."""
-        return cho_solve(self._factor, np.eye(len(self.gradient)), check_finite=False) / self.n_samples
+        lower = np.tril(dpotri(self._factor[0], lower=True)[0])
+        return (lower + np.tril(lower, -1).T) / self.n_samples
 
     @property
     def precision(self):
         """Inverse of :attr:`covariance`."""
         lower = np.tril(self._factor[0])
         return self.n_samples * (lower @ lower.T)
-
-    @cached_property
-    def whitened_columns(self):
-        """Whitened columns of the information, against all elements of ``[A | B]`` (flat)."""
-        columns = self.columns.transition
-        return self.whitened(columns.reshape(len(columns), -1))
 
     def whitened(self, x):
         """``L^-1 x`` with the information ``I = L L'``."""
@@ -164,11 +160,13 @@ class ObservedColumns:
 
 def _cholesky(matrix, largest_ridge=1.0):
     """Lower Cholesky factor, with the smallest relative ridge that makes it exist."""
-    diagonal = np.diag(matrix).copy()
+    diagonal = np.arange(len(matrix))
     ridge = _RIDGE
     while True:
+        ridged = np.array(matrix, order="F")
+        ridged[diagonal, diagonal] *= 1 + ridge
         try:
-            return cho_factor(matrix + np.diag(ridge * diagonal), lower=True, check_finite=False)
+            return cho_factor(ridged, lower=True, overwrite_a=True, check_finite=False)
         except np.linalg.LinAlgError:
             ridge *= 100
             if ridge > largest_ridge:
@@ -250,7 +248,7 @@ def ascend(objective, scoring, *, gain_tol, max_iter=300):
     """
     point, x = scoring.point, scoring.vector
     slope = scoring.whitened(scoring.gradient)
-    curvature = np.eye(len(x))
+    curvature = InverseCurvature()
     for n_iter in range(max_iter):
         direction = curvature @ slope
         gain = scoring.n_samples * float(slope @ direction)
@@ -258,14 +256,14 @@ def ascend(objective, scoring, *, gain_tol, max_iter=300):
             return Ascent(point, gain, n_iter, True)
         trial = _search_line(objective, scoring, point, x, direction, float(slope @ direction))
         if trial is None:
-            if np.array_equal(curvature, np.eye(len(x))):
+            if not curvature.pairs:
                 return Ascent(point, gain, n_iter, gain <= _ROUNDING_GAIN)
-            curvature = np.eye(len(x))
+            curvature = InverseCurvature()
             continue
         point, length = trial
         x = scoring.structure.free.gather(point.A, point.Q)
         new_slope = scoring.whitened(scoring.gradient_at(point))
-        curvature = _bfgs(curvature, length * direction, slope - new_slope)
+        curvature.learn(length * direction, slope - new_slope)
         slope = new_slope
     return Ascent(point, gain, max_iter, False)
 
@@ -292,10 +290,27 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     return None
 
 
-def _bfgs(H, s, y):
-    """BFGS update of an inverse Hessian; unchanged if the curvature along the step is not positive."""
-    sy = float(s @ y)
-    if sy <= 1e-12 * np.linalg.norm(s) * np.linalg.norm(y):
-        return H
-    Hy = H @ y
-    return H + np.outer(s, s) * ((sy + y @ Hy) / sy**2) - (np.outer(Hy, s) + np.outer(s, Hy)) / sy
+class InverseCurvature:
+    """Inverse Hessian that BFGS learns from the identity, kept as the steps and changes of slope behind it.
+
+    A product costs two passes over the pairs (the two-loop recursion of Nocedal and Wright, algorithm 7.4);
+    no pair is ever forgotten.
+    """
+
+    def __init__(self):
+        self.pairs = []
+
+    def learn(self, step, change):
+        """Take in one step; it changes nothing if the curvature along it is not positive."""
+        curvature = float(step @ change)
+        if curvature > 1e-12 * np.linalg.norm(step) * np.linalg.norm(change):
+            self.pairs.append((step, change, curvature))
+
+    def __matmul__(self, x):
+        x, weights = x.copy(), []
+        for step, change, curvature in reversed(self.pairs):
+            weights.append(step @ x / curvature)
+            x -= weights[-1] * change
+        for (step, change, curvature), weight in zip(self.pairs, reversed(weights), strict=True):
+            x += (weight - change @ x / curvature) * step
+        return x

@@ -86,7 +86,7 @@ def safe_step(curvature, n_blocks=2):
     return SAFETY * 2 / (n_blocks * curvature) if curvature > 0 else 1.0
 
 
-def descend(problem, rates, parameters, blocks, *, max_iter, tol=0.0):
+def descend(problem, rates, parameters, blocks, *, max_iter, tol=0.0, warm_up=None):
     """Batch rounds on second moments: no pass over the data.
 
     Parameters
@@ -99,12 +99,16 @@ def descend(problem, rates, parameters, blocks, *, max_iter, tol=0.0):
     max_iter : int
     tol : float, default=0.0
         Stop when no element moved by more than `tol` times the largest element in a round.
+    warm_up : WarmUp, default=None
+        First rounds by the augmented Lagrangian, see :mod:`skfedcausal.statespace.lagrangian`.
 
     Returns
     -------
     Descent
     """
     history, limit, converged, diverged = [], np.inf, False, False
+    plain = GradientSteps(problem, rates)
+    warm = None if warm_up is None else warm_up.steps(problem)
     while len(history) < max_iter and not (converged or diverged):
         at = Products.at(problem, parameters, blocks)
         now = losses(problem, at)
@@ -114,12 +118,27 @@ def descend(problem, rates, parameters, blocks, *, max_iter, tol=0.0):
             limit = divergence_limit(size)
         diverged = not size <= limit
         if not diverged:
-            slope = gradients(problem, at)
-            step = parameter_update(rates, slope.client, slope.server, parameters)
-            turn = block_update(rates, slope.blocks, blocks)
+            is_warm = warm is not None and len(history) <= warm_up.n_rounds
+            step, turn = (warm if is_warm else plain).at(at, parameters, blocks)
             parameters, blocks = parameters - step, blocks - turn
-            converged = tol > 0 and is_still(step, parameters, tol) and is_still(turn, blocks, tol)
+            may_end = tol > 0 and not (is_warm and warm_up.n_rounds < max_iter)
+            converged = may_end and is_still(step, parameters, tol) and is_still(turn, blocks, tol)
     return Descent(parameters, blocks, _stacked(history), len(history), converged, diverged)
+
+
+class GradientSteps:
+    """What a round of gradient descent takes off parameters and blocks."""
+
+    def __init__(self, problem, rates):
+        self._problem, self._rates = problem, rates
+
+    def at(self, products, parameters, blocks):
+        """Steps of ``[theta, phi]`` and of the blocks at a point given with its :class:`Products`."""
+        return self._steps(gradients(self._problem, products), parameters, blocks)
+
+    def _steps(self, slope, parameters, blocks):
+        step = parameter_update(self._rates, slope.client, slope.server, parameters)
+        return step, block_update(self._rates, slope.blocks, blocks)
 
 
 def parameter_update(rates, client, server, parameters):

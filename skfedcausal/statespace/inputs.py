@@ -21,7 +21,7 @@ def input_term(B, u, starts=(0,)):
     -------
     ndarray of shape (n_samples, n)
     """
-    term = np.zeros((len(u), len(B)))
+    term = np.empty((len(u), len(B)))
     np.dot(u[:-1], B.T, out=term[1:])
     term[list(starts)] = 0.0
     return term

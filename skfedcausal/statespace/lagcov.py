@@ -3,9 +3,14 @@
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 from .episodes import episodes
 from .rounding import without_last_bits
+
+_MANY_LAGS, _MANY_COLUMNS = 8, 32  # from which the way through Fourier transforms pays
+_WINDOW, _WINDOWS = 64, 32  # rows of a window, windows taken together
+PIECE = 512  # rows of a series that stay in the second-level cache while all lags are formed
 
 
 def lag_covariances(series, lags, starts=(0,), present=None):
@@ -29,19 +34,79 @@ def lag_covariances(series, lags, starts=(0,), present=None):
     """
     n_samples, n = series.shape
     sums = np.zeros((len(lags), n, n))
-    for k, lag in enumerate(lags):
-        counts, n_products = np.zeros((n, n)), 0
-        for start, stop in episodes(starts, n_samples):
-            if start + lag >= stop:
-                continue
-            late, early = slice(start + lag, stop), slice(start, stop - lag)
-            sums[k] += series[late].T @ series[early]
-            n_products += stop - start - lag
-            if present is not None:
-                counts += present[late].T @ present[early]
-        if present is not None:
-            sums[k] *= n_products / np.maximum(counts, 1.0)
-    return sums
+    for start, stop in episodes(starts, n_samples):
+        if len(lags) >= _MANY_LAGS and n >= _MANY_COLUMNS:
+            start += _add_fourier_products(sums, series[start:stop], lags)
+        add_lag_products(sums, series[start:stop], lags)
+    if present is None:
+        return sums
+    counts = np.zeros_like(sums)
+    n_products = np.zeros(len(lags))
+    for start, stop in episodes(starts, n_samples):
+        add_lag_products(counts, present[start:stop], lags)
+        n_products += np.maximum(stop - start - np.asarray(lags), 0)
+    return sums * (n_products[:, None, None] / np.maximum(counts, 1.0))
+
+
+def add_lag_products(sums, series, lags, n_early=None):
+    """Add ``sum_t s[t+l] s[t]'`` of one stretch of rows, in pieces that stay in cache.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (n_lags, n, n)
+        Added to.
+    series : ndarray of shape (n_rows, n)
+    lags : sequence of int
+        Non-negative lags.
+    n_early : int, default=None
+        Rows t that are the early ones of a product; None takes all that have a later one.
+    """
+    n_rows = len(series)
+    n_early = n_rows if n_early is None else n_early
+    for first in range(0, n_early, PIECE):
+        last = min(first + PIECE, n_early)
+        for k, lag in enumerate(lags):
+            stop = min(last, n_rows - lag)
+            if first < stop:
+                sums[k] += series[first + lag : stop + lag].T @ series[first:stop]
+
+
+def _add_fourier_products(sums, series, lags):
+    """Add the products of as many early rows as fill windows, half the price for a dozen lags or more.
+
+    A window of early rows is correlated with itself and the rows after it as a product of their Fourier
+    transforms; the windows' products at one frequency are one matrix product.
+
+    Returns
+    -------
+    int
+        Early rows whose products were added.
+    """
+    most, n = max(lags), series.shape[1]
+    width = _WINDOW - most  # early rows of a window; circular products are those of the series up to `most`
+    n_windows = max(len(series) - most, 0) // width if width >= _WINDOW // 2 else 0
+    if n_windows == 0:
+        return 0
+    frequencies = 2 * np.pi / _WINDOW * np.arange(_WINDOW // 2 + 1)
+    angles = np.outer(frequencies, np.arange(_WINDOW))
+    transform = np.concatenate([np.cos(angles), -np.sin(angles)])
+    k = len(frequencies)
+    real, imaginary = np.zeros((k, n, n)), np.zeros((k, n, n))
+    windows = sliding_window_view(series, _WINDOW, axis=0)[: n_windows * width : width]
+    for first in range(0, n_windows, _WINDOWS):
+        rows = np.swapaxes(windows[first : first + _WINDOWS], 1, 2)  # (windows, rows, n)
+        late = (transform @ rows).reshape(-1, 2, k, n)
+        early = (transform[:, :width] @ rows[:, :width]).reshape(-1, 2, k, n)
+        late = np.transpose(late, (2, 3, 1, 0)).reshape(k, n, -1)
+        early = np.transpose(early, (2, 1, 0, 3)).reshape(k, -1, n)
+        turned = np.concatenate([-early[:, len(rows) :], early[:, : len(rows)]], axis=1)
+        real += late @ early
+        imaginary += late @ turned
+    weights = np.where((np.arange(k) == 0) | (2 * np.arange(k) == _WINDOW), 1.0, 2.0) / _WINDOW
+    angles = np.outer(lags, frequencies)
+    sums += np.tensordot(weights * np.cos(angles), real, 1)
+    sums -= np.tensordot(weights * np.sin(angles), imaginary, 1)
+    return n_windows * width
 
 
 @dataclass(frozen=True)
@@ -145,9 +210,36 @@ def midpoints(n_frequencies):
     return (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
 
 
-def remove_episode_means(series, starts=(0,)):
-    """Series less its mean in each episode (a copy)."""
-    centred = np.array(series)
+def frequencies_of_states(A, least, most=400, aliased=0.025):
+    """How many midpoints integrate the spectrum of the states of a plant.
+
+    What such a spectrum has at lag l comes back at a distance of ``2 n`` lags on n midpoints, and falls as
+    ``A^l``.
+
+    Parameters
+    ----------
+    A : ndarray of shape (..., n, n)
+    least, most : int
+    aliased : float
+        Share of the states' covariance that may come back.
+
+    Returns
+    -------
+    int
+    """
+    n_frequencies = least
+    while n_frequencies < most:
+        left = np.linalg.matrix_power(A, 2 * n_frequencies)
+        if np.square(left).sum(axis=-2).max(initial=0.0) <= aliased**2:
+            return n_frequencies
+        n_frequencies = min(3 * n_frequencies // 2 + 1, most)
+    return most
+
+
+def remove_episode_means(series, starts=(0,), copy=True):
+    """Series less its mean in each episode, in place unless it is to be copied."""
+    centred = np.array(series) if copy else series
     for start, stop in episodes(starts, len(series)):
-        centred[start:stop] -= centred[start:stop].mean(axis=0)
+        rows = centred[start:stop]
+        rows -= np.full(len(rows), 1 / len(rows)) @ rows  # several times faster than a sum along columns
     return centred

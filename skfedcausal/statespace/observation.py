@@ -80,16 +80,18 @@ def weights(C, R):
     return np.linalg.solve(R, C)
 
 
-def information(Y, C, R, *, with_const=False):
+def information(Y, C, R, *, mean=None, with_const=False):
     """Sufficient statistic of measurements, NaN standing for a sensor that is missing.
 
     Parameters
     ----------
     Y : ndarray of shape (n_samples, n_sensors)
-        Centred measurements.
+        Measurements.
     C : ndarray of shape (n_sensors, n_states)
     R : ndarray of shape (n_sensors,) or (n_sensors, n_sensors)
         Measurement noise covariance, or its diagonal.
+    mean : ndarray of shape (n_sensors,), default=None
+        Level of the measurements; None for centred ones.
     with_const : bool, default=False
         Also form the term of the log-density that is free of the state.
 
@@ -97,6 +99,14 @@ def information(Y, C, R, *, with_const=False):
     -------
     Information
     """
+    W = weights(C, R)
+    z = Y @ W
+    if np.isfinite(z.sum()) and not with_const:  # a missing value anywhere reaches the sum
+        if mean is not None and mean.any():
+            z -= mean @ W
+        return Information(z, (C.T @ W)[None])
+    if mean is not None:
+        Y = Y - mean
     present = ~np.isnan(Y)
     if present.all():
         return _complete(Y, C, R, with_const)

@@ -28,3 +28,14 @@ def cap_radius(A, radius):
     """Transition matrices scaled down to at most the given spectral radius."""
     scale = np.minimum(1.0, radius / np.maximum(spectral_radius(A), 1e-300))
     return A * scale[..., None, None]
+
+
+def absolute_values(matrices, floor=1e-9):
+    """Symmetric matrices with the absolute values of their eigenvalues.
+
+    The same where they are positive definite. Eigenvalues below `floor` of the largest are raised to it.
+    """
+    values, vectors = np.linalg.eigh(matrices)
+    absolute = np.maximum(np.abs(values), floor * np.abs(values).max(axis=-1, keepdims=True))
+    changed = (absolute != values).any(axis=-1)[..., None, None]
+    return np.where(changed, (vectors * absolute[..., None, :]) @ np.swapaxes(vectors, -1, -2), matrices)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .positive import cap_radius, floor_eigenvalues, spectral_radius, symmetric_basis
+from .positive import absolute_values, cap_radius, floor_eigenvalues, spectral_radius, symmetric_basis
 from .whittle import WhittleLikelihood
 
 _START_RADIUS = 0.98
@@ -136,7 +136,7 @@ def _scoring_step(likelihood, current, A, Q, basis, free):
     )
     chosen = np.flatnonzero(np.concatenate([free.ravel(), np.ones(len(basis), dtype=bool)]))
     if free.shape[1] > free.shape[0]:  # inputs under feedback can make the expected information indefinite
-        information = _definite(information)
+        information = absolute_values(information)
     ridge = 1e-12 * np.trace(information, axis1=-2, axis2=-1)[..., None, None]
     information = information + ridge * np.eye(information.shape[-1])
     step = np.zeros_like(gradient)
@@ -146,13 +146,6 @@ def _scoring_step(likelihood, current, A, Q, basis, free):
     step_A = step[..., :n_coefficients].reshape(A.shape)
     step_Q = np.einsum("...k,kab->...ab", step[..., n_coefficients:], basis)
     return step_A, step_Q, gain
-
-
-def _definite(information):
-    """Matrices with the absolute values of their eigenvalues: the same where they are positive definite."""
-    values, vectors = np.linalg.eigh(information)
-    values = np.maximum(np.abs(values), 1e-9 * np.abs(values).max(axis=-1, keepdims=True))
-    return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
 def _line_search(likelihood, current, A, Q, step_A, step_Q, n_halvings=12):

@@ -1,99 +1,62 @@
-"""Times of rows: the sampling period, and whether later rows keep to it."""
+"""Times that occur twice: what a clock that was put back leaves in a record."""
 
 import warnings
-from numbers import Integral
 
-import numpy as np
 import pandas as pd
 
-_SAME = 0.01  # relative difference of two sampling periods that is jitter
+from .episodes import episode_starts
 
 
-def sampling_period(index):
-    """Median time between rows as a Timedelta; None without times or with one row."""
-    if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
+def repeated_stretch(times):
+    """First and last of the times that occur twice or lie before an earlier row, None if there are none.
+
+    Parameters
+    ----------
+    times : DatetimeIndex
+
+    Returns
+    -------
+    tuple of Timestamp or None
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.utils.clock import repeated_stretch
+    >>> local = pd.date_range("2025-10-26", periods=10, freq="30min", tz="Europe/Berlin").tz_localize(None)
+    >>> [str(time) for time in repeated_stretch(local)]
+    ['2025-10-26 02:00:00', '2025-10-26 02:30:00']
+    """
+    if times.is_monotonic_increasing and times.is_unique:
         return None
-    return pd.Timedelta(np.median(np.diff(index.to_numpy())))
+    latest = pd.Series(times).cummax().to_numpy()
+    again = times[1:][times[1:] <= latest[:-1]]
+    return again.min(), again.max()
 
 
-def check_sampling(index, period):
-    """Refuse rows at another sampling period than in `fit`, or out of order.
+def repeated_text(times):
+    """Sentence that names the repeated stretch of a record, None if there is none."""
+    stretch = repeated_stretch(times)
+    if stretch is None:
+        return None
+    first, last = stretch
+    step = pd.Series(times).diff().abs().median()
+    day = f"{first.day} {first:%B %Y}"
+    if first.date() == last.date():
+        return f"{first:%H:%M} to {last + step:%H:%M} occurs twice on {day}."
+    return f"Times from {first} to {last} occur twice or go back."
 
-    Parameters
-    ----------
-    index : pandas.Index or None
-    period : Timedelta or None
-        Of the nominal record; None checks the order only.
 
-    Raises
-    ------
-    ValueError
-    """
-    came = sampling_period(index)
-    if came is None:
+def warn_repeated_times(index, lengths):
+    """Warn of times that repeat or go back inside an episode."""
+    if not isinstance(index, pd.DatetimeIndex):
         return
-    if came <= pd.Timedelta(0):
-        raise ValueError("The rows of X run backwards in time; sort them by time.")
-    if period is not None and abs(came / period - 1) > _SAME:
-        raise ValueError(
-            f"X has a row every {came}, the nominal record had one every {period}. Dynamics are learned per "
-            "row: resample X, or fit to a nominal record of that sampling."
-        )
-
-
-def check_following(index, last, period):
-    """Time of the last row of a batch that follows another.
-
-    Parameters
-    ----------
-    index : pandas.Index or None
-        Of the batch.
-    last : Timestamp or None
-        Time of the last row before it.
-    period : Timedelta or None
-
-    Raises
-    ------
-    ValueError
-        If the batch does not come after the rows before it.
-
-    Warns
-    -----
-    UserWarning
-        If rows are missing in between.
-    """
-    if not isinstance(index, pd.DatetimeIndex) or len(index) == 0:
-        return last
-    if last is not None and index[0] <= last:
-        raise ValueError(
-            f"The batch starts at {index[0]}, but the stream has been followed up to {last} already. Give "
-            "the rows after that, or reset() for another stream."
-        )
-    if last is not None and period is not None and index[0] - last > 1.5 * period:
-        warnings.warn(
-            f"There are no rows between {last} and {index[0]}; the stream goes on as if none had been left "
-            "out. Give missing rows as NaN, or reset().",
-            UserWarning,
-            stacklevel=3,
-        )
-    return index[-1]
-
-
-def position(row, index, default=None):
-    """Position of a row that is given as a position or a time; `default` for None.
-
-    Raises
-    ------
-    TypeError
-        If it is neither.
-    """
-    if row is None:
-        return default
-    if isinstance(row, Integral) and not isinstance(row, bool):
-        return int(row)
-    if isinstance(index, pd.DatetimeIndex) and not isinstance(row, float):
-        return int(index.searchsorted(pd.Timestamp(row)))
-    raise TypeError(
-        f"Got {row!r} as a row; give a position"
-        + (" or a time." if isinstance(index, pd.DatetimeIndex) else "; the record has no times.")
-    )
+    for start, length in zip(episode_starts(lengths), lengths, strict=True):
+        text = repeated_text(index[start : start + length])
+        if text is not None:
+            warnings.warn(
+                f"{text} Rows are taken in the order they came; nothing was dropped. Clocks put back in "
+                "autumn do this: read exports with read_historian(..., tz=...), or give the index a zone by "
+                "tz_localize(..., ambiguous='infer').",
+                UserWarning,
+                stacklevel=5,
+            )

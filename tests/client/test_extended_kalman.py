@@ -1,12 +1,16 @@
 """Extended Kalman filter: gradients checked numerically, linear maps give the ordinary filter."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, MomentServer
-from skfedcausal.client.extended_kalman import network_map
+from skfedcausal.client.maps import fitted_map
+from skfedcausal.client.nonlinear import WatchedNonlinearClient
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.statespace.filter import covariance_schedule, filtered_states
 
@@ -17,11 +21,11 @@ def test_jacobian_of_a_network_is_its_derivative():
     network = MLPRegressor(
         hidden_layer_sizes=(8,), activation="tanh", max_iter=500, tol=0.1, random_state=0
     ).fit(X, np.sin(X) @ rng.standard_normal((3, 2)))
-    value, jacobian = network_map(network)
-    x, step = X[0], 1e-6
-    numeric = [(value(x + step * e) - value(x - step * e)) / (2 * step) for e in np.eye(3)]
-    assert_allclose(jacobian(x), np.array(numeric).T, atol=1e-8)
-    assert_allclose(value(x), network.predict(x[None])[0], rtol=1e-10)
+    found, step = fitted_map(network), 1e-6
+    steps = step * np.eye(3)
+    numeric = (found.value(X[0] + steps) - found.value(X[0] - steps)) / (2 * step)
+    assert_allclose(found.jacobian(X[:1])[0], numeric.T, atol=1e-8)
+    assert_allclose(found.value(X), network.predict(X), rtol=1e-10)
 
 
 def test_linear_maps_give_the_kalman_filter():
@@ -54,6 +58,101 @@ def test_missing_measurements_leave_the_prediction():
 def test_half_given_models_are_refused():
     with pytest.raises(ValueError, match="without"):
         ExtendedKalmanClient(f=lambda x: x).fit(np.zeros((5, 2)))
+
+
+def true_model(plant, name, f_jacobian=None):
+    f, h = plant.f[name], plant.h[name]
+    return ExtendedKalmanClient(
+        lambda x: f.value(x[None])[0],
+        lambda x: h.value(x[None])[0],
+        f_jacobian=(lambda x: f.jacobian(x[None])[0]) if f_jacobian is None else f_jacobian,
+        h_jacobian=lambda x: h.jacobian(x[None])[0],
+        Q=0.01 * np.eye(2),
+        R=np.eye(4),
+    )
+
+
+def test_filter_with_the_true_maps_knows_how_good_it_is():
+    """Mean squared errors against the filter's own variances; the unit is driven by nobody."""
+    plant = make_nonlinear_plant(
+        n_samples=1200, size=0, dynamics="lstm", process_noise=0.02, sensor_noise=0.2, random_state=0
+    )
+    client = true_model(plant, "unit0").set_params(Q=0.02**2 * np.eye(2), R=0.2**2 * np.eye(4))
+    Y = plant.data["unit0"]
+    prior, prior_cov, posterior, posterior_cov = client.fit(Y).filter_moments(Y)
+    for states, covariances in ((prior, prior_cov), (posterior, posterior_cov)):
+        error = (states - plant.states[:, 0])[20:]
+        normed = np.einsum("ti,tij,tj->t", error, np.linalg.inv(covariances[20:]), error)
+        assert_allclose(normed.mean(), 2.0, rtol=0.15)  # two states; about 3 standard errors
+
+
+def test_jacobian_by_differences_gives_the_same_filter():
+    plant = make_nonlinear_plant(n_samples=60, size=0, dynamics="lstm", random_state=0)
+    Y = plant.data["unit0"]
+    given = true_model(plant, "unit0").fit(Y).filter_moments(Y)
+    differences = true_model(plant, "unit0").set_params(f_jacobian=None, h_jacobian=None).fit(Y)
+    for a, b in zip(given, differences.filter_moments(Y), strict=True):
+        assert_allclose(a, b, atol=1e-7)
+
+
+def test_wrong_jacobian_is_refused():
+    plant = make_nonlinear_plant(n_samples=60, size=0, dynamics="lstm", random_state=0)
+    client = true_model(plant, "unit0", f_jacobian=lambda x: plant.f["unit0"].jacobian(x[None])[0].T)
+    with pytest.raises(ValueError, match="`f_jacobian` is not the derivative of `f`"):
+        client.fit(plant.data["unit0"])
+
+
+def test_regressor_without_derivative_is_refused():
+    Y = make_nonlinear_plant(n_samples=200, size=0, random_state=0).data["unit0"]
+    with pytest.raises(TypeError, match="KNeighborsRegressor"):
+        ExtendedKalmanClient(KNeighborsRegressor()).fit(Y)
+
+
+def test_too_few_rows_are_refused():
+    with pytest.raises(ValueError, match="at least 64"):
+        ExtendedKalmanClient().fit(np.random.default_rng(0).standard_normal((30, 3)))
+
+
+def test_constant_and_missing_columns_take_no_part():
+    Y = make_nonlinear_plant(n_samples=400, size=0, random_state=0).data["unit0"]
+    wide = np.column_stack([Y, np.full(400, 7.0)])
+    with pytest.warns(UserWarning, match="constant"):
+        client = ExtendedKalmanClient(random_state=0).fit(wide)
+    states = client.filter_moments(wide)[2]
+    wide[:, 4] += 5.0
+    assert_allclose(client.filter_moments(wide)[2], states)
+    assert_allclose(client.h_map_.value(states)[:, 4], 7.0, atol=0.2)
+
+
+def test_units_fit_it_at_home_and_the_detector_keeps_one_information_matrix():
+    nominal = make_nonlinear_plant(n_samples=600, size=0, random_state=0).data
+    detector = FederatedRCADetector(ExtendedKalmanClient(random_state=0), false_alarm_rate=0.01).fit(nominal)
+    unit = detector.clients_["unit0"]
+    message, _ = unit.watched_message(nominal["unit0"], (0,))
+    assert message.index is None
+    assert message.off_subspace.shape == (600,)
+    gap = nominal["unit0"].copy()
+    gap[100, 1] = gap[200:203] = np.nan
+    message, _ = unit.watched_message(gap, (0,))
+    assert set(np.flatnonzero(message.index)) == {100, 200, 201, 202}
+    again = pickle.loads(pickle.dumps(detector))
+    assert again.incidents(nominal).equals(detector.incidents(nominal))
+
+
+@pytest.mark.parametrize("size", [1, 7, 60])
+def test_stream_in_pieces_tells_what_the_whole_tells(size):
+    plant = make_nonlinear_plant(n_samples=300, size=0, random_state=0)
+    Y = plant.data["unit0"][:120].copy()
+    Y[50:53, 1] = np.nan
+    unit = WatchedNonlinearClient(ExtendedKalmanClient(random_state=0)).fit(plant.data["unit0"])
+    whole, _ = unit.watched_message(Y, (0,))
+    pieces, stands = [], None
+    for first in range(0, 120, size):
+        message, stands = unit.watched_message(Y[first : first + size], (0,), stands)
+        pieces.append(message)
+    for series in ("z", "off_subspace"):
+        joined = np.concatenate([getattr(message, series) for message in pieces])
+        assert_allclose(joined, getattr(whole, series), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.slow

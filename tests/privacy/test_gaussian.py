@@ -14,7 +14,7 @@ from skfedcausal.privacy import (
     SeededNoiseWarning,
     UtilityWarning,
     WeakPrivacyWarning,
-    gaussian,
+    base,
     mu_from_epsilon,
 )
 from skfedcausal.privacy.bounds import clipped
@@ -63,7 +63,7 @@ def test_no_attack_learns_more_than_promised_and_half_the_noise_is_caught(settin
     mechanism = GaussianMechanism(**{"clip_norm": 3.0, **settings}, random_state=0)
     if halved:
         monkeypatch.setattr(
-            gaussian, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest)
+            base, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest)
         )
     mu, d = mechanism.mu_of_release(), 3
     first, second = neighbours(mechanism, d)
@@ -234,7 +234,7 @@ def test_promises_that_say_little_are_warned_of(settings, n_rows, match):
 
 def test_noise_that_leaves_nothing_is_warned_of():
     Y = np.random.default_rng(0).normal(size=(1000, 3))
-    with pytest.warns(UtilityWarning, match="Expect to learn nothing"):
+    with pytest.warns(UtilityWarning, match="can be told from noise"):
         noised(GaussianMechanism(epsilon=0.1, delta=1e-6, clip_norm=4.0), Y)
     with pytest.warns(UtilityWarning, match=r"100% of the rows .* are clipped"):
         noised(GaussianMechanism(mu=9.0, clip_norm=1.0), Y + 50)
@@ -247,7 +247,8 @@ def test_noise_that_leaves_nothing_is_warned_of():
         ({"epsilon": 1.0, "delta": 1e-6, "mu": 1.0}, "exactly one of them"),
         ({"epsilon": 1.0}, "needs a `delta`"),
         ({"mu": 1.0, "unit": "window"}, "window=None"),
-        ({"mu": 1.0, "protocol": "paper"}, "does not hold for a run"),
+        ({"mu": 1.0, "protocol": "paper"}, "to the messages of gradient training and has none for a record"),
+        ({"mu": 1.0, "trust": "server"}, "to the gradients of gradient training and has none for a record"),
         ({"mu": 1.0, "window": 3}, "window=3"),
         ({"mu": 1.0, "center": [1.0, 2.0, 3.0]}, r"`center` has shape \(3,\) for unit 'boiler', which has 2"),
         ({"mu": 1.0, "scale": [1.0, -1.0]}, "`scale` of unit 'boiler'"),

@@ -75,16 +75,28 @@ def test_posterior_is_bayes_rule():
     assert_allclose(posterior, expected / expected.sum(axis=1, keepdims=True))
 
 
-def test_the_same_flags_are_answered_once():
+def test_flags_of_the_same_record_are_answered_once():
     mechanism = RandomizedResponse(epsilon=1.0)
     flags = {"a": np.zeros((200, 2), dtype=bool), "b": np.ones((200, 2), dtype=bool)}
-    first = mechanism.release(flags)
-    again = mechanism.release({name: pairs.copy() for name, pairs in flags.items()})
+    records = {name: np.arange(200.0) for name in flags}
+    first = mechanism.release(flags, records=records)
+    again = mechanism.release(flags, records={name: Y.copy() for name, Y in records.items()})
     for name in flags:
         assert_array_equal(first[name], again[name])
     assert len(mechanism.account) == 2
     assert mechanism.account.spent(0.0).epsilon == pytest.approx(1.0)
     assert mechanism.account.spent().unit == "flag pair"
+
+
+@pytest.mark.parametrize("other", [{}, {"records": {"a": np.ones(200)}}, {"flagger": "another"}])
+def test_equal_flags_of_something_else_get_answers_of_their_own(other):
+    """Or else answers that agree to the last would show that the flags do."""
+    mechanism = RandomizedResponse(epsilon=1.0)
+    flags, asked = {"a": np.zeros((200, 2), dtype=bool)}, {"records": {"a": np.zeros(200)}}
+    first = mechanism.release(flags, **asked)["a"]
+    second = mechanism.release(flags, **(asked | other if other else {}))["a"]
+    assert (first != second).any()
+    assert mechanism.account.spent(0.0).epsilon == pytest.approx(2.0)
 
 
 def test_a_measurement_can_move_every_later_pair():

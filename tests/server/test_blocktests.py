@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skfedcausal.server.blocktests import correlation_estimates, link_estimates, uncoupled_estimates
+from skfedcausal.server.blocktests import (
+    _inverses,
+    correlation_estimates,
+    link_estimates,
+    uncoupled_estimates,
+)
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.scoring import Point, Scoring, ascend
 from skfedcausal.server.standardised import StandardisedPlant
@@ -159,6 +164,25 @@ def uniform(p_values, dependent):
     distance = stats.kstest(p_values, "uniform").statistic
     n = len(p_values) / dependent
     return stats.kstwo.sf(distance, int(n)) > 1e-6
+
+
+def test_what_a_record_does_not_determine_gets_a_huge_variance_and_no_estimate():
+    """Inputs that follow the states: more of a block is explained by others than it has information."""
+    rng = np.random.default_rng(0)
+    axes = np.linalg.qr(rng.standard_normal((2, 4, 4)))[0]
+    values = np.array([[3.0, 2.0, 1.0, 0.5], [3.0, 2.0, 1e-13, -1e-2]])
+    covariance, known = _inverses(axes * values[:, None] @ np.swapaxes(axes, 1, 2))
+    assert np.linalg.eigvalsh(covariance).min() > 0.3
+    for k, n_known in enumerate((4, 2)):
+        determined, lost = axes[k][:, :n_known], axes[k][:, n_known:]
+        np.testing.assert_allclose(
+            determined.T @ known[k] @ determined, np.diag(1 / values[k, :n_known]), atol=1e-12
+        )
+        np.testing.assert_allclose(
+            determined.T @ covariance[k] @ determined, np.diag(1 / values[k, :n_known]), atol=1e-6
+        )
+        np.testing.assert_allclose(known[k] @ lost, 0.0, atol=1e-12)
+        assert (np.diag(lost.T @ covariance[k] @ lost) > 1e7).all()
 
 
 @pytest.fixture(scope="module")

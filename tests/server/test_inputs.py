@@ -1,5 +1,7 @@
 """The likelihood server with inputs: estimates, tests, standard errors, feedback."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -8,6 +10,8 @@ from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.feedback import feedback_table
 from skfedcausal.server.joint import JointRecord
+from skfedcausal.statespace.episodes import episodes, lagged_rows
+from skfedcausal.statespace.lagcov import lag_covariances
 
 
 def messages_of(X, truth, inputs):
@@ -142,9 +146,41 @@ def test_feedback_is_seen_in_the_updates_of_the_filter():
     u = 0.3 * updates[:, :1] + rng.standard_normal((1000, 1))
     X, truth = plant(1000, n_states=1, n_inputs=1)
     messages = messages_of(X, truth, [u, rng.standard_normal((1000, 1))])
-    table = feedback_table(JointRecord.from_messages(messages), updates).set_index(["measured", "controlled"])
+    record = JointRecord.from_messages(messages)
+    table = feedback_table(record, lambda start, stop: updates[start:stop])
+    table = table.set_index(["measured", "controlled"])
     assert table.loc[("unit0", "unit0"), "p_adjusted"] < 1e-6
     assert table["p_adjusted"].drop(("unit0", "unit0")).min() > 0.01
+
+
+def test_feedback_statistics_are_those_of_whole_series_over_several_episodes():
+    lengths = (700, 3, 1, 1200)
+    X, truth = plant(sum(lengths), n_states=1, n_inputs=1)
+    starts = (0, 700, 703, 704)
+    messages = {
+        name: replace(message, lengths=lengths)
+        for name, message in messages_of(X, truth, truth.inputs).items()
+    }
+    record = JointRecord.from_messages(messages)
+    updates = np.random.default_rng(0).standard_normal((record.n_samples, 2))
+    u, n_lags = record.standard_inputs, 5
+    past = lagged_rows(u, n_lags, starts)
+    # normal equations as if every product of a lag were there, from sums that never cross an episode
+    G = lag_covariances(u, range(n_lags + 1), starts)
+    blocks = [[G[j - i] if j >= i else G[i - j].T for j in range(n_lags)] for i in range(n_lags)]
+    rest = u - past @ np.linalg.solve(np.block(blocks), np.hstack(list(G[1:])).T)
+    expected = 0.0
+    for lag in range(n_lags):
+        C = sum(
+            rest[a + lag : b].T @ updates[a : max(b - lag, a)]
+            for a, b in episodes(starts, len(u))
+            if a + lag < b
+        )
+        expected += C[0, 1] ** 2
+    expected *= len(u) / (rest[:, 0] @ rest[:, 0]) / (updates[:, 1] @ updates[:, 1])
+    table = feedback_table(record, lambda start, stop: updates[start:stop])
+    found = table.set_index(["measured", "controlled"]).loc[("unit1", "unit0"), "statistic"]
+    assert found == pytest.approx(expected, rel=1e-10)
 
 
 def test_records_with_other_inputs_than_in_fit_are_refused():

@@ -6,9 +6,9 @@ from scipy.optimize import minimize
 
 from skfedcausal.server.scoring import (
     MAX_RADIUS,
+    InverseCurvature,
     Point,
     Scoring,
-    _bfgs,
     _cholesky,
     ascend,
     is_valid,
@@ -18,7 +18,7 @@ from skfedcausal.statespace.likelihood import Evaluation
 from skfedcausal.statespace.partition import Partition
 from skfedcausal.statespace.timedomain import TimeDomainLikelihood
 
-from ..statespace._reference import EPS, assert_within, derivatives, radius, rounding, with_gaps
+from ..statespace._reference import assert_within, derivatives, radius, rounding, with_gaps
 from ._reference import coupled_plant, endless, scoring_of, structure_of
 
 
@@ -305,18 +305,29 @@ def test_made_valid_calms_units_that_are_unstable_alone():
 # --- curvature --------------------------------------------------------------------------------------
 
 
-def test_bfgs_meets_the_secant_equation_and_stays_positive_definite():
+def bfgs(H, s, y):
+    """BFGS update of an inverse Hessian as a matrix, the textbook formula."""
+    V = np.eye(len(s)) - np.outer(s, y) / (s @ y)
+    return V @ H @ V.T + np.outer(s, s) / (s @ y)
+
+
+def test_inverse_curvature_is_that_of_bfgs_and_meets_the_secant_equation():
     rng = np.random.default_rng(0)
     factor = rng.normal(size=(4, 4))
     true = factor @ factor.T + np.eye(4)
-    s = rng.normal(size=4)
-    y = true @ s
-    updated = _bfgs(np.eye(4), s, y)
-    assert_within(updated @ y, s, rounding(4, np.linalg.cond(true)) * np.abs(s).max())
-    assert np.linalg.eigvalsh(updated)[0] > 0
-    assert_within(updated, updated.T, 4 * EPS * np.abs(updated).max())
+    curvature, H = InverseCurvature(), np.eye(4)
+    for _ in range(6):
+        s = rng.normal(size=4)
+        curvature.learn(s, true @ s)
+        H = bfgs(H, s, true @ s)
+    bound = rounding(4, np.linalg.cond(true) ** 2) * 6
+    assert_within(curvature @ (true @ s), s, bound * np.abs(s).max())
+    product = np.column_stack([curvature @ e for e in np.eye(4)])
+    assert_within(product, H, bound * np.abs(H).max())
+    assert np.linalg.eigvalsh((product + product.T) / 2)[0] > 0
 
 
-def test_bfgs_ignores_steps_along_which_the_curvature_is_wrong():
-    H = np.diag([1.0, 2.0])
-    assert _bfgs(H, np.array([1.0, 0.0]), np.array([-1.0, 0.0])) is H
+def test_inverse_curvature_ignores_steps_along_which_the_curvature_is_wrong():
+    curvature = InverseCurvature()
+    curvature.learn(np.array([1.0, 0.0]), np.array([-1.0, 0.0]))
+    assert not curvature.pairs

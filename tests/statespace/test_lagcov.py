@@ -63,6 +63,17 @@ def test_lag_sums_are_those_of_a_loop(starts):
     assert_within(lag_covariances(s, lags, starts), expected, rounding(s))
 
 
+@pytest.mark.parametrize("starts", [(0,), (0, 1, 60, 400)])
+@pytest.mark.parametrize("lags", [range(1, 14), range(33), range(40)])
+def test_many_lags_of_many_columns_are_those_of_plain_products(starts, lags):
+    S = series(n=33, n_samples=1000)
+    expected = [
+        sum(S[a + lag : b].T @ S[a : b - lag] for a, b in episodes(starts, len(S)) if a < b - lag)
+        for lag in lags
+    ]
+    assert_within(lag_covariances(S, lags, starts), expected, 100 * len(S) * EPS * (S**2).max())
+
+
 @EPISODES
 def test_missing_values_scale_the_sums_up(starts):
     present = (np.random.default_rng(1).random((T, 2)) < 0.6).astype(float)

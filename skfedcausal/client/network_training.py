@@ -1,0 +1,294 @@
+"""A unit's side of Algorithm 1: a correction of its filtered states moved by its own and the server's loss.
+
+The correction is any regressor with ``partial_fit`` on half the squared error. Its step on the loss of the
+paper is one ``partial_fit`` towards ``output - gradient``: there the gradient of the squared error in the
+output is the gradient asked for, and the regressor's own backpropagation does the rest. This needs the
+derivatives of the maps f and h, which the unit has, and ``d L_s / d x_a``, which the server sends.
+"""
+
+import copy
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.neural_network import MLPRegressor
+
+from ..federation.packet import Packet, PacketError
+from ..message import ACKNOWLEDGEMENT
+from ..network_message import FINISH, NetworkPlan, NoGradient, PredictedStates
+from ..statespace.episodes import inner_rows, lagged_rows
+from ..training_message import GradientReply
+from .augmenter import RegressorAugmenter
+from .kalman import KalmanClient
+from .maps import LinearMap
+from .nonlinear import NonlinearClient
+
+OPERATIONS = frozenset({FINISH, NetworkPlan.OP, GradientReply.OP, NoGradient.OP})
+
+
+@dataclass(frozen=True)
+class StateCorrection:
+    """A trained ``phi_m``: what to add to the filtered states, from the unit's last measurements (eq. 3).
+
+    Attributes
+    ----------
+    estimator : regressor
+    n_lags : int
+        Rows it sees, the present one included.
+    mean, scale : ndarray of shape (n_sensors,)
+        Of the measurements.
+    unit : ndarray of shape (n_states,)
+        Of its outputs: standard deviation of the filtered states.
+    """
+
+    estimator: object
+    n_lags: int
+    mean: np.ndarray
+    scale: np.ndarray
+    unit: np.ndarray
+
+    def features(self, Y, starts):
+        """What the regressor sees at every row: this row and those before, standardised."""
+        inside = (Y - self.mean) / self.scale
+        return np.hstack([inside, lagged_rows(inside, self.n_lags - 1, starts)])
+
+    def predict(self, Y, starts=(0,)):
+        """Correction of the filtered states of every row of complete measurements, (n_samples, n_states)."""
+        return self.unit * self.outputs(self.features(Y, starts))
+
+    def outputs(self, features):
+        """Outputs of the regressor in units of the states' standard deviation."""
+        return self.estimator.predict(features).reshape(len(features), -1)
+
+
+@dataclass(frozen=True)
+class UnitRecord:
+    """A unit's series as training needs them; they stay at the site.
+
+    Attributes
+    ----------
+    f, h : objects with ``value`` and ``jacobian``
+    filtered : ndarray of shape (n_pairs, n_states)
+        ``x_hat_c^(t-1)``.
+    features : ndarray of shape (n_pairs, n_features)
+        What the correction of it may depend on.
+    measurements : ndarray of shape (n_pairs, n_sensors)
+        ``y^t``, NaN where missing.
+    """
+
+    f: object
+    h: object
+    filtered: np.ndarray
+    features: np.ndarray
+    measurements: np.ndarray
+
+
+def batch_loss(record, rows, correction, outputs):
+    """States predicted with given outputs of the correction, and the unit's loss per row.
+
+    Returns
+    -------
+    corrected, predicted : ndarray of shape (n_rows, n_states)
+        ``x_hat_a^(t-1)`` and ``x_a^t``.
+    rest : ndarray of shape (n_rows, n_sensors)
+        Residuals in standard deviations, zero where a sensor is missing.
+    """
+    corrected = record.filtered[rows] + correction.unit * outputs
+    predicted = record.f.value(corrected)
+    rest = np.nan_to_num((record.measurements[rows] - record.h.value(predicted)) / correction.scale)
+    return corrected, predicted, rest
+
+
+def output_gradient(record, correction, corrected, predicted, rest, weight, pull):
+    """Gradient of ``weight * |rest|^2 + L_s`` in the correction's outputs, row by row (eq. 4).
+
+    Parameters
+    ----------
+    pull : ndarray of shape (n_rows, n_states)
+        ``d L_s / d x_a`` from the server.
+
+    Returns
+    -------
+    ndarray of shape (n_rows, n_states)
+    """
+    slope = record.h.jacobian(predicted) / correction.scale[:, None]
+    in_states = pull - 2 * weight * np.einsum("td,tdp->tp", rest, slope)
+    return np.einsum("tq,tqp->tp", in_states, record.f.jacobian(corrected)) * correction.unit
+
+
+@dataclass(frozen=True)
+class NetworkTraining:
+    """State of a unit between two packets of training; every step makes a new one.
+
+    Attributes
+    ----------
+    record : UnitRecord
+    correction : StateCorrection
+    plan : NetworkPlan
+    spread : ndarray of shape (2, n_states)
+    batch : int
+        Number of the batch that was sent last, counted from the beginning of training.
+    """
+
+    record: UnitRecord
+    correction: StateCorrection
+    plan: NetworkPlan
+    spread: np.ndarray
+    batch: int = 0
+
+    @cached_property
+    def _outputs(self):
+        """What the correction gives on the present batch."""
+        return self.correction.outputs(self.record.features[self._rows])
+
+    @property
+    def n_batches(self):
+        """Batches of an epoch."""
+        return -(-len(self.record.filtered) // self.plan.batch_size)
+
+    @property
+    def _rows(self):
+        first = (self.batch % self.n_batches) * self.plan.batch_size
+        return slice(first, min(first + self.plan.batch_size, len(self.record.filtered)))
+
+    def message(self):
+        """What the unit sends about the present batch."""
+        rows = self._rows
+        _, predicted, rest = batch_loss(self.record, rows, self.correction, self._outputs)
+        return PredictedStates(
+            predicted,
+            float((rest**2).sum() / len(rest)),
+            self.record.filtered[rows] if self.batch < self.n_batches else None,
+            self.spread if self.batch == 0 else None,
+        )
+
+    def moved(self, pull):
+        """Training after one step on the present batch; `pull` is None where the server tells nothing."""
+        rows, record = self._rows, self.record
+        features = record.features[rows]
+        pull = np.zeros((len(features), len(self.correction.unit))) if pull is None else pull
+        if pull.shape != (len(features), len(self.correction.unit)):
+            raise PacketError(
+                f"Array 'predicted' of a reply has shape {pull.shape}, expected "
+                f"{(len(features), len(self.correction.unit))}."
+            )
+        at = batch_loss(record, rows, self.correction, self._outputs)
+        slope = output_gradient(record, self.correction, *at, self.plan.client_weight, pull)
+        estimator = copy.deepcopy(self.correction.estimator)
+        estimator.partial_fit(features, _one_column(self._outputs - slope))
+        return replace(self, correction=replace(self.correction, estimator=estimator), batch=self.batch + 1)
+
+
+def _one_column(targets):
+    return targets[:, 0] if targets.shape[1] == 1 else targets
+
+
+def unit_maps(client, Y):
+    """Differentiable maps of a fitted client, and its active measurements."""
+    if isinstance(client, KalmanClient):
+        model = client.model
+        f = LinearMap(model.A, np.zeros(model.n_states))
+        return f, LinearMap(model.C, model.mean), client.active_columns(Y)
+    if isinstance(client, NonlinearClient):
+        return client.f, client.h, Y
+    raise TypeError(
+        f"Training a correction needs the unit's maps; a {type(client).__name__} has none. Give an "
+        "ExtendedKalmanClient or a KalmanClient."
+    )
+
+
+def completed(h, Y, filtered):
+    """Measurements with the missing ones as the filtered states show them."""
+    missing = np.isnan(Y)
+    return np.where(missing, h.value(filtered), Y) if missing.any() else Y
+
+
+def unit_states(client, Y, starts):
+    """Filtered states of checked measurements."""
+    lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
+    return client.filter(Y, lengths=lengths)
+
+
+def start(client, augmenter, Y, starts, plan):
+    """Training that has not begun.
+
+    Raises
+    ------
+    TypeError
+        If the client has no maps or the augmenter cannot be trained step by step.
+    """
+    f, h, active = unit_maps(client, Y)
+    filtered = unit_states(client, Y, starts)
+    whole = completed(h, active, filtered)
+    estimator, n_lags = correction_regressor(augmenter)
+    scale = whole.std(axis=0)
+    unit = filtered.std(axis=0)
+    correction = StateCorrection(
+        estimator, n_lags, whole.mean(axis=0), np.where(scale > 0, scale, 1.0), np.where(unit > 0, unit, 1.0)
+    )
+    rows = inner_rows(len(Y), starts)
+    features = correction.features(whole, starts)[rows - 1]
+    _begin_at_zero(estimator, features[: plan.batch_size], filtered.shape[1])
+    record = UnitRecord(f, h, filtered[rows - 1], features, active[rows])
+    return NetworkTraining(record, correction, plan, np.array([filtered.mean(axis=0), correction.unit]))
+
+
+def correction_regressor(augmenter):
+    """Regressor to train as a correction and the rows it sees."""
+    if augmenter is None:
+        network = MLPRegressor(
+            hidden_layer_sizes=(16,), activation="tanh", learning_rate_init=1e-3, random_state=0
+        )
+        augmenter = RegressorAugmenter(network, n_lags=1)
+    estimator = getattr(augmenter, "estimator", None)
+    if not isinstance(augmenter, RegressorAugmenter) or not hasattr(estimator, "partial_fit"):
+        raise TypeError(
+            "Training a correction step by step needs a RegressorAugmenter of a regressor with "
+            f"`partial_fit`, such as MLPRegressor or LSTMRegressor; got {augmenter!r}."
+        )
+    return clone(estimator), augmenter.n_lags
+
+
+def _begin_at_zero(estimator, features, n_states):
+    """Let the regressor draw its weights; the augmented model begins as the unit's own where it can."""
+    estimator.partial_fit(features, _one_column(np.zeros((len(features), n_states))))
+    if isinstance(estimator, MLPRegressor):
+        for layer in (estimator.coefs_[-1], estimator.intercepts_[-1]):
+            layer[:] = 0.0
+
+
+def answer(packet, state, augmenter, Y, starts):
+    """Answer of a unit to a packet of training, and its state afterwards.
+
+    A packet that comes again in its round is answered from the training before it.
+    """
+    if packet.op == NetworkPlan.OP:
+        training = start(state["client"], augmenter, Y, starts, NetworkPlan.from_packet(packet))
+        told = {"dtype": packet.scalars["dtype"], "before": training}
+    elif "networks" not in state:
+        raise PacketError(f"A unit that is not in training got {packet.op!r}.")
+    elif packet.op == FINISH:
+        correction = state["networks"].correction
+        kept = {key: value for key, value in state.items() if key not in ("networks", "before")}
+        return Packet(ACKNOWLEDGEMENT, packet.round), {**kept, "augmenter": correction, "round": packet.round}
+    else:
+        before = state["before"] if packet.round == state["round"] else state["networks"]
+        pull = None if packet.op == NoGradient.OP else GradientReply.from_packet(packet).predicted
+        training, told = before.moved(pull), {"before": before}
+    state = {**state, **told, "networks": training, "round": packet.round}
+    return training.message().to_packet(packet.round, state["dtype"]), state
+
+
+def corrected_prediction(site, Y, starts):
+    """Measurements a trained unit predicts from its corrected states (eq. 3 and 8), all columns."""
+    client, correction = site["client"], site["augmenter"]
+    filtered = unit_states(client, Y, starts)
+    f, h, active = unit_maps(client, Y)
+    added = correction.predict(completed(h, active, filtered), starts)
+    if isinstance(client, NonlinearClient):
+        return client.predict_corrected(Y, added, starts)
+    states = np.zeros_like(filtered)
+    rows = inner_rows(len(Y), starts)
+    states[rows] = f.value((filtered + added)[rows - 1])
+    return client.measurements(states)

@@ -1,0 +1,39 @@
+"""Commands of ``python -m skfedcausal``, each in a module of its own that is imported when it is called.
+
+A command is a function ``main(arguments) -> int``: it takes the command-line words after its name and returns
+the exit code (0: done, 1: the work failed, 2: the command was called wrongly).
+"""
+
+from importlib import import_module
+
+# name: (module and function, one line of help)
+COMMANDS = {
+    "demo": ("skfedcausal.commands.demo:main", "the main job on a simulated plant"),
+    "links": ("skfedcausal.commands.links:main", "which unit drives which, from your own file"),
+    "whatif": ("skfedcausal.commands.whatif:main", "a record of yours under other inputs"),
+    "rca": ("skfedcausal.commands.rca:main", "incidents in your own file and where they began"),
+    "plan": ("skfedcausal.commands.plan:main", "what a site would send and accept; nothing is sent"),
+    "run": ("skfedcausal.commands.run:main", "take part in a run as a site, over a folder of files"),
+    "serve": ("skfedcausal.commands.serve:main", "run a fit over sites, over a folder of files"),
+    "verify": ("skfedcausal.commands.verify:main", "check a site's account of what left and came"),
+    "key": ("skfedcausal.commands.key:main", "make a key that a site shares with its server"),
+    "flare": ("skfedcausal.commands.flare:main", "the same over NVIDIA FLARE: kits, processes, runs"),
+}
+
+
+def run_command(name, arguments):
+    """Run one command.
+
+    Parameters
+    ----------
+    name : str
+        Key of ``COMMANDS``.
+    arguments : list of str
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    module, function = COMMANDS[name][0].split(":")
+    return getattr(import_module(module), function)(arguments)

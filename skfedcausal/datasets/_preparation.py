@@ -1,0 +1,202 @@
+"""What the second paper does to the records of HAI and SWaT before it fits anything."""
+
+import pandas as pd
+from sklearn.utils import Bunch, check_random_state
+
+from ._testbeds import cross_client_columns
+
+__all__ = ["discrete_columns", "prepare_hai", "prepare_records", "prepare_swat"]
+
+_SWITCH = 3  # values of a switch: off, on, and in between
+
+
+def discrete_columns(data, *, max_values=10, min_changes=0.01, dominance=0.99):
+    """Columns that take few values or stay at one: switches and what behaves like them.
+
+    The second paper drops "boolean-like and quasi-discrete channels with low transition counts or extreme
+    dominance" and gives no thresholds; these are ours.
+
+    Parameters
+    ----------
+    data : DataFrame
+    max_values : int, default=10
+        A column with at most so many values is discrete if it changes seldom.
+    min_changes : float, default=0.01
+        Seldom: in less than this share of the time steps.
+    dominance : float, default=0.99
+        A column that spends more than this share of its time at one value is discrete however many it takes.
+
+    Returns
+    -------
+    list of str
+        Names of these columns; every one with at most three values is among them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skfedcausal.datasets import discrete_columns
+    >>> data = pd.DataFrame({"pump": [1, 1, 2, 2, 2, 1], "level": [0.1, 0.4, 0.2, 0.9, 0.8, 0.3]})
+    >>> discrete_columns(data)
+    ['pump']
+    """
+    found = []
+    for name in data:
+        values = data[name].dropna()
+        counts = values.value_counts()
+        changes = (values.to_numpy()[1:] != values.to_numpy()[:-1]).mean() if len(values) > 1 else 0.0
+        seldom = len(counts) <= max_values and changes < min_changes
+        stuck = len(counts) > 0 and counts.iloc[0] > dominance * len(values)
+        if len(counts) <= _SWITCH or seldom or stuck:
+            found.append(name)
+    return found
+
+
+def prepare_records(
+    data, inputs, *, n_rows=None, discrete_inputs="keep", input_noise=0.0, correlation=None, random_state=None
+):
+    """Columns that vary, split into inputs and measurements and standardised, as in the second paper.
+
+    Parameters
+    ----------
+    data : DataFrame
+        Flat columns ``client__column``.
+    inputs : sequence of str
+        Which of them are inputs.
+    n_rows : int, default=None
+        Use the first rows only; what is constant there is dropped too.
+    discrete_inputs : {"keep", "drop", "bits"}, default="keep"
+        What to do with inputs that :func:`discrete_columns` names: nothing, leave them out (HAI), or read
+        those with at most three values as on (their largest value) or off, whatever they call it (SWaT).
+    input_noise : float, default=0.0
+        Standard deviation of Gaussian noise that is added to discrete inputs, in units of their own: the
+        paper adds some so that a pooled subspace method does not fail.
+    correlation : float, default=None
+        Keep only measurements whose correlation with another client's is at least this in absolute value.
+    random_state : int, RandomState instance or None, default=None
+        For the noise.
+
+    Returns
+    -------
+    Bunch
+        data : DataFrame
+            Columns in their order, mean 0 and standard deviation 1 (before the noise).
+        inputs : list of str
+        scaling : DataFrame
+            Columns ``mean`` and ``std`` of each column, to go back to its units.
+        dropped : Series
+            Why each other column was left out: "constant", "constant in the first rows", "discrete" or
+            "alone" (correlated with no other client's).
+
+    Raises
+    ------
+    ValueError
+        If an input is not a column, or no measurement is left of a client.
+    """
+    unknown = [name for name in inputs if name not in data]
+    if unknown:
+        raise ValueError(f"Inputs {unknown} are not columns of the data.")
+    if discrete_inputs not in ("keep", "drop", "bits"):
+        raise ValueError(f"Got discrete_inputs={discrete_inputs!r}; choose 'keep', 'drop' or 'bits'.")
+    dropped = dict.fromkeys(_constant(data), "constant")
+    rows = data.drop(columns=list(dropped)).iloc[:n_rows].astype(float)
+    dropped |= dict.fromkeys(_constant(rows), "constant in the first rows")
+    rows = rows.drop(columns=[name for name in rows if name in dropped])
+    discrete = discrete_columns(rows)
+    switches = [name for name in discrete if name in inputs]
+    lost = [name for name in discrete if discrete_inputs == "drop" or name not in inputs]
+    dropped |= dict.fromkeys(lost, "discrete")
+    rows = rows.drop(columns=lost)
+    kept_inputs = [name for name in inputs if name in rows]
+    if discrete_inputs == "bits":
+        for name in switches:
+            if rows[name].nunique() <= _SWITCH:
+                rows[name] = (rows[name] == rows[name].max()).astype(float)
+    if correlation is not None:
+        outputs = rows.drop(columns=kept_inputs)
+        alone = set(outputs) - set(cross_client_columns(outputs, correlation))
+        dropped |= {name: "alone" for name in outputs if name in alone}
+        rows = rows.drop(columns=[name for name in outputs if name in alone])
+    _check_clients(data, rows, kept_inputs)
+    scaling = pd.DataFrame({"mean": rows.mean(), "std": rows.std(ddof=0)})
+    rows = (rows - scaling["mean"]) / scaling["std"]
+    noisy = [name for name in switches if name in rows and input_noise]
+    if noisy:
+        rng = check_random_state(random_state)
+        rows[noisy] += input_noise * rng.standard_normal((len(rows), len(noisy)))
+    reasons = pd.Series({name: dropped[name] for name in data if name in dropped}, dtype=object)
+    return Bunch(data=rows, inputs=kept_inputs, scaling=scaling, dropped=reasons.rename("reason"))
+
+
+def prepare_hai(hai, *, n_rows=None):
+    """Preprocessing of the HAI testbed's records in the second paper (its section 13.2).
+
+    Constant columns are dropped, before and after truncation, so are discrete ones; inputs and measurements
+    go by the family of their tag; everything is standardised.
+
+    Parameters
+    ----------
+    hai : Bunch
+        From ``load_hai(..., inputs="separate")``.
+    n_rows : int, default=None
+
+    Returns
+    -------
+    Bunch
+        As :func:`prepare_records`.
+    """
+    return prepare_records(hai.data, _separate(hai), n_rows=n_rows, discrete_inputs="drop")
+
+
+def prepare_swat(swat, *, n_rows=30_000, input_noise=0.05, correlation=0.3, random_state=None):
+    """Preprocessing of the SWaT testbed's records in the second paper (its sections 9.2 and 13.2).
+
+    Constant columns are dropped, before and after truncation, so are discrete measurements; actuators become
+    bits; measurements that go along with no other stage's are dropped; everything is standardised and the
+    actuators get a little noise.
+
+    Parameters
+    ----------
+    swat : Bunch
+        From ``load_swat(..., inputs="separate")``.
+    n_rows : int, default=30_000
+    input_noise : float, default=0.05
+        The paper says "small".
+    correlation : float or None, default=0.3
+    random_state : int, RandomState instance or None, default=None
+
+    Returns
+    -------
+    Bunch
+        As :func:`prepare_records`.
+    """
+    return prepare_records(
+        swat.data,
+        _separate(swat),
+        n_rows=n_rows,
+        discrete_inputs="bits",
+        input_noise=input_noise,
+        correlation=correlation,
+        random_state=random_state,
+    )
+
+
+def _separate(record):
+    if not record.inputs:
+        raise ValueError("The record has no inputs: load it with inputs='separate'.")
+    return record.inputs
+
+
+def _constant(data):
+    return [name for name in data if data[name].nunique(dropna=True) <= 1]
+
+
+def _check_clients(data, rows, inputs):
+    """Refuse to leave a client without measurements."""
+    left = {name.split("__")[0] for name in rows if name not in inputs}
+    lost = [client for client in dict.fromkeys(name.split("__")[0] for name in data) if client not in left]
+    if lost:
+        raise ValueError(
+            f"No measurement is left of {', '.join(lost)}. Take more rows, or leave the client out with its "
+            "inputs."
+        )

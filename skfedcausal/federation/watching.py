@@ -1,0 +1,128 @@
+"""What crosses the border while a plant is watched: states or flags up, verdicts down."""
+
+import numpy as np
+import pandas as pd
+
+from ..message import StateMessage
+from ..watch_message import FlagMessage, VerdictReply
+
+
+def send_states(messages, ledger, dtype="float64"):
+    """Messages about a record as the server gets them; every packet passes the ledger.
+
+    Parameters
+    ----------
+    messages : dict of str to StateMessage
+    ledger : Ledger
+    dtype : str
+        Precision of the series on the wire.
+
+    Returns
+    -------
+    dict of str to StateMessage
+    """
+    arrived = {}
+    for name, message in messages.items():
+        packet = message.to_packet(0, dtype)
+        ledger.record(name, "up", packet)
+        arrived[name] = message if dtype == "float64" else StateMessage.from_packet(packet)
+    return arrived
+
+
+def send_flags(pairs, ledger):
+    """Flags of every unit as the server gets them, dict of str to ndarray of bool of shape (n_samples, 2)."""
+    arrived = {}
+    for name, flags in pairs.items():
+        packet = FlagMessage(flags).to_packet()
+        ledger.record(name, "up", packet)
+        arrived[name] = FlagMessage.from_packet(packet).pairs
+    return arrived
+
+
+def verdict_reply(found):
+    """Verdict on incidents given as (first row of their episode, verdict)."""
+    rows = [(v.start + first, v.detected + first, v.last + first) for first, v in found]
+    return VerdictReply(rows, [int(v.probability.argmax()) for _, v in found])
+
+
+def flag_verdict(roots, n_units):
+    """Verdict with an incident for every run of rows with the same root.
+
+    Parameters
+    ----------
+    roots : ndarray of int of shape (n_samples,)
+        As given by :func:`~skfedcausal.server.flags.roots_of_flags`.
+    n_units : int
+    """
+    begins = np.flatnonzero(np.diff(roots, prepend=-3))  # no root, so that the first row begins a run
+    ends = np.append(begins[1:], len(roots)) - 1
+    named = roots[begins] != -1
+    root = np.where(roots[begins] < 0, n_units, roots[begins])
+    return VerdictReply(np.column_stack([begins, begins, ends])[named], root[named])
+
+
+def tell_verdict(reply, names, ledger):
+    """Send one verdict to all units."""
+    packet = reply.to_packet()
+    for name in names:
+        ledger.record(name, "down", packet)
+
+
+class StreamLedger:
+    """The account of streams: how many packets of which size, since their number has no end.
+
+    A batch of a stream holds one packet up of every unit, and one down to every unit if the batch started or
+    changed an incident. Packets of the same shape have the same size, which is taken once.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.federation.watching import StreamLedger
+    >>> from skfedcausal.message import StateMessage
+    >>> ledger, message = StreamLedger(), StateMessage(np.zeros((1, 2)), np.eye(2)[None], None, (1,))
+    >>> for _ in range(1000):
+    ...     ledger.count_states({"mill": message})
+    >>> ledger.table[["client", "direction", "op", "packets"]].to_string(index=False, header=False)
+    'mill up states 1000'
+    >>> ledger.total("up") == 1000 * message.to_packet().nbytes
+    True
+    """
+
+    def __init__(self, dtype="float64"):
+        self._dtype = dtype
+        self._counts, self._sizes = {}, {}
+
+    def count_states(self, messages):
+        """One batch of messages went up."""
+        key = tuple([(m.z.shape, m.patterns.shape, m.index is None) for m in messages.values()])
+        if key not in self._counts:
+            packets = {name: message.to_packet(0, self._dtype) for name, message in messages.items()}
+            self._sizes[key] = [(name, "up", packet.op, packet.nbytes) for name, packet in packets.items()]
+            self._counts[key] = 0
+        self._counts[key] += 1
+
+    def count_verdict(self, n_incidents, names):
+        """One verdict went down to all units."""
+        key = n_incidents
+        if key not in self._counts:
+            packet = VerdictReply(np.zeros((key, 3)), np.zeros(key)).to_packet()
+            self._sizes[key] = [(name, "down", packet.op, packet.nbytes) for name in names]
+            self._counts[key] = 0
+        self._counts[key] += 1
+
+    @property
+    def table(self):
+        """Packets so far, a DataFrame ``client, direction, op, packets, bytes``."""
+        rows = {}
+        for key, count in self._counts.items():
+            for *kind, size in self._sizes[key]:
+                packets, n_bytes = rows.get(tuple(kind), (0, 0))
+                rows[tuple(kind)] = packets + count, n_bytes + count * size
+        table = [(*kind, *sums) for kind, sums in rows.items()]
+        return pd.DataFrame(table, columns=["client", "direction", "op", "packets", "bytes"])
+
+    def total(self, direction, client=None):
+        """Bytes that went in one direction, of one client or of all."""
+        table = self.table
+        chosen = table[(table["direction"] == direction) & (table["client"].eq(client) | (client is None))]
+        return int(chosen["bytes"].sum())

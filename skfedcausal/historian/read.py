@@ -1,0 +1,205 @@
+"""Exports of a historian, one or more per unit, as the table that estimators take."""
+
+import logging
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+
+from ..utils.names import SEPARATOR, check_unit_names, listed
+from .forms import Dialect, tag_series
+
+_log = logging.getLogger(__name__)
+_METHODS = ("last", "mean")
+
+
+def read_historian(
+    exports,
+    *,
+    tz=None,
+    every=None,
+    how="last",
+    hold=None,
+    clock=None,
+    bad_values=(),
+    good=None,
+    keep_uncertain=False,
+    dayfirst=None,
+):
+    """Read exports of plant historians into one table on one clock.
+
+    Wide exports have a time column and one column per tag, ``FIT101.quality`` (or ``_status``, ...) beside
+    it where there are quality codes. Long exports have the columns time, tag, value and perhaps quality.
+    Separators, decimal commas, the form and the format of the times are recognised.
+
+    Parameters
+    ----------
+    exports : dict of str to (path, file object, DataFrame or list of those)
+        Exports of each unit. Frames may be of pandas or polars, times in a column or in the index.
+    tz : str or dict of str to str, default=None
+        Zone of local times, for all units or by unit, for example ``"Europe/Berlin"``. Times that carry an
+        offset or are seconds since 1970 need none. The hour that occurs twice in autumn is told apart by the
+        order of the rows.
+    every : str or Timedelta, default=None
+        Step of the table, for example ``"10s"``. None takes the step of the exports where all have the same.
+    how : {"last", "mean"}, default="last"
+        Value of a time step: the last good value, or the mean of the good values, after the step before and
+        not after it. The future is never used.
+    hold : str or Timedelta, default=None
+        How long a value holds where nothing new came, for exports that store changes only. None: a step
+        without a new good value is missing.
+    clock : dict of str to (str or Timedelta), default=None
+        What to add to the times of a unit whose clock is off, for example ``{"P2": "-58s"}``; see
+        :func:`~skfedcausal.check_plant`.
+    bad_values : collection of str, default=()
+        Texts that stand for a bad value besides the usual ones ("Bad", "I/O Timeout", "No Data", ...).
+    good : collection or callable, default=None
+        Quality codes that are good. None recognises OPC DA (192), OPC UA (0 among large codes), per cent,
+        0 or 1, and words.
+    keep_uncertain : bool, default=False
+        Whether values of uncertain quality are kept.
+    dayfirst : bool, default=None
+        Whether 03/04/2026 is the third of April; None where the exports themselves tell.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``unit__tag``, one row per time step, NaN where there is no good value. Times in UTC, or in
+        `tz` where it is one zone for all, or without a zone where none is known.
+
+    Raises
+    ------
+    TypeError
+        If `exports` is no dict.
+    ValueError
+        If a time column, a zone, the step or the meaning of a text or quality code cannot be told; the
+        message says what to pass. Nothing is dropped silently.
+
+    Warns
+    -----
+    UserWarning
+        If the hour that occurs twice in autumn is there once only.
+
+    See Also
+    --------
+    skfedcausal.check_plant : What is wrong with the table, before anything is fitted.
+
+    Notes
+    -----
+    Zones and their changes are those of the IANA time zone database. OPC quality codes follow the OPC Data
+    Access specification (two highest of eight bits) and IEC 62541-4 (two highest of 32 bits).
+
+    Examples
+    --------
+    >>> import io
+    >>> from skfedcausal import read_historian
+    >>> boiler = io.StringIO('''Timestamp;TIC101;TIC101.quality
+    ... 26.10.2025 02:59:50;71,2;192
+    ... 26.10.2025 02:00:00;71,4;192
+    ... 26.10.2025 02:00:10;Bad;0''')
+    >>> turbine = io.StringIO('''time,tag,value,quality
+    ... 2025-10-26T00:59:50Z,SI201,3000,Good
+    ... 2025-10-26T01:00:00Z,SI201,2998,Bad
+    ... 2025-10-26T01:00:10Z,SI201,2999,Good''')
+    >>> X = read_historian({"boiler": boiler, "turbine": turbine}, tz="Europe/Berlin", every="10s")
+    >>> print(X)
+                               boiler__TIC101  turbine__SI201
+    2025-10-26 02:59:50+02:00            71.2          3000.0
+    2025-10-26 02:00:00+01:00            71.4             NaN
+    2025-10-26 02:00:10+01:00             NaN          2999.0
+    """
+    if not isinstance(exports, Mapping):
+        raise TypeError(
+            f"Got exports of type {type(exports).__name__}; give a dict with the export(s) of each unit: "
+            "{'P1': 'boiler.csv', ...}."
+        )
+    if not exports:
+        raise ValueError("Got no exports; give at least one unit: {'P1': 'boiler.csv', ...}.")
+    if how not in _METHODS:
+        raise ValueError(f"Got how={how!r}; choose 'last' or 'mean'.")
+    units = [str(unit) for unit in exports]
+    check_unit_names(units)
+    for option, value in (("tz", tz), ("clock", clock)):
+        if isinstance(value, Mapping) and not set(value) <= set(units):
+            unknown = listed(sorted(set(value) - set(units)))
+            raise ValueError(f"`{option}` names {unknown}, the units are {listed(units)}.")
+    bad_values = frozenset(str(text).strip().lower() for text in bad_values)
+    series = {}
+    for unit, export in zip(units, exports.values(), strict=True):
+        zone = tz.get(unit) if isinstance(tz, Mapping) else tz
+        dialect = Dialect(zone, dayfirst, bad_values, good, keep_uncertain)
+        shift = pd.Timedelta((clock or {}).get(unit, 0))
+        for tag, values in _unit_series(export, dialect, unit).items():
+            series[f"{unit}{SEPARATOR}{tag}"] = values.set_axis(values.index + shift)
+    _same_kind_of_time(series)
+    step = _step(series) if every is None else pd.Timedelta(every)
+    table = _on_grid(series, step, how, None if hold is None else pd.Timedelta(hold))
+    if isinstance(tz, str) and table.index.tz is not None:
+        table.index = table.index.tz_convert(tz)
+    return table
+
+
+def _unit_series(export, dialect, unit):
+    """Series of a unit's tags, its exports one after the other."""
+    parts = {}
+    several = isinstance(export, (list, tuple))
+    for k, one in enumerate(export if several else [export]):
+        where = f"export {k} of unit {unit!r}" if several else f"unit {unit!r}"
+        for tag, values in tag_series(one, dialect, where).items():
+            parts.setdefault(tag, []).append(values)
+    joined = {tag: pd.concat(own).sort_index(kind="stable") for tag, own in parts.items()}
+    joined = {tag: own[~own.index.duplicated(keep="last")] for tag, own in joined.items()}
+    for tag, own in joined.items():
+        _log.info("%s, %s: %d values, %d of them not good", unit, tag, len(own), int(own.isna().sum()))
+    return joined
+
+
+def _same_kind_of_time(series):
+    aware = {name: values.index.tz is not None for name, values in series.items()}
+    if len(set(aware.values())) > 1:
+        local = next(name for name, flag in aware.items() if not flag)
+        raise ValueError(
+            f"The times of {local!r} have no zone and others do; pass tz=..., the zone of the local times."
+        )
+
+
+def _step(series):
+    """The step that all exports share."""
+    steps = {}
+    for name, values in series.items():
+        gaps = np.diff(values.index.asi8)
+        if len(gaps):
+            steps[name] = pd.Timedelta(np.median(gaps), unit=values.index.unit)
+    if len(set(steps.values())) != 1:
+        seen = listed(sorted({str(step) for step in steps.values()}), 4, quoted=False)
+        raise ValueError(
+            f"The exports have different steps ({seen}); say which the table shall have: every='10s'."
+        )
+    return next(iter(steps.values()))
+
+
+def _on_grid(series, step, how, hold):
+    """All series on one grid of multiples of the step."""
+    if step <= pd.Timedelta(0):
+        raise ValueError(f"Got every={step}; give a positive step, for example every='10s'.")
+    first = min(values.index[0] for values in series.values()).ceil(step)
+    last = max(values.index[-1] for values in series.values()).ceil(step)
+    grid = pd.date_range(first, last, freq=step)
+    columns = {}
+    for name, values in series.items():
+        there = values.dropna()
+        binned = there.groupby(there.index.ceil(step))
+        column = (binned.last() if how == "last" else binned.mean()).reindex(grid)
+        columns[name] = column if hold is None else _held(column, values, grid, hold)
+    table = pd.DataFrame(columns)
+    table.index.name = None
+    return table
+
+
+def _held(column, values, grid, hold):
+    """Empty steps take the last stored value unless it was bad or is older than `hold`."""
+    place = values.index.searchsorted(grid, side="right") - 1
+    age = grid - values.index[np.maximum(place, 0)]
+    usable = (place >= 0) & (age <= hold)
+    held = np.where(usable, values.to_numpy()[np.maximum(place, 0)], np.nan)
+    return column.where(column.notna(), pd.Series(held, index=grid))

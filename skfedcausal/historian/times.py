@@ -1,0 +1,174 @@
+"""Time stamps of an export on one clock: formats, zones, the hour that occurs twice."""
+
+import warnings
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pandas as pd
+
+from ..utils.clock import repeated_text
+
+_EPOCH_UNITS = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s"))  # by size, for dates after 1973
+
+
+def parse_times(column, dayfirst, where):
+    """Time stamps as they are written.
+
+    Parameters
+    ----------
+    column : Series
+        Text, numbers since 1970 or times.
+    dayfirst : bool or None
+        Whether 03/04 is the third of April; None where the stamps themselves tell.
+    where : str
+
+    Returns
+    -------
+    DatetimeIndex
+        In UTC where the stamps carry an offset, else without a zone.
+
+    Raises
+    ------
+    ValueError
+        If a stamp cannot be read, or day and month could be either.
+    """
+    if pd.api.types.is_datetime64_any_dtype(column):
+        times = pd.DatetimeIndex(column)
+        return times if times.tz is None else times.tz_convert("UTC")
+    if pd.api.types.is_numeric_dtype(column):
+        return _since_1970(column.to_numpy(dtype=float), where)
+    texts = column.astype(str).str.strip()
+    numbers = pd.to_numeric(texts, errors="coerce")
+    if numbers.notna().all():
+        return _since_1970(numbers.to_numpy(dtype=float), where)
+    texts = texts.str.replace(r"(\d),(\d+)$", r"\1.\2", regex=True)  # fractions of seconds
+    offset = texts.str.contains(r"(?:Z|[+-]\d{2}:?\d{2})$", regex=True)
+    codes, stamps = pd.factorize(texts)
+    options = {"dayfirst": _day_first(texts, dayfirst, where), "utc": bool(offset.any())}
+    try:
+        times = pd.to_datetime(pd.Series(stamps), format="mixed", **options)
+    except ValueError as error:
+        raise ValueError(f"Cannot read the times of {where}: {error}.") from None
+    return pd.DatetimeIndex(times)[codes]
+
+
+def _since_1970(numbers, where):
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"Times are missing in {where}; drop those rows.")
+    unit = next(unit for least, unit in _EPOCH_UNITS if np.abs(numbers).max(initial=0) >= least)
+    return pd.DatetimeIndex(pd.to_datetime(numbers, unit=unit, utc=True))
+
+
+def _day_first(texts, dayfirst, where):
+    """Whether the day comes first in 26.10.2025 or 10/26/2025."""
+    parts = texts.str.extract(r"^(\d{1,2})([./-])(\d{1,2})\2\d{2,4}")
+    if parts[0].isna().all():
+        return False  # year first
+    if dayfirst is not None:
+        return dayfirst
+    if (parts[1] == ".").any():
+        return True
+    first, second = parts[0].astype(float).max(), parts[2].astype(float).max()
+    if first > 12 or second > 12:
+        return bool(first > 12)
+    raise ValueError(
+        f"The dates of {where} can be read both ways, for example {texts.iloc[0]!r}. Pass dayfirst=."
+    )
+
+
+def on_one_clock(times, tags, tz, where):
+    """Local times as UTC; times with a zone or without any known zone stay as they are.
+
+    Parameters
+    ----------
+    times : DatetimeIndex
+        In the order of the export.
+    tags : ndarray of shape (n_rows,) or None
+        Tag of each row of a long export.
+    tz : str or None
+    where : str
+
+    Returns
+    -------
+    DatetimeIndex
+
+    Raises
+    ------
+    ValueError
+        If a time occurs twice and there is no zone to resolve it, or does not exist in the zone.
+
+    Warns
+    -----
+    UserWarning
+        If the hour that local clocks show twice is there once only.
+    """
+    if times.tz is not None:
+        return times
+    if tz is None:
+        for rows in _series(tags, len(times)):
+            text = repeated_text(_ascending(times[rows]))
+            if text is not None:
+                raise ValueError(
+                    f"{text} Found in {where}. Pass tz=..., the zone of the clock that wrote it, for example "
+                    "tz='Europe/Berlin'; nothing was dropped."
+                )
+        return times
+    zone = ZoneInfo(tz)
+    earlier = np.ones(len(times), dtype=bool)
+    ambiguous = times.tz_localize(zone, ambiguous="NaT", nonexistent="shift_forward").isna()
+    if ambiguous.any():
+        once = [_mark_second(times, rows[ambiguous[rows]], earlier) for rows in _series(tags, len(times))]
+        if not any(once):
+            first = times[ambiguous][0]
+            warnings.warn(
+                f"The hour from {first:%H:%M} on {first.day} {first:%B %Y} should occur twice in {where} and "
+                "is there once; taken as the first, before the clock was put back.",
+                UserWarning,
+                stacklevel=5,
+            )
+    try:
+        local = times.tz_localize(zone, ambiguous=earlier, nonexistent="raise")
+    except ValueError:
+        missing = times[times.tz_localize(zone, ambiguous=earlier, nonexistent="NaT").isna()][0]
+        raise ValueError(
+            f"{missing} does not exist in {tz}, where clocks are put forward then, but is in {where}: "
+            "its clock does not change to summer time. Pass a zone without it: tz='Etc/GMT-1' for UTC+1."
+        ) from None
+    return local.tz_convert("UTC")
+
+
+def _series(tags, n_rows):
+    """Rows of each series of an export, in its order."""
+    if tags is None:
+        return [np.arange(n_rows)]
+    codes = pd.factorize(tags)[0]
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
+
+
+def _ascending(times):
+    """Times of an export that lists the newest first, turned round."""
+    return times[::-1] if _newest_first(times) else times
+
+
+def _newest_first(times):
+    return len(times) > 1 and np.median(np.sign(np.diff(times.asi8))) < 0
+
+
+def _mark_second(times, rows, earlier):
+    """Mark the second pass through the repeated hour, in place; whether there was one."""
+    found = False
+    newest_first = _newest_first(times[rows])
+    for day in np.unique(times[rows].normalize()):
+        here = rows[times[rows].normalize() == day]
+        here = here[::-1] if newest_first else here
+        stamps = times[here]
+        back = np.flatnonzero(np.diff(stamps.asi8) < 0)
+        if len(back):
+            earlier[here[back[0] + 1 :]] = False
+            found = True
+            continue
+        again = pd.Series(stamps).duplicated().to_numpy()
+        earlier[here[again]] = False
+        found |= bool(again.any())
+    return found

@@ -1,0 +1,117 @@
+"""The frozen types that cross the border while nonlinear corrections are trained (Algorithm 1 of the paper).
+
+Like those of :mod:`skfedcausal.message`: nothing else crosses, weights of networks least of all. The server's
+replies are :class:`~skfedcausal.training_message.GradientReply`.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .federation.fields import Fields
+from .federation.packet import Packet, PacketError
+from .message import _series
+
+FINISH = "networks trained"  # the server says that training has ended
+
+
+@dataclass(frozen=True)
+class NetworkPlan:
+    """What a unit has to know before its correction is trained.
+
+    Attributes
+    ----------
+    batch_size : int
+        Successive pairs of time steps ``(t - 1, t)`` that one message is about.
+    client_weight : float
+        Weight of the unit's own loss beside the server's.
+    """
+
+    batch_size: int
+    client_weight: float
+
+    OP = "network-plan"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form; tells the unit in which precision to answer."""
+        told = {"batch_size": self.batch_size, "client_weight": self.client_weight, "dtype": dtype}
+        return Packet(self.OP, round, scalars=told)
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Plan in a packet; raises PacketError if it cannot be meant."""
+        Fields(packet, cls.OP).check_all_read()
+        told = packet.scalars
+        if set(told) != {"batch_size", "client_weight", "dtype"}:
+            raise PacketError(f"Packet {cls.OP!r} does not say how to train: {dict(told)}.")
+        size, weight = told["batch_size"], told["client_weight"]
+        if type(size) is not int or size < 1 or isinstance(weight, bool | str) or weight < 0:
+            raise PacketError(f"Packet {cls.OP!r} asks for batches of {size!r} and a weight of {weight!r}.")
+        return cls(size, float(weight))
+
+
+@dataclass(frozen=True)
+class PredictedStates:
+    """A unit's states over a batch: filtered by its own model, and predicted with its correction.
+
+    Attributes
+    ----------
+    predicted : ndarray of shape (n_rows, n_states)
+        ``x_a^t``.
+    loss : float
+        Mean squared error of the measurements over the batch, in standard deviations of the sensors.
+    filtered : ndarray of shape (n_rows, n_states) or None
+        ``x_hat_c^(t-1)``; they do not change, so they are sent once and left out from the second epoch on.
+    spread : ndarray of shape (2, n_states) or None
+        Mean and standard deviation of the filtered states, sent with the first batch.
+    """
+
+    predicted: np.ndarray
+    loss: float
+    filtered: np.ndarray | None = None
+    spread: np.ndarray | None = None
+
+    OP = "predicted-states"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form, with series in the given precision."""
+        arrays = _series("predicted", self.predicted, dtype)
+        if self.filtered is not None:
+            arrays |= _series("filtered", self.filtered, dtype)
+        if self.spread is not None:
+            arrays["spread"] = self.spread
+        return Packet(self.OP, round, arrays, {"loss": self.loss})
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Message in a packet; raises PacketError if its arrays do not fit together."""
+        fields = Fields(packet, cls.OP)
+        predicted = fields.series("predicted")
+        filtered = fields.series("filtered", predicted.shape, optional=True)
+        spread = fields.numbers("spread", (2, predicted.shape[1]), optional=True)
+        fields.check_all_read()
+        loss = packet.scalars.get("loss")
+        if set(packet.scalars) != {"loss"} or not isinstance(loss, float):
+            raise PacketError(f"Packet {cls.OP!r} needs the unit's loss; it brings {dict(packet.scalars)}.")
+        return cls(predicted, loss, filtered, spread)
+
+
+@dataclass(frozen=True)
+class NoGradient:
+    """The server's reply to a unit that trains on its own loss alone.
+
+    The next batch is asked for; nothing is told.
+    """
+
+    OP = "no-gradient"
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form."""
+        del dtype
+        return Packet(self.OP, round)
+
+    @classmethod
+    def from_packet(cls, packet):
+        """Reply in a packet."""
+        Fields(packet, cls.OP).check_all_read()
+        return cls()

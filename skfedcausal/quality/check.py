@@ -1,0 +1,332 @@
+"""The check of a plant's record."""
+
+import numpy as np
+import pandas as pd
+
+from ..utils.clock import repeated_stretch, repeated_text
+from .clocks import state_innovations, unit_offsets
+from .record import duration, read_units
+from .report import COLUMNS, PlantCheck, unit_table
+from .runs import Tag
+from .tags import at_limit, filled, frozen, gaps, straight, update_period
+
+_MOST_LAGS = 720
+_LEAST_ROWS = 200  # for the comparison of clocks
+_ALL = "all units"
+_SAME = 0.8  # overlap of frozen stretches that counts as one event
+
+
+def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=None):
+    """Find what is wrong with a record before anything is fitted to it.
+
+    Looks for outages and gaps, tags that froze, sit at a limit, carry a fill value, were interpolated or
+    held by the historian or are slower than the table; for hours that occur twice or are left out; and for
+    units whose clock is off. Binary tags, setpoints and integers are told from frozen tags by how they
+    usually behave. Nothing is changed.
+
+    Parameters
+    ----------
+    X : list, dict, DataFrame or ndarray
+        Record of a plant in any container; frames of a dict may have different clocks.
+    client_labels : "from_columns", array-like or callable, default="from_columns"
+        Which unit a column of a table belongs to.
+    lengths : sequence of int, default=None
+        Rows of each episode of a table.
+    max_offset : int, str or Timedelta, default=None
+        Largest clock offset that is looked for, in rows or as time. None: 720 rows, a quarter of the record
+        at most.
+
+    Returns
+    -------
+    PlantCheck
+        Tables `units` (verdict of each and what to do), `findings` and `tags`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If X is none of the containers.
+
+    See Also
+    --------
+    read_historian : Reads exports and resolves zones and quality codes.
+
+    Notes
+    -----
+    A frozen stretch is one whose length the tail of the tag's other stretches does not explain at 0.1 %.
+    Straight lines are rows with a zero second difference, which measured values have by chance only where
+    they are coarsely rounded; that share is taken off. Swinging-door compression [1]_ leaves such lines, and
+    they make two units seem to move at the same time. Clocks are compared by the cross-correlation of the
+    innovations of units' states [2]_: couplings and common disturbances show within two steps, so the check
+    cannot tell the clock of a unit that nothing ties to the others, takes a dead time of three steps or more
+    between two units for an offset (the advice says so), and does not see offsets of two steps or less.
+
+    References
+    ----------
+    .. [1] Bristol (1990), Swinging door trending: adaptive trend recording?, ISA National Conference.
+    .. [2] Haugh (1976), Checking the independence of two covariance-stationary time series: a univariate
+           residual cross-correlation approach, Journal of the American Statistical Association 71.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal import check_plant
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(
+    ...     2, names=["boiler", "turbine"], n_links=1, link_strength=0.4, container="frame", random_state=0)
+    >>> X.index = pd.date_range("2026-03-01", periods=len(X), freq="10s")
+    >>> X.loc["2026-03-01 03:00":, "boiler__s1"] = 7.2
+    >>> report = check_plant(X)
+    >>> report
+       unit  tags usable gaps clock   verdict    findings
+     boiler     8   10 s   0%    ok fix first 1 stuck tag
+    turbine     8   10 s   0%    ok        ok        none
+    >>> report.findings[["column", "kind", "start"]].to_string(index=False)
+    '    column  kind               start\\nboiler__s1 stuck 2026-03-01 03:00:00'
+    """
+    units, shared = read_units(X, client_labels, lengths)
+    found = Findings()
+    tables = []
+    for k, unit in enumerate(units):
+        if not shared or k == 0:
+            _check_times(unit, _ALL if shared else unit.name, found)
+        tables.append(_check_unit(unit, found))
+    tags = pd.concat(tables, ignore_index=True)
+    offsets = _check_clocks(units, shared, tags, found, max_offset)
+    findings = found.table()
+    return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags)
+
+
+class Findings:
+    """Rows of the table of findings."""
+
+    def __init__(self):
+        self._rows = []
+
+    def add(self, unit, column, kind, start, end, value, detail, advice):
+        self._rows.append((unit, column, kind, start, end, value, detail, advice))
+
+    def table(self):
+        """All of them, in the order they were added."""
+        return pd.DataFrame(self._rows, columns=list(COLUMNS))
+
+
+# -- times ----------------------------------------------------------------------------------------
+
+
+def _check_times(unit, label, found):
+    """Hours that occur twice or are left out, rows that are not there."""
+    if unit.index is None:
+        return
+    index, step = unit.index, unit.step
+    stretch = repeated_stretch(unit.times)
+    if stretch is not None:
+        found.add(
+            label,
+            "",
+            "repeated hour",
+            *stretch,
+            (stretch[1] - stretch[0] + step).total_seconds(),
+            repeated_text(unit.times),
+            "Give the zone: read_historian(..., tz=...), or tz_localize(..., ambiguous='infer').",
+        )
+    forward = index.to_series().diff().to_numpy()
+    for row in unit.breaks[1:]:
+        missing = pd.Timedelta(forward[row]) - step
+        if missing <= pd.Timedelta(0):
+            continue
+        put_forward = (
+            index.tz is None
+            and missing == pd.Timedelta("1h")
+            and index[row].day_name() == "Sunday"
+            and index[row].hour in (1, 2, 3)
+        )
+        kind = "skipped hour" if put_forward else "gap" if label == _ALL else "outage"
+        detail = f"no rows for {duration(missing)}"
+        advice = (
+            "Clocks are put forward then: give the zone to read_historian(..., tz=...)."
+            if put_forward
+            else "Leave the rows in with NaN (reindex), so that no transition is made of the jump."
+        )
+        found.add(label, "", kind, index[row - 1], index[row], missing.total_seconds(), detail, advice)
+
+
+# -- tags -----------------------------------------------------------------------------------------
+
+
+def _check_unit(unit, found):
+    """Outages of a unit and everything about its tags; returns the table of tags."""
+    present = ~np.isnan(unit.values)
+    outages = gaps(present.any(axis=1), unit.breaks)
+    tags = [Tag.of(series, unit.breaks) for series in unit.values.T]
+    stuck = [[(tag.rows[a], tag.rows[b - 1] + 1) for a, b in frozen(tag)] for tag in tags]
+    silent = _common_stretches(stuck, tags)
+    for start, stop in outages:
+        _add_outage(unit, start, stop, "no values", found)
+    for start, stop in silent:
+        _add_outage(unit, start, stop, "all tags repeat their last values", found)
+    known = outages + silent
+    rows = []
+    for column, tag, here, stretches in zip(unit.columns, tags, present.T, stuck, strict=True):
+        period, regular = update_period(tag)
+        _check_tag(unit, column, tag, [s for s in stretches if not _within(s, known)], found)
+        sparse = regular and period > 1 and here.mean() < 0.75
+        if not sparse and tag.kind != "empty":
+            for start, stop in gaps(here, unit.breaks):
+                if not _within((start, stop), known):
+                    _add_gap(unit, column, start, stop, found)
+        period = _check_speed(unit, column, tag, period, regular, found)
+        rows.append(
+            {
+                "unit": unit.name,
+                "column": column,
+                "kind": tag.kind,
+                "resolution": tag.resolution if tag.kind != "empty" else 0.0,
+                "period": period,
+                "gaps": 1 - here.mean(),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _common_stretches(stuck, tags):
+    """Stretches in which all measured tags of a unit, two at least, are frozen together."""
+    moving = [k for k, tag in enumerate(tags) if tag.kind == "measured"]
+    if len(moving) < 2:
+        return []
+    common = []
+    for stretch in stuck[moving[0]]:
+        others = [[s for s in stuck[k] if _overlap(s, stretch) >= _SAME] for k in moving[1:]]
+        if all(others):
+            parts = [stretch, *(own[0] for own in others)]
+            common.append((min(a for a, _ in parts), max(b for _, b in parts)))
+    return common
+
+
+def _overlap(first, second):
+    """Length of the common part over that of the longer stretch."""
+    both = min(first[1], second[1]) - max(first[0], second[0])
+    return both / max(first[1] - first[0], second[1] - second[0])
+
+
+def _within(stretch, others):
+    length = stretch[1] - stretch[0]
+    return any(min(stretch[1], b) - max(stretch[0], a) >= _SAME * length for a, b in others)
+
+
+def _add_outage(unit, start, stop, what, found):
+    advice = (
+        "Nothing to do: missing rows are treated exactly."
+        if what == "no values"
+        else "Set the unit's values there to NaN: they are not measurements."
+    )
+    detail = f"outage of {unit.span(stop - start)}: {what}"
+    found.add(unit.name, "", "outage", unit.time(start), unit.time(stop - 1), stop - start, detail, advice)
+
+
+def _add_gap(unit, column, start, stop, found):
+    detail = f"no values for {unit.span(stop - start)}"
+    advice = "Nothing to do: missing values are treated exactly."
+    found.add(unit.name, column, "gap", unit.time(start), unit.time(stop - 1), stop - start, detail, advice)
+
+
+def _check_tag(unit, column, tag, stretches, found):
+    first, last = unit.time(0), unit.time(len(unit.values) - 1)
+    if tag.kind == "empty":
+        found.add(unit.name, column, "no data", first, last, 0.0, "no value at all", "Leave the tag out.")
+    if tag.kind == "constant" and not _is_round(tag.values[0]):
+        stretches = [(int(tag.rows[0]), int(tag.rows[-1]) + 1)]
+    for start, stop in stretches:
+        value = float(unit.values[start, unit.columns.index(column)])
+        detail = f"stuck at {value:.6g} for {unit.span(stop - start)}"
+        advice = "Set the values there to NaN: they are not measurements."
+        found.add(unit.name, column, "stuck", unit.time(start), unit.time(stop - 1), value, detail, advice)
+    for value, share in filled(tag):
+        detail = f"{value:.6g} in {share:.1%} of the rows, far from all other values"
+        advice = f"Replace {value:.6g} by NaN if it stands for no value."
+        found.add(unit.name, column, "fill value", first, last, value, detail, advice)
+    for value, share in at_limit(tag):
+        detail = f"at its limit of {value:.6g} in {share:.1%} of the rows"
+        advice = "Treat values at the limit as missing, or expect links of this tag to be weakened."
+        found.add(unit.name, column, "clipped", first, last, value, detail, advice)
+
+
+def _is_round(value):
+    """Whether a number has at most five digits, as people set it."""
+    return np.isclose(value, float(f"{value:.5g}"), rtol=1e-12, atol=0)
+
+
+def _check_speed(unit, column, tag, period, regular, found):
+    """Lines, holds and slow updates; returns the rows from one real value to the next."""
+    first, last = unit.time(0), unit.time(len(unit.values) - 1)
+    share, spacing = straight(tag)
+    if share > 0:
+        detail = (
+            f"{share:.0%} of the moving rows lie on straight lines, archived about every {unit.span(spacing)}"
+        )
+        advice = "Export archived values instead of interpolated ones, or use a step no finer than that."
+        found.add(unit.name, column, "interpolated", first, last, share, detail, advice)
+        return float(spacing)
+    if period > 1 and regular:
+        detail = f"a new value every {unit.span(period)}"
+        advice = f"Events closer than {unit.span(period)} cannot be put in order for this tag."
+        found.add(unit.name, column, "slow", first, last, period, detail, advice)
+    elif period > 1:
+        detail = f"values are held for {unit.span(period)} on average"
+        advice = "The historian stores changes only: narrow its dead band, or expect late reactions."
+        found.add(unit.name, column, "held", first, last, period, detail, advice)
+    return period
+
+
+# -- clocks ---------------------------------------------------------------------------------------
+
+
+def _check_clocks(units, shared, tags, found, max_offset):
+    """Offsets between the units' clocks, by unit."""
+    aligned, step = _aligned(units, shared, tags)
+    n_rows = len(next(iter(aligned.values())))
+    if len(units) < 2 or n_rows < _LEAST_ROWS:
+        return {}
+    wanted = _MOST_LAGS if max_offset is None else max_offset
+    if not isinstance(wanted, (int, np.integer)):
+        if step is None:
+            raise ValueError(f"Got max_offset={max_offset!r} for rows without times; give a number of rows.")
+        wanted = int(np.ceil(pd.Timedelta(wanted) / step))
+    offsets = unit_offsets({k: state_innovations(Y) for k, Y in aligned.items()}, min(wanted, n_rows // 4))
+    for unit in units:
+        offset = offsets[unit.name]
+        if offset is None or offset[0] == 0:
+            continue
+        rows, against = offset
+        size = f"{abs(rows)} rows" if step is None else duration(abs(rows) * step)
+        sign = "+" if rows > 0 else "-"
+        detail = f"clock about {sign}{size} against {against!r}"
+        back = f"{'-' if rows > 0 else '+'}{size.replace(' ', '')}"
+        advice = (
+            f"Read with clock={{{unit.name!r}: {back!r}}}, or shift the rows, unless there is a dead time of "
+            "that length between the two units."
+        )
+        value = float(rows) if step is None else rows * step.total_seconds()
+        found.add(
+            unit.name, "", "clock", unit.time(0), unit.time(len(unit.values) - 1), value, detail, advice
+        )
+    return offsets
+
+
+def _aligned(units, shared, tags):
+    """Values of all units' measured tags on the same rows, and their step."""
+    measured = {
+        unit.name: unit.values[:, (tags.loc[tags["unit"] == unit.name, "kind"] == "measured").to_numpy()]
+        for unit in units
+    }
+    if shared or any(unit.index is None for unit in units):
+        rows = min(len(unit.values) for unit in units)
+        return {name: values[:rows] for name, values in measured.items()}, units[0].step
+    step = max(unit.step for unit in units)
+    first, last = max(u.index.min() for u in units), min(u.index.max() for u in units)
+    grid = pd.date_range(first, last, freq=step) if last > first else units[0].index[:0]
+    values = {}
+    for unit in units:
+        frame = pd.DataFrame(measured[unit.name], index=unit.index).sort_index()
+        frame = frame[~frame.index.duplicated()]
+        values[unit.name] = frame.reindex(grid, method="nearest", tolerance=step / 2).to_numpy()
+    return values, step

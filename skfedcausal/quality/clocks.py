@@ -1,0 +1,241 @@
+"""Clock offsets between units, from when their surprises come together.
+
+A unit's filter tells at every step what its own past did not: the innovation of its states. Innovations of
+coupled units, or of units hit by the same disturbance, are correlated at lags of a step or so. Where the
+clocks differ by k steps, they are correlated at lags about k instead, and not at the small ones.
+"""
+
+import warnings
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+from scipy.fft import irfft, next_fast_len, rfft
+from scipy.special import ndtri
+from scipy.stats import chi2, rankdata
+
+from ..client.kalman import KalmanClient
+
+_NEAR = 2  # lags that couplings and common disturbances explain
+_LEVEL = 1e-3  # chance of any false offset between two units
+_FEWEST_ROWS = 100
+_KEEPS = 0.4  # share of the largest evidence that small lags have where clocks agree
+_REMAINS = 0.25  # share up to which an offset is believed
+_WIDTH = 10  # lags over which a response may spread
+_WIDEST = 40
+_POINTWISE = 1e-3  # level at which a single lag belongs to the response
+_FOOT = 0.15  # share of the largest evidence at which a response begins
+_GRADUAL = 8  # lags after which a response that rises slowly must begin to count as an offset
+
+
+def state_innovations(Y):
+    """White innovations of a unit's states, None where no model can be found.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n_samples, n_columns)
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_states) or None
+        Of unit covariance, zero in rows without any value.
+    """
+    if not Y.shape[1] or len(Y) < _FEWEST_ROWS:
+        return None
+    filled, present = _without_gaps(Y)
+    moving = filled.std(axis=0) > 0
+    if not moving.any() or present.any(axis=1).sum() < _FEWEST_ROWS:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        client = KalmanClient().fit(filled[:, moving])
+        h = client.filter(filled[:, moving])
+    e = np.zeros_like(h)
+    e[1:] = h[1:] - h[:-1] @ client.transition_.T
+    told = present.any(axis=1)
+    told[0] = False
+    e[told] = ndtri((rankdata(e[told], axis=0) - 0.5) / told.sum())  # single upsets count no more than others
+    values, vectors = np.linalg.eigh(e.T @ e / len(e))
+    kept = values > 1e-9 * values[-1]
+    return e @ (vectors[:, kept] / np.sqrt(values[kept]))
+
+
+def _without_gaps(Y):
+    """The last value for a missing one; the check of clocks can afford it."""
+    present = ~np.isnan(Y)
+    last = np.maximum.accumulate(np.where(present, np.arange(len(Y))[:, None], -1), axis=0)
+    filled = np.take_along_axis(Y, np.maximum(last, 0), axis=0)
+    first = np.array([column[~np.isnan(column)][0] if (~np.isnan(column)).any() else 0.0 for column in Y.T])
+    return np.where(last < 0, first, filled), present
+
+
+def evidence_by_lag(e, f, n_lags):
+    """Test statistic of no correlation between two white series at every lag.
+
+    Parameters
+    ----------
+    e : ndarray of shape (n_samples, p)
+    f : ndarray of shape (n_samples, q)
+    n_lags : int
+
+    Returns
+    -------
+    ndarray of shape (2 n_lags + 1,)
+        At lags -n_lags, ..., n_lags; chi-squared with p q degrees of freedom without correlation. Positive
+        lag: `e` follows.
+    """
+    n = len(e)
+    size = next_fast_len(n + n_lags + 1)
+    spectra = rfft(e, size, axis=0)[:, :, None] * rfft(f, size, axis=0)[:, None, :].conj()
+    cross = irfft(spectra, size, axis=0)
+    lags = np.arange(-n_lags, n_lags + 1)
+    products = (cross[lags] ** 2).sum(axis=(1, 2))
+    statistic = products / (n - np.abs(lags))
+    usual = np.median(statistic) / chi2.median(e.shape[1] * f.shape[1])
+    return statistic / max(usual, 1.0)
+
+
+@dataclass(frozen=True)
+class Tie:
+    """How far one unit's clock is ahead of another's: `offset` steps, give or take `slack`."""
+
+    offset: int
+    slack: int
+    strength: float
+
+
+def pair_tie(e, f, n_lags):
+    """Offset of the first series' clock against the second's, None where nothing clear ties them.
+
+    Parameters
+    ----------
+    e : ndarray of shape (n_samples, p)
+    f : ndarray of shape (n_samples, q)
+    n_lags : int
+
+    Returns
+    -------
+    Tie or None
+    """
+    degrees = e.shape[1] * f.shape[1]
+    S = evidence_by_lag(e, f, n_lags)
+    lags = np.arange(-n_lags, n_lags + 1)
+    near = np.abs(lags) <= _NEAR
+    excess = np.maximum(S - degrees, 0.0)
+    top = int(np.argmax(S))
+    if S[near].max() > chi2.isf(_LEVEL / near.sum(), degrees) and excess[near].max() >= _KEEPS * excess[top]:
+        return Tie(0, _NEAR, float(excess[near].max()))
+    at_end = abs(lags[top]) == n_lags  # the peak lies beyond
+    if near[top] or at_end or S[top] <= chi2.isf(_LEVEL / len(S), degrees):
+        return None
+    spread = np.abs(lags[excess > 0.5 * excess[top]] - lags[top]).max()
+    elsewhere = np.abs(lags - lags[top]) > max(spread, _WIDTH)
+    if spread > _WIDEST or excess[elsewhere].max(initial=0) > 0.5 * excess[top]:
+        return None
+    if _begins_away_from_zero(S, lags, top, excess, degrees):
+        return Tie(int(lags[top]), 2 * _NEAR, float(excess[top]))
+    return Tie(int(lags[top]), abs(int(lags[top])), float(excess[top]))  # may well be zero
+
+
+def _begins_away_from_zero(S, lags, top, excess, degrees):
+    """Whether a response with its peak at position `top` cannot be one that begins within two steps.
+
+    A response begins sharply and dies out slowly. Where clocks agree it begins near zero: a sharp edge
+    elsewhere, on either side of the peak, is an offset; so is a slow rise that begins far away.
+    """
+    near = np.abs(lags) <= _NEAR
+    least = max(chi2.isf(_POINTWISE, degrees), degrees + _FOOT * excess[top])
+    outward = int(np.sign(lags[top]))
+    rise, fall = (_reach(S, top, step, least) for step in (-outward, outward))
+    onset = abs(lags[top]) - rise
+    little_near = excess[near].max() <= _REMAINS * excess[top]
+    nothing_near = S[near].max() <= chi2.isf(_LEVEL / near.sum(), degrees)
+    if rise <= _NEAR or onset > _GRADUAL:
+        return onset > _NEAR and (little_near or nothing_near)
+    return fall <= _NEAR and little_near and abs(lags[top]) > 2 * _NEAR
+
+
+def _reach(S, top, step, least):
+    """Lags from the peak over which the evidence stays above a level, in one direction."""
+    side = S[top::step]
+    below = np.flatnonzero(side <= least)
+    return int(below[0]) - 1 if len(below) else len(side)
+
+
+def unit_offsets(series, n_lags):
+    """Clock offset of every unit against the largest group of units that agree.
+
+    Parameters
+    ----------
+    series : dict of str to ndarray
+        Innovations by unit, None where there are none.
+    n_lags : int
+
+    Returns
+    -------
+    dict of str to tuple (int, str) or None
+        Offset in steps and the unit it was found against; None where nothing ties a unit to the others.
+    """
+    names = [name for name, own in series.items() if own is not None]
+    ties = {pair: pair_tie(series[pair[0]], series[pair[1]], n_lags) for pair in combinations(names, 2)}
+    tree = _strongest_tree(names, {pair: tie for pair, tie in ties.items() if tie is not None})
+    offsets = dict.fromkeys(series)
+    for root in names:
+        if offsets[root] is None and tree[root]:
+            offsets |= _agreement(root, tree, ties)
+    return offsets
+
+
+def _strongest_tree(names, ties):
+    """Neighbours of each unit with their offset and its slack, along the strongest ties without circles."""
+    group = {name: name for name in names}
+    tree = {name: [] for name in names}
+    for (first, second), tie in sorted(ties.items(), key=lambda item: -item[1].strength):
+        if group[first] == group[second]:
+            continue
+        old, new = group[second], group[first]
+        group = {name: new if own == old else own for name, own in group.items()}
+        tree[first].append((second, -tie.offset, tie.slack))
+        tree[second].append((first, tie.offset, tie.slack))
+    return tree
+
+
+def _agreement(root, tree, ties):
+    """Offsets of all units tied to one, such that as many as possible are zero."""
+    relative = {name: offset for name, (offset, _) in _seen_from(root, tree).items()}
+    groups = [
+        [other for other, (offset, slack) in _seen_from(name, tree).items() if abs(offset) <= slack]
+        for name in relative
+    ]
+    right = max(groups, key=len)  # the first of equals
+    level = int(np.median([relative[name] for name in right]))
+    offsets = {}
+    for name, value in relative.items():
+        # a coupling adds a step to one side or the other: ties to several units average that out
+        direct = {other: tie.offset for other, tie in _ties_of(name, ties) if other in right}
+        against = next(iter(direct), right[0])
+        shift = round(np.mean(list(direct.values()))) if direct else value - level
+        offsets[name] = (0 if name in right else int(shift), against)
+    return offsets
+
+
+def _ties_of(name, ties):
+    """Units that are clearly ahead of or behind another, with the offset of that other against them."""
+    for (first, second), tie in ties.items():
+        if tie is None or abs(tie.offset) <= tie.slack:
+            continue
+        if name == first:
+            yield second, tie
+        elif name == second:
+            yield first, replace(tie, offset=-tie.offset)
+
+
+def _seen_from(root, tree):
+    """Offset of every unit tied to one against it, and how much of that may be error."""
+    seen, queue = {root: (0, 0.0)}, [root]
+    for unit in queue:
+        for other, offset, slack in tree[unit]:
+            if other not in seen:
+                seen[other] = seen[unit][0] + offset, float(np.hypot(seen[unit][1], slack))
+                queue.append(other)
+    return seen

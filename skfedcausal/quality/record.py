@@ -1,0 +1,124 @@
+"""A plant's record unit by unit, each on the clock it came with."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from ..utils.arrays import as_native
+from ..utils.containers import read_plant
+
+_GAP = 1.5  # steps between two rows that count as a gap
+
+
+@dataclass(frozen=True, eq=False)
+class UnitRecord:
+    """Tags of one unit.
+
+    Attributes
+    ----------
+    name : str
+    columns : tuple of str
+    values : ndarray of shape (n_samples, n_columns)
+    index : DatetimeIndex or None
+        Times of the rows, without rows that repeat a time.
+    times : DatetimeIndex or None
+        All times as they came.
+    breaks : ndarray of int
+        Rows before which something is missing or another episode begins, 0 first.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    values: np.ndarray
+    index: pd.DatetimeIndex | None
+    times: pd.DatetimeIndex | None
+    breaks: np.ndarray
+
+    @property
+    def step(self):
+        """Median distance of two rows, None where rows have no times."""
+        return _step(self.index)
+
+    def time(self, row):
+        """Time of a row, or its number."""
+        return int(row) if self.index is None else self.index[int(row)]
+
+    def span(self, n_rows):
+        """Length of a stretch of rows, in words."""
+        if self.step is None:
+            return f"{n_rows:.0f} rows"
+        return duration(n_rows * self.step)
+
+
+def _step(index):
+    if index is None or len(index) < 2:
+        return None
+    return pd.Timedelta(np.median(np.diff(index.asi8)), unit=index.unit)
+
+
+def duration(delta):
+    """A time difference as a person would say it.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.quality.record import duration
+    >>> duration(pd.Timedelta("58s")), duration(pd.Timedelta("150min"))
+    ('58 s', '2.5 h')
+    """
+    seconds = abs(delta.total_seconds())
+    for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {name}"
+    return f"{seconds:.3g} s"
+
+
+def read_units(X, client_labels, lengths):
+    """Units of any container; those of a dict or list may have clocks of their own.
+
+    Returns
+    -------
+    units : list of UnitRecord
+    shared : bool
+        Whether all units have the same rows.
+    """
+    X = as_native(X)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what they say is found below
+        tables = _tables_with_clocks(X)
+        if tables is None:
+            data = read_plant(X, client_labels=client_labels, lengths=lengths, min_samples=2)
+            index = data.index if isinstance(data.index, pd.DatetimeIndex) else None
+            parts = zip(data.names, data.layout.outputs, data.outputs, strict=True)
+            return [_unit(*part, index, data.starts) for part in parts], True
+        units = []
+        for name, table in tables.items():
+            data = read_plant({name: table}, min_samples=2)
+            units.append(_unit(name, data.layout.outputs[0], data.outputs[0], data.index, (0,)))
+    return units, False
+
+
+def _tables_with_clocks(X):
+    """Frames by unit where each has times of its own, else None."""
+    if not isinstance(X, Mapping) or not X:
+        return None
+    tables = {str(name): as_native(table) for name, table in X.items()}
+    times = [getattr(table, "index", None) for table in tables.values()]
+    if not all(isinstance(index, pd.DatetimeIndex) for index in times):
+        return None
+    return None if all(index.equals(times[0]) for index in times) else tables
+
+
+def _unit(name, columns, values, index, starts):
+    breaks, times = {0, *starts}, index
+    if index is not None and index.is_monotonic_increasing and not index.is_unique:
+        first = ~index.duplicated()  # two series in turns
+        values, index = values[first], index[first]
+    if index is not None and len(index) > 2:
+        steps = np.diff(index.asi8)
+        breaks |= set(np.flatnonzero(steps > _GAP * np.median(steps)) + 1)
+        breaks |= set(np.flatnonzero(steps < 0) + 1)
+    return UnitRecord(name, tuple(columns), values, index, times, np.array(sorted(breaks)))

@@ -1,0 +1,134 @@
+"""What the check of a record found, as tables."""
+
+from dataclasses import dataclass
+
+import pandas as pd
+
+COLUMNS = ("unit", "column", "kind", "start", "end", "value", "detail", "advice")
+_WRONG = ("clock", "repeated hour", "stuck", "fill value")
+_COARSE = ("slow", "held", "interpolated")
+_WORDS = {
+    "outage": "outage",
+    "gap": "gap",
+    "stuck": "stuck tag",
+    "clipped": "clipped tag",
+    "fill value": "tag with a fill value",
+    "interpolated": "tag interpolated by the historian",
+    "held": "tag that stores changes only",
+    "slow": "slow tag",
+    "no data": "tag without data",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlantCheck:
+    """Answer of :func:`check_plant`; printing it shows `units`.
+
+    Attributes
+    ----------
+    units : DataFrame
+        One row per unit: ``unit``, ``tags`` (number of columns), ``usable`` (step from which the order of
+        events can be told), ``gaps`` (share of cells without a value), ``clock`` ("ok", an offset, or
+        "cannot tell"), ``verdict`` ("ok", "usable from ...", "fix first", "not usable"), ``findings`` and
+        ``advice`` in words.
+    findings : DataFrame
+        One row per finding: ``unit`` ("all units" where the table's clock is meant), ``column`` ("" for the
+        whole unit), ``kind`` ("outage", "gap", "stuck", "clipped", "fill value", "interpolated", "held",
+        "slow", "no data", "clock", "repeated hour", "skipped hour"), ``start`` and ``end`` (times, or row
+        numbers from 0; the last row is included), ``value`` (what it is about: offset in seconds or steps,
+        limit, share or period), ``detail``, ``advice``.
+    tags : DataFrame
+        One row per column: ``unit, column, kind`` ("measured", "steps", "binary", "constant", "empty"),
+        ``resolution`` (0 where values lie on no lattice), ``period`` (rows from one new value to the next),
+        ``gaps``.
+
+    Examples
+    --------
+    >>> from skfedcausal import check_plant
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(2, random_state=0)
+    >>> check_plant(X).ok
+    True
+    """
+
+    units: pd.DataFrame
+    findings: pd.DataFrame
+    tags: pd.DataFrame
+
+    @property
+    def ok(self):
+        """Whether nothing was found."""
+        return self.findings.empty
+
+    def __repr__(self):
+        return self.units.drop(columns="advice").to_string(index=False)
+
+    def _repr_html_(self):
+        return self.units.to_html(index=False)
+
+
+def unit_table(units, findings, tags, offsets):
+    """Table of units from everything that was found.
+
+    Parameters
+    ----------
+    units : list of UnitRecord
+    findings : DataFrame
+    tags : DataFrame
+    offsets : dict of str to (int, str) or None
+        Clock of each unit.
+
+    Returns
+    -------
+    DataFrame
+    """
+    rows = []
+    for unit in units:
+        own = findings[findings["unit"].isin([unit.name, "all units"])]
+        here = tags[tags["unit"] == unit.name]
+        period = here.loc[here["kind"] == "measured", "period"].median()
+        period = 1.0 if pd.isna(period) else float(period)
+        usable = unit.span(period)
+        cells = here["gaps"].mean()
+        rows.append(
+            {
+                "unit": unit.name,
+                "tags": len(here),
+                "usable": usable,
+                "gaps": f"{cells:.1%}" if cells else "0%",
+                "clock": _clock(own, offsets.get(unit.name), len(units)),
+                "verdict": _verdict(own, here, period, usable),
+                "findings": _in_words(own),
+                "advice": " ".join(dict.fromkeys(own["advice"])),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def _clock(findings, offset, n_units):
+    found = findings.loc[findings["kind"] == "clock", "detail"]
+    if len(found):
+        return found.iloc[0].split(" against")[0].removeprefix("clock about ")
+    if n_units == 1:
+        return "alone"
+    return "cannot tell" if offset is None else "ok"
+
+
+def _verdict(findings, tags, period, usable):
+    if not (tags["kind"] == "measured").any():
+        return "not usable" if not tags["kind"].isin(["binary", "steps"]).any() else "switches only"
+    if findings["kind"].isin(_WRONG).any():
+        return "fix first"
+    return f"usable from {usable}" if period > 1 else "ok"
+
+
+def _in_words(findings):
+    parts = []
+    for kind, count in findings["kind"].value_counts(sort=False).items():
+        if kind in _WORDS:
+            word = _WORDS[kind]
+            plural = word.replace("tag", "tags", 1) if "tag" in word.split() else word + "s"
+            parts.append(f"{count} {word if count == 1 else plural}")
+        else:
+            parts.extend(findings.loc[findings["kind"] == kind, "detail"])
+    return ", ".join(parts) or "none"

@@ -1,0 +1,205 @@
+"""What is wrong with a single tag: gaps, frozen, at its limit, filled, interpolated, held, slow.
+
+Every function takes a :class:`Tag` and gives stretches or shares; none looks at other tags.
+"""
+
+import numpy as np
+from scipy.optimize import brentq
+from scipy.stats import norm
+
+from .runs import empty_stretches
+
+_LEVEL = 1e-3  # false findings per tag that a test allows itself
+_SHORTEST = 8  # values that a frozen stretch has at least
+_LONGER = 2.0  # times the longest ordinary stretch
+_MOST_FROZEN = 5  # frozen stretches looked for in one tag
+_LINES = 0.03  # share of rows on straight lines that counts as interpolation
+_ROUNDED_LINES = 0.5  # the same where rounding makes some by chance
+_TOO_COARSE = 0.5  # share of lines by chance above which nothing can be said
+_FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
+
+
+def frozen(tag):
+    """Stretches that repeat a value far longer than the tag's other stretches do.
+
+    The longest stretches, up to five, are compared with the rest: where stretch lengths have an exponential
+    tail, the gap between the largest and the next is exponential with the scale of that tail.
+
+    Returns
+    -------
+    list of tuple (int, int)
+        Position of the first and after the last value of each stretch.
+    """
+    lengths = tag.lengths
+    if tag.kind != "measured":
+        return []
+    limits = [value for value, _ in at_limit(tag)]
+    usual = np.flatnonzero(~np.isin(tag.values[tag.starts], limits))
+    lengths, starts = lengths[usual], tag.starts[usual]
+    if len(lengths) < 6:
+        return []
+    order = np.argsort(-lengths, kind="stable")
+    ranked = lengths[order]
+    for k in range(min(_MOST_FROZEN, len(ranked) - 5), 0, -1):
+        rest = ranked[k:]
+        if ranked[k - 1] < max(_SHORTEST, _LONGER * rest[0]):
+            continue
+        n_tail = max(min(len(rest) - 1, 5), len(rest) // 10)
+        scale = max((rest[:n_tail] - rest[min(n_tail, len(rest) - 1)]).mean(), 0.5 * np.median(lengths))
+        if np.exp(-(ranked[k - 1] - rest[0]) / scale) < _LEVEL:
+            return [(int(starts[i]), int(starts[i] + lengths[i])) for i in sorted(order[:k])]
+    return []
+
+
+def at_limit(tag):
+    """Highest or lowest value where values pile up on it.
+
+    Returns
+    -------
+    list of tuple (float, float)
+        The limit and the share of values that are there.
+    """
+    levels, counts = tag.levels
+    if tag.kind != "measured" or len(levels) < _FEWEST_LEVELS:
+        return []
+    visits = tag.values[tag.starts]
+    found = []
+    for end, beside in ((0, slice(1, 4)), (-1, slice(-4, -1))):
+        limit, count = levels[end], counts[end]
+        often = count >= max(5, 0.002 * len(tag.values)) and (visits == limit).sum() >= 3
+        piled = count >= 3 * counts[beside].mean()
+        if often and piled and np.abs(levels[beside] - limit).min() < 2 * tag.spread:
+            found.append((float(limit), count / len(tag.values)))
+    return found
+
+
+def filled(tag):
+    """A value far outside the others that occurs again and again: 0, -999 or the like written into gaps.
+
+    Returns
+    -------
+    list of tuple (float, float)
+        The value and its share.
+    """
+    levels, counts = tag.levels
+    if tag.kind != "measured" or len(levels) < _FEWEST_LEVELS or tag.spread == 0:
+        return []
+    low, high = np.percentile(tag.values, [1, 99])
+    found = []
+    for end, inner in ((0, 1), (-1, -2)):
+        apart = abs(levels[end] - levels[inner]) > max(3 * tag.spread, 0.5 * (high - low))
+        if counts[end] >= 3 and apart and abs(levels[end] - np.median(tag.values)) > 5 * tag.spread:
+            found.append((float(levels[end]), counts[end] / len(tag.values)))
+    return found
+
+
+def straight(tag):
+    """Share of the moving rows that lie exactly on a line between their neighbours, and the lines' length.
+
+    On a lattice (integers, two decimals) some do by chance: the share that Gaussian second differences with
+    the same largest ones would have is taken off.
+
+    Returns
+    -------
+    share : float
+        0 where it is too small to mean anything.
+    spacing : float
+        Mean number of rows from one archived point to the next.
+    """
+    if tag.kind != "measured" or len(tag.levels[0]) < _FEWEST_LEVELS:
+        return 0.0, 1.0
+    row, x = tag.rows, tag.values
+    segment = np.searchsorted(tag.breaks, row, side="right")
+    near = (np.diff(row) == 1) & (np.diff(segment) == 0)
+    inner = near[1:] & near[:-1]
+    step = np.diff(x)
+    bend = np.abs(np.diff(step))[inner]
+    tolerance = max(2.1 * tag.resolution, 1e-6 * tag.spread)
+    moving = (np.abs(step[1:]) > tolerance / 3)[inner] & (np.abs(step[:-1]) > tolerance / 3)[inner]
+    if moving.sum() < 10:
+        return 0.0, 1.0
+    line = bend[moving] <= tolerance
+    chance = 0.0
+    if tag.resolution and (~line).sum() < 10:
+        chance = float(tolerance > 0.02 * tag.spread)
+    elif tag.resolution:
+        border = tolerance + 0.4 * tag.resolution  # half way to the next point of the lattice
+        chance = _share_below(border, np.median(bend[moving][~line]) - border)
+    share = float((line.mean() - chance) / (1 - chance)) if chance < _TOO_COARSE else 0.0
+    if share < (_ROUNDED_LINES if chance > 0.01 else _LINES):
+        return 0.0, 1.0
+    return share, 1 / max(1 - line.mean(), 1e-3)
+
+
+def _share_below(border, excess):
+    """Share of Gaussian values within a border, from the median by which those outside exceed it."""
+    excess /= np.log(2)  # their mean, where they fall off exponentially
+    if excess <= 0:
+        return 1.0
+
+    def surplus(a):  # a: border over standard deviation
+        return (np.exp(norm.logpdf(a) - norm.logsf(a)) - a) / a - excess / border
+
+    widest, narrowest = 1e-3, 30.0
+    if surplus(widest) < 0:
+        return 0.0
+    if surplus(narrowest) > 0:
+        return 1.0
+    return 1 - 2 * norm.sf(brentq(surplus, widest, narrowest))
+
+
+def update_period(tag):
+    """Rows from one update of the tag to the next where updates are rarer than rows, and whether regular.
+
+    Returns
+    -------
+    period : float
+        1 for a tag that is new in every row.
+    regular : bool
+    """
+    lengths, starts = tag.lengths, tag.starts
+    if tag.kind != "measured" or len(lengths) < 20 or len(tag.levels[0]) < _FEWEST_LEVELS:
+        return 1.0, True
+    every = np.diff(tag.rows)
+    sparse = np.median(every)
+    if sparse >= 2 and (every % sparse == 0).mean() > 0.95:
+        return float(sparse), True
+    changes = tag.rows[starts[1:]]
+    usual = int(np.median(lengths))
+    for period in {usual, *(int(p) for p in np.percentile(lengths, [10, 25]))} - {0, 1}:
+        phase = changes % period
+        if (phase == np.bincount(phase).argmax()).mean() > 0.95:
+            return float(period), True
+    inner = lengths[1:-1]
+    new_values = len(tag.levels[0]) > 0.5 * len(lengths)
+    if new_values and inner.mean() >= 2 and (inner >= 2).mean() > 0.3 and tag.resolution < 0.02 * tag.spread:
+        return float(inner.mean()), False
+    return 1.0, True
+
+
+def gaps(present, breaks):
+    """Stretches without a value that are longer than single cells missing at random explain.
+
+    Parameters
+    ----------
+    present : ndarray of bool of shape (n_samples,)
+    breaks : ndarray of int
+
+    Returns
+    -------
+    list of tuple (int, int)
+        First row and row after the last.
+    """
+    starts, lengths = empty_stretches(present, breaks)
+    if not len(starts):
+        return []
+    order = np.argsort(-lengths)
+    found = []
+    missing, n = (~present).sum(), len(present)
+    for i in order:
+        missing -= lengths[i]
+        rest = max(missing, 0) / max(n - lengths[i], 1)
+        if lengths[i] < 5 or n * rest ** lengths[i] > _LEVEL:
+            break
+        found.append((int(starts[i]), int(starts[i] + lengths[i])))
+    return sorted(found)

@@ -1,0 +1,158 @@
+"""Neural networks as maps of arrays: values and Jacobians, without the library that trained them.
+
+Every network takes rows ``(n_samples, n_inputs)`` to rows ``(n_samples, n_outputs)`` with ``value`` and gives
+``(n_samples, n_outputs, n_inputs)`` with ``jacobian``.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit
+
+_SELU_SCALE, _SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
+
+
+def _selu(z):
+    return _SELU_SCALE * np.where(z > 0, z, _SELU_ALPHA * np.expm1(np.minimum(z, 0.0)))
+
+
+def _selu_slope(z):
+    return _SELU_SCALE * np.where(z > 0, 1.0, _SELU_ALPHA * np.exp(np.minimum(z, 0.0)))
+
+
+def _logistic_slope(z):
+    s = expit(z)
+    return s * (1 - s)
+
+
+#: Activation and its derivative by name.
+ACTIVATIONS = {
+    "tanh": (np.tanh, lambda z: 1 - np.tanh(z) ** 2),
+    "selu": (_selu, _selu_slope),
+    "logistic": (expit, _logistic_slope),
+    "relu": (lambda z: np.maximum(z, 0.0), lambda z: (z > 0).astype(float)),
+    "identity": (lambda z: z, np.ones_like),
+}
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """Layers ``act(x W + b)``, the last one without an activation.
+
+    Attributes
+    ----------
+    weights : tuple of ndarray of shape (n_inputs, n_outputs)
+    biases : tuple of ndarray of shape (n_outputs,)
+    activation : str
+        One of `ACTIVATIONS`.
+    """
+
+    weights: tuple
+    biases: tuple
+    activation: str = "tanh"
+
+    def value(self, X):
+        """Outputs of every row."""
+        act, _ = ACTIVATIONS[self.activation]
+        for W, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            X = act(X @ W + b)
+        return X @ self.weights[-1] + self.biases[-1]
+
+    def jacobian(self, X):
+        """Derivatives of the outputs in the inputs of every row."""
+        act, slope = ACTIVATIONS[self.activation]
+        J = np.broadcast_to(np.eye(X.shape[1]), (len(X), X.shape[1], X.shape[1]))
+        for W, b in zip(self.weights[:-1], self.biases[:-1], strict=True):
+            z = X @ W + b
+            J = slope(z)[:, :, None] * (W.T @ J)
+            X = act(z)
+        return self.weights[-1].T @ J
+
+
+@dataclass(frozen=True)
+class LSTM:
+    """Long short-term memory that starts from zero state, and a linear layer on its last hidden state.
+
+    With ``n_steps=1`` it is a map of its input alone; its memory then never acts, its gates do.
+
+    Attributes
+    ----------
+    layers : tuple of tuple (W, R, b)
+        Weights of the inputs ``(4 h, n_inputs)``, of the hidden state ``(4 h, h)`` and biases ``(4 h,)``,
+        gates in the order input, forget, cell, output.
+    weight, bias : ndarray of shape (n_outputs, h), (n_outputs,)
+        Linear layer.
+    n_steps : int, default=1
+        Time steps in a row, the newest first.
+    """
+
+    layers: tuple
+    weight: np.ndarray
+    bias: np.ndarray
+    n_steps: int = 1
+
+    def value(self, X):
+        """Outputs of every row."""
+        sequence = list(np.split(X, self.n_steps, axis=1))[::-1]
+        for W, R, b in self.layers:
+            sequence = _memory(sequence, W, R, b)
+        return sequence[-1] @ self.weight.T + self.bias
+
+    def jacobian(self, X):
+        """Derivatives of the outputs in the inputs of every row; only for ``n_steps=1``."""
+        if self.n_steps != 1:
+            raise ValueError(f"The Jacobian of an LSTM over {self.n_steps} steps is not that of a map.")
+        J = np.broadcast_to(np.eye(X.shape[1]), (len(X), X.shape[1], X.shape[1]))
+        for W, _, b in self.layers:
+            i, _, g, o = np.split(X @ W.T + b, 4, axis=1)
+            Wi, _, Wg, Wo = np.split(W, 4)
+            si, so, tg = expit(i), expit(o), np.tanh(g)
+            tc = np.tanh(si * tg)
+            carried = so * (1 - tc**2)
+            layer = (
+                (carried * tg * si * (1 - si))[:, :, None] * Wi
+                + (carried * si * (1 - tg**2))[:, :, None] * Wg
+                + (tc * so * (1 - so))[:, :, None] * Wo
+            )
+            J, X = layer @ J, so * tc
+        return self.weight @ J
+
+
+def _memory(sequence, W, R, b):
+    """Hidden states of one layer over a sequence of rows."""
+    h = c = None
+    out = []
+    for x in sequence:
+        z = x @ W.T + b
+        if h is not None:
+            z = z + h @ R.T
+        k = z.shape[1] // 4
+        gates = expit(z)
+        new = gates[:, :k] * np.tanh(z[:, 2 * k : 3 * k])
+        c = new if c is None else gates[:, k : 2 * k] * c + new
+        h = gates[:, 3 * k :] * np.tanh(c)
+        out.append(h)
+    return out
+
+
+def uniform_lstm(rng, n_inputs, n_hidden, n_layers=1):
+    """Layers with weights drawn as usual, uniform within ``n_hidden ** -1/2``."""
+    bound = n_hidden**-0.5
+    sizes = [n_inputs, *[n_hidden] * (n_layers - 1)]
+    return tuple(
+        tuple(
+            rng.uniform(-bound, bound, shape)
+            for shape in ((4 * n_hidden, k), (4 * n_hidden, n_hidden), (4 * n_hidden,))
+        )
+        for k in sizes
+    )
+
+
+def numeric_jacobian(value, x, step=1e-6):
+    """Central differences of a map of one point, shape (n_outputs, n_inputs)."""
+    x = np.asarray(x, dtype=float)
+    h = step * np.maximum(np.abs(x), 1.0)
+    columns = [
+        (np.asarray(value(x + d)) - np.asarray(value(x - d))) / (2 * h[k]) for k, d in enumerate(np.diag(h))
+    ]
+    return np.array(columns, dtype=float).T

@@ -1,0 +1,99 @@
+"""Times of rows: the sampling period, and whether later rows keep to it."""
+
+import warnings
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+
+_SAME = 0.01  # relative difference of two sampling periods that is jitter
+
+
+def sampling_period(index):
+    """Median time between rows as a Timedelta; None without times or with one row."""
+    if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
+        return None
+    return pd.Timedelta(np.median(np.diff(index.to_numpy())))
+
+
+def check_sampling(index, period):
+    """Refuse rows at another sampling period than in `fit`, or out of order.
+
+    Parameters
+    ----------
+    index : pandas.Index or None
+    period : Timedelta or None
+        Of the nominal record; None checks the order only.
+
+    Raises
+    ------
+    ValueError
+    """
+    came = sampling_period(index)
+    if came is None:
+        return
+    if came <= pd.Timedelta(0):
+        raise ValueError("The rows of X run backwards in time; sort them by time.")
+    if period is not None and abs(came / period - 1) > _SAME:
+        raise ValueError(
+            f"X has a row every {came}, the nominal record had one every {period}. Dynamics are learned per "
+            "row: resample X, or fit to a nominal record of that sampling."
+        )
+
+
+def check_following(index, last, period):
+    """Time of the last row of a batch that follows another.
+
+    Parameters
+    ----------
+    index : pandas.Index or None
+        Of the batch.
+    last : Timestamp or None
+        Time of the last row before it.
+    period : Timedelta or None
+
+    Raises
+    ------
+    ValueError
+        If the batch does not come after the rows before it.
+
+    Warns
+    -----
+    UserWarning
+        If rows are missing in between.
+    """
+    if not isinstance(index, pd.DatetimeIndex) or len(index) == 0:
+        return last
+    if last is not None and index[0] <= last:
+        raise ValueError(
+            f"The batch starts at {index[0]}, but the stream has been followed up to {last} already. Give "
+            "the rows after that, or reset() for another stream."
+        )
+    if last is not None and period is not None and index[0] - last > 1.5 * period:
+        warnings.warn(
+            f"There are no rows between {last} and {index[0]}; the stream goes on as if none had been left "
+            "out. Give missing rows as NaN, or reset().",
+            UserWarning,
+            stacklevel=3,
+        )
+    return index[-1]
+
+
+def position(row, index, default=None):
+    """Position of a row that is given as a position or a time; `default` for None.
+
+    Raises
+    ------
+    TypeError
+        If it is neither.
+    """
+    if row is None:
+        return default
+    if isinstance(row, Integral) and not isinstance(row, bool):
+        return int(row)
+    if isinstance(index, pd.DatetimeIndex) and not isinstance(row, float):
+        return int(index.searchsorted(pd.Timestamp(row)))
+    raise TypeError(
+        f"Got {row!r} as a row; give a position"
+        + (" or a time." if isinstance(index, pd.DatetimeIndex) else "; the record has no times.")
+    )

@@ -1,0 +1,116 @@
+"""Units that went silent: all their tags repeat the last values for longer than they ever did."""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from .episodes import episode_starts
+
+_ALWAYS_ALLOWED = 10  # rows that may repeat in any case
+_MARGIN = 3  # times the longest repetition of `fit`
+
+
+def repeated_rows(Y, starts=(0,), before=None):
+    """How many rows back each row has been the same.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n_samples, n_columns)
+        NaN where missing. A row without values repeats nothing.
+    starts : sequence of int
+        First row of each episode.
+    before : tuple (ndarray of shape (n_columns,), int), default=None
+        Row before the first one and its count, where Y continues a stream.
+
+    Returns
+    -------
+    ndarray of int of shape (n_samples,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.utils.silence import repeated_rows
+    >>> repeated_rows(np.array([[1.0, 5.0], [2.0, 5.0], [2.0, 5.0], [2.0, 5.0], [3.0, 5.0]])).tolist()
+    [0, 0, 1, 2, 0]
+    """
+    row, count = (np.full(Y.shape[1], np.nan), 0) if before is None else before
+    previous = np.vstack([row[None], Y[:-1]])
+    same = ((previous == Y) | (np.isnan(Y) & np.isnan(previous))).all(axis=1) & ~np.isnan(Y).all(axis=1)
+    same[[start for start in starts if start > 0 or before is None]] = False
+    steps = np.arange(len(Y))
+    last_change = np.maximum.accumulate(np.where(same, -1, steps))
+    return np.where(last_change < 0, count + 1 + steps, steps - last_change)
+
+
+class SilenceWatch:
+    """Which rows of a record are repetitions of a unit that reports no more.
+
+    A unit counts as silent once all its moving tags, two at least, have repeated their values three times as
+    long as ever in the record of `fit`, and for ten rows at least. Whether a row counts depends on the rows
+    before it only, so a stream and a record are treated alike.
+
+    Parameters
+    ----------
+    data : PlantData
+        The record of `fit`.
+    """
+
+    def __init__(self, data):
+        self._moving, self._allowed = {}, {}
+        for name, Y in zip(data.names, data.outputs, strict=True):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # columns that were never seen
+                moving = np.nanmax(Y, axis=0) > np.nanmin(Y, axis=0)
+            if moving.sum() >= 2:
+                longest = int(repeated_rows(Y[:, moving], data.starts).max())
+                self._moving[name] = moving
+                self._allowed[name] = max(_ALWAYS_ALLOWED, _MARGIN * longest)
+
+    def without_silent(self, data, stream=None):
+        """The record with repetitions of silent units as missing, and a warning that names them.
+
+        Parameters
+        ----------
+        data : PlantData
+        stream : dict, default=None
+            What :meth:`without_silent` keeps between the batches of a stream; changed in place.
+
+        Returns
+        -------
+        PlantData
+        """
+        outputs = list(data.outputs)
+        for m, (name, Y) in enumerate(zip(data.names, data.outputs, strict=True)):
+            if name not in self._moving:
+                continue
+            own = Y[:, self._moving[name]]
+            count = repeated_rows(own, data.starts, None if stream is None else stream.get(name))
+            if stream is not None:
+                stream[name] = own[-1].copy(), int(count[-1])
+            silent = count > self._allowed[name]
+            if silent.any():
+                _warn(name, silent, count, data)
+                outputs[m] = np.where(silent[:, None], np.nan, Y)
+        return replace(data, outputs=tuple(outputs))
+
+
+def _warn(name, silent, count, data):
+    first = int(np.argmax(silent))
+    begin = first - int(count[first])
+    end = first + int(np.argmin(np.append(silent[first:], False)))
+    stop = next((start for start in [*episode_starts(data.lengths)[1:], len(silent)] if start >= end), end)
+    until = "" if end == stop else f" until {_when(data.index, end)}"
+    warnings.warn(
+        f"{name} is silent since {_when(data.index, begin)}{until}; treated as missing, certainty lowered. "
+        "All its tags repeat their values, for longer than they ever did in `fit`.",
+        UserWarning,
+        stacklevel=4,
+    )
+
+
+def _when(index, row):
+    if not isinstance(index, pd.DatetimeIndex) or row < 0:
+        return f"row {row}"
+    return f"{index[row]:%H:%M}" if index[row].date() == index[-1].date() else f"{index[row]:%Y-%m-%d %H:%M}"

@@ -1,0 +1,201 @@
+"""The check of a record on simulated plants with known defects."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom
+
+from benchmarks._defects import DEFECTS, clean_plant, swinging_door
+from skfedcausal import check_plant
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.quality.clocks import evidence_by_lag
+from skfedcausal.quality.runs import Tag
+
+SEEDS = range(500, 508)
+
+
+def plant(n_units=3, n_samples=1500, seed=0, **options):
+    options = {"links": [(k, k + 1) for k in range(n_units - 1)], "link_strength": 0.4} | options
+    X, _ = make_granger_plant(n_units, n_samples=n_samples, container="frame", random_state=seed, **options)
+    return X.set_axis(pd.date_range("2026-03-02", periods=n_samples, freq="10s"))
+
+
+def kinds(report, column=None, unit=None):
+    found = report.findings
+    for name, value in (("column", column), ("unit", unit)):
+        found = found if value is None else found[found[name] == value]
+    return found["kind"].tolist()
+
+
+@pytest.mark.parametrize("defect", list(DEFECTS))
+def test_planted_defects_are_found(defect):
+    """At least 95 %: as few as this sample allows at a level of 1 %."""
+    hits = 0
+    for seed in SEEDS:
+        X, tags = clean_plant(seed)
+        X, (place, wanted) = DEFECTS[defect](np.random.default_rng([seed, 1]), X, tags)
+        findings = check_plant(X).findings
+        where = findings["column"].where(findings["column"] != "", findings["unit"])
+        hits += bool(((where == place) & findings["kind"].isin(wanted)).any())
+    assert hits >= binom.ppf(0.01, len(SEEDS), 0.95)
+
+
+def test_clean_plants_have_few_findings():
+    """At most 5 % of the plants: as many as this sample allows at a level of 1 %."""
+    with_findings = sum(not check_plant(clean_plant(seed)[0]).ok for seed in SEEDS)
+    assert with_findings <= binom.ppf(0.99, len(SEEDS), 0.05)
+
+
+@pytest.mark.parametrize("container", ["dict", "list", "array"])
+def test_containers(container):
+    X = plant()
+    X.iloc[500:800, 2] = 3.14159265
+    tables = {name: X.filter(like=name).to_numpy() for name in ("unit0", "unit1", "unit2")}
+    if container == "array":
+        report = check_plant(X.to_numpy(), client_labels=[c.split("__")[0] for c in X])
+    else:
+        report = check_plant(tables if container == "dict" else list(tables.values()))
+    assert kinds(report) == ["stuck"]
+    assert report.findings.loc[0, ["start", "end"]].tolist() == [500, 799]
+
+
+def test_polars_tables():
+    polars = pytest.importorskip("polars")
+    X = plant()
+    X.iloc[500:800, 2] = 3.14159265
+    assert kinds(check_plant(polars.DataFrame({c: X[c].to_numpy() for c in X}))) == ["stuck"]
+
+
+def test_units_with_clocks_of_their_own():
+    X = plant()
+    parts = {name: X.filter(like=name) for name in ("unit0", "unit1", "unit2")}
+    parts["unit1"] = parts["unit1"].set_axis(parts["unit1"].index + pd.Timedelta("120s"))
+    parts["unit2"] = parts["unit2"].drop(index=parts["unit2"].index[300:400])
+    report = check_plant(parts)
+    clock = report.findings[report.findings["kind"] == "clock"]
+    assert clock["unit"].tolist() == ["unit1"]
+    assert abs(clock["value"].iloc[0] - 120) <= 10
+    assert kinds(report, unit="unit2") == ["outage"]
+    assert report.units.set_index("unit").loc["unit1", "verdict"] == "fix first"
+
+
+def test_the_advice_for_a_clock_mends_it():
+    X = plant()
+    X.update(X.filter(like="unit1").shift(9))
+    report = check_plant(X)
+    assert kinds(report) == ["clock"]
+    rows = int(report.findings.loc[0, "value"] / 10)
+    mended = X.copy()
+    mended[X.filter(like="unit1").columns] = X.filter(like="unit1").shift(-rows)
+    assert check_plant(mended.iloc[20:-20]).ok
+
+
+def test_uncoupled_units_are_not_judged():
+    report = check_plant(plant(2, links=[], n_samples=1000))
+    assert report.ok
+    assert report.units["clock"].tolist() == ["cannot tell"] * 2
+
+
+def test_offsets_are_looked_for_as_far_as_asked():
+    X = plant()
+    X.update(X.filter(like="unit1").shift(9))
+    assert check_plant(X, max_offset="60s").ok
+    assert kinds(check_plant(X, max_offset="3min")) == ["clock"]
+    with pytest.raises(ValueError, match="rows without times"):
+        check_plant(X.reset_index(drop=True), max_offset="3min")
+
+
+def test_evidence_is_chi_squared_without_correlation():
+    rng = np.random.default_rng(0)
+    S = evidence_by_lag(rng.standard_normal((5000, 2)), rng.standard_normal((5000, 3)), 1000)
+    assert abs(S.mean() - 6) < 5 * np.sqrt(12 / len(S))
+    e = rng.standard_normal((5000, 1))
+    assert np.argmax(evidence_by_lag(np.roll(e, 7, axis=0), e, 50)) - 50 == 7
+
+
+# -- kinds of findings --------------------------------------------------------------------------------
+
+
+def test_hours_that_are_left_out_or_missing():
+    X = plant(n_samples=3000)
+    wall = pd.date_range("2026-03-29 00:00", periods=3000, freq="10s", tz="Europe/Berlin").tz_localize(None)
+    assert kinds(check_plant(X.set_axis(wall))) == ["skipped hour"]
+    assert kinds(check_plant(X.drop(index=X.index[100:150]))) == ["gap"]
+
+
+def test_slow_held_and_sparse_tags():
+    X = plant()
+    rows = np.arange(len(X))
+    X["unit0__s0"] = X["unit0__s0"].to_numpy()[rows // 6 * 6]
+    X.loc[X.index[rows % 6 != 0], "unit0__s1"] = np.nan
+    held = X["unit1__s0"].to_numpy().copy()
+    for t in rows[1:]:  # a new value once it has moved by more than a dead band
+        if abs(held[t] - held[t - 1]) < 1.5 * X["unit1__s0"].std():
+            held[t] = held[t - 1]
+    X["unit1__s0"] = held
+    report = check_plant(X)
+    assert kinds(report, "unit0__s0") == ["slow"]
+    assert kinds(report, "unit0__s1") == ["slow"]
+    assert kinds(report, "unit1__s0") == ["held"]
+    assert report.findings.loc[0, "detail"] == "a new value every 60 s"
+
+
+def test_a_slow_unit_is_usable_from_its_step():
+    X = plant()
+    rows = np.arange(len(X)) // 6 * 6
+    own = X.filter(like="unit2").columns
+    X[own] = X[own].to_numpy()[rows]
+    table = check_plant(X).units.set_index("unit")
+    assert table["usable"].tolist() == ["10 s", "10 s", "60 s"]
+    assert table.loc["unit2", "verdict"] == "usable from 60 s"
+
+
+def test_fill_values_and_empty_tags():
+    X = plant()
+    X.iloc[::40, 1] = -999.0
+    X["unit2__s3"] = np.nan
+    report = check_plant(X)
+    assert kinds(report, "unit0__s1") == ["fill value"]
+    assert kinds(report, "unit2__s3") == ["no data"]
+
+
+@pytest.mark.parametrize(("value", "expected"), [(55.0, []), (0.125, []), (55.83619274, ["stuck"])])
+def test_a_constant_tag_is_a_setpoint_unless_it_looks_measured(value, expected):
+    X = plant().assign(unit0__s0=value)
+    assert kinds(check_plant(X), "unit0__s0") == expected
+
+
+def test_a_unit_that_repeats_its_last_values_is_out():
+    X = plant()
+    own = X.filter(like="unit1").columns
+    X.loc[X.index[700:900], own] = X.loc[X.index[700], own].to_numpy()
+    assert kinds(check_plant(X)) == ["outage"]
+
+
+def test_integers_of_a_slow_state_are_neither_lines_nor_stuck():
+    rng = np.random.default_rng(0)
+    X = plant(2, radius=(0.97, 0.98))
+    for column in X:
+        X[column] = np.round(rng.uniform(1, 5) * X[column] / X[column].std())
+    assert check_plant(X).ok
+
+
+def test_compression_is_found_before_and_after_rounding():
+    X = plant()
+    y = X["unit0__s2"].to_numpy()
+    X["unit0__s2"] = swinging_door(y, 0.5)
+    X["unit1__s2"] = np.round(swinging_door(X["unit1__s2"].to_numpy(), 1.0), 2)
+    report = check_plant(X)
+    assert kinds(report, "unit0__s2") == ["interpolated"]
+    assert kinds(report, "unit1__s2") == ["interpolated"]
+
+
+def test_lattice_of_a_tag():
+    assert Tag.of(np.array([0.1, 0.3, 0.2, np.nan, 0.5]), np.array([0])).resolution == pytest.approx(0.1)
+    assert Tag.of(np.random.default_rng(0).standard_normal(100), np.array([0])).resolution == 0
+
+
+def test_the_report_prints_as_a_table():
+    text = repr(check_plant(plant(2)))
+    assert text.splitlines()[0].split() == ["unit", "tags", "usable", "gaps", "clock", "verdict", "findings"]
+    assert "<table" in check_plant(plant(2))._repr_html_()
