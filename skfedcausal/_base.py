@@ -101,7 +101,13 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _fit_released(self, data, pooled=False, server=None):
         server = self._new_server(server)
         templates = self._templates(data.names)
-        noise = training_noise(self._message_mechanism, server, data, templates, self.wire_dtype)
+        mechanism = self._message_mechanism
+        if pooled and mechanism is not None and mechanism.place != "record":
+            raise ValueError(
+                "The oracle pools what the units sent; noise inside training has no counterpart there. Use "
+                "noise on the record, or none, to compare with it."
+            )
+        noise = training_noise(mechanism, server, data, templates, self.wire_dtype)
         sites = self._sites_of(data, templates, noise.units)
         channel = LedgeredTransport(self._transport(sites), Ledger())
         pool = self._pool(server, sites, data) if pooled else None
