@@ -104,7 +104,7 @@ class UnitWorker:
             StateReply.OP: self._learn_from,
         }
         operations |= dict.fromkeys(training.OPERATIONS, self._train)
-        if "networks" in state or packet.op == network_training.NetworkPlan.OP:
+        if "networks" in state or packet.op in network_training.OUTSIDE:
             operations |= dict.fromkeys(network_training.OPERATIONS, self._train_network)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
