@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.datasets._exports import swinging_door
 
 STEPS = ("1s", "10s", "30s", "60s")
 
@@ -66,24 +67,6 @@ def _setpoint(rng, n_rows):
 
 
 # -- defects: each changes a copy and says what should be found ---------------------------------------
-
-
-def swinging_door(values, width):
-    """Archived points of a swinging door of a given half width, joined by straight lines."""
-    kept, start = [0], 0
-    while start < len(values) - 1:
-        low, high, end = -np.inf, np.inf, start + 1
-        for t in range(start + 1, len(values)):
-            span = t - start
-            slope = (values[t] - values[start]) / span
-            if not low <= slope <= high:
-                break
-            low = max(low, (values[t] - width - values[start]) / span)
-            high = min(high, (values[t] + width - values[start]) / span)
-            end = t
-        kept.append(end)
-        start = end
-    return np.interp(np.arange(len(values)), kept, values[kept])
 
 
 def compressed(rng, X, kinds):

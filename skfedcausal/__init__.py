@@ -12,6 +12,7 @@ from .counterfactual import FederatedCounterfactualEstimator
 from .granger import FederatedGrangerEstimator
 from .historian import read_historian
 from .networks import LSTMRegressor, SELURegressor
+from .preprocessing import UnitScaler
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from .quality import check_plant
 from .rca import FederatedRCADetector
@@ -38,6 +39,7 @@ __all__ = [
     "RegressorAugmenter",
     "RegressorServer",
     "SELURegressor",
+    "UnitScaler",
     "__version__",
     "check_plant",
     "read_historian",

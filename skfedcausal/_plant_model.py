@@ -4,11 +4,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator
+from ._sites import LearningFromSites
 
 _MODELS = ("augmented", "client", "server")
 
 
-class FederatedPlantModel(FederatedEstimator):
+class FederatedPlantModel(LearningFromSites, FederatedEstimator):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
     def _store_fit(self, server):
@@ -152,6 +153,43 @@ class FederatedPlantModel(FederatedEstimator):
         oracle = self.oracle(X, inputs=inputs, lengths=lengths)
         own, central = (estimator._plant_matrix() for estimator in (self, oracle))
         return float(np.linalg.norm(own - central) / np.linalg.norm(central))
+
+    def report(self, path, *, title="Which unit drives which"):
+        """Write a page for people who were not there: links, doubts, what data left the units.
+
+        Parameters
+        ----------
+        path : str or Path
+            HTML file. The page holds everything it shows and loads nothing.
+        title : str, default="Which unit drives which"
+
+        Returns
+        -------
+        Path
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ImportError
+            Without matplotlib (extra ``plot``).
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = FederatedGrangerEstimator().fit(X).report(Path(folder) / "plant.html")
+        ...     page.read_text().splitlines()[0]
+        '<!DOCTYPE html>'
+        """
+        check_is_fitted(self)
+        from .reports import plant_page  # matplotlib is optional
+
+        return plant_page(self, title).write(path)
 
     def _plant_matrix(self):
         """Everything that acts on the states."""

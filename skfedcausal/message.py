@@ -8,6 +8,7 @@ travels with it: rounding costs the same whatever the units of the states.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -198,7 +199,7 @@ class _StatesReply:
     states: np.ndarray
     covariances: np.ndarray | None = None
 
-    OP = None
+    OP: ClassVar[str | None] = None
     ROWS = "steps"  # what the rows of `states` are
     ONE_FOR_ALL = False  # whether a single covariance may stand for all of them
     MAY_LACK = False  # whether there may be no covariances

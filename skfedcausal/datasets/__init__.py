@@ -5,6 +5,7 @@ The readers take the path of a folder that the user has; nothing is shipped and 
 
 from ._batadal import load_batadal
 from ._causrca import load_causrca
+from ._exports import make_historian_exports
 from ._nonlinear import make_nonlinear_plant
 from ._plants import make_granger_plant
 from ._preparation import discrete_columns, prepare_hai, prepare_records, prepare_swat
@@ -27,6 +28,7 @@ __all__ = [
     "load_sysid",
     "load_tep",
     "make_granger_plant",
+    "make_historian_exports",
     "make_nonlinear_plant",
     "prepare_hai",
     "prepare_records",

@@ -13,7 +13,7 @@ from ..utils.names import listed
 from .times import on_one_clock, parse_times
 from .values import BAD_TEXTS, is_good, to_numbers
 
-_TIME = (
+TIME_NAMES = (
     "timestamp",
     "time",
     "datetime",
@@ -103,7 +103,7 @@ def _time_first(table, names, where):
     if "date" in names and "time" in names:
         both = table[names["date"]].astype(str) + " " + table[names["time"]].astype(str)
         return _with_times(table.drop(columns=[names["date"], names["time"]]), both)
-    column = _pick(names, (*_TIME, "date"))
+    column = _pick(names, TIME_NAMES)
     if column is None:
         raise ValueError(
             f"No time column in {where}: its columns are {listed(table.columns)}. Call it 'time', or put "

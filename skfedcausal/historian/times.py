@@ -43,13 +43,13 @@ def parse_times(column, dayfirst, where):
         return _since_1970(numbers.to_numpy(dtype=float), where)
     texts = texts.str.replace(r"(\d),(\d+)$", r"\1.\2", regex=True)  # fractions of seconds
     offset = texts.str.contains(r"(?:Z|[+-]\d{2}:?\d{2})$", regex=True)
+    codes, stamps = pd.factorize(texts)
+    options = {"dayfirst": _day_first(texts, dayfirst, where), "utc": bool(offset.any())}
     try:
-        times = pd.to_datetime(
-            texts, format="mixed", dayfirst=_day_first(texts, dayfirst, where), utc=bool(offset.any())
-        )
+        times = pd.to_datetime(pd.Series(stamps), format="mixed", **options)
     except ValueError as error:
         raise ValueError(f"Cannot read the times of {where}: {error}.") from None
-    return pd.DatetimeIndex(times)
+    return pd.DatetimeIndex(times)[codes]
 
 
 def _since_1970(numbers, where):

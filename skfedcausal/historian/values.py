@@ -52,15 +52,15 @@ def to_numbers(values, bad_values, where):
     texts = values.astype("string").str.strip()
     numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     left = np.isnan(numbers) & texts.notna().to_numpy() & (texts != "").fillna(False).to_numpy(dtype=bool)
-    for text in texts[left].unique():
-        rows = left & (texts == text).fillna(False).to_numpy(dtype=bool)
-        if _DECIMAL_COMMA.match(text):
-            numbers[rows] = float(text.replace(".", "").replace(",", "."))
-        elif text.lower() not in bad_values:
-            raise ValueError(
-                f"Got {text!r} in {where}, which is neither a number nor a known mark of bad quality. Map "
-                f"states to numbers, leave the column out, or name the marks: bad_values=[{text!r}]."
-            )
+    commas = left & texts.str.match(_DECIMAL_COMMA).fillna(False).to_numpy(dtype=bool)
+    plain = texts[commas].str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+    numbers[commas] = plain.to_numpy(dtype=float)
+    unknown = [text for text in texts[left & ~commas].unique() if text.lower() not in bad_values]
+    if unknown:
+        raise ValueError(
+            f"Got {unknown[0]!r} in {where}, which is neither a number nor a known mark of bad quality. Map "
+            f"states to numbers, leave the column out, or name the marks: bad_values={unknown[:5]!r}."
+        )
     return np.where(np.isinf(numbers), np.nan, numbers)
 
 

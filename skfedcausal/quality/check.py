@@ -299,7 +299,7 @@ def _check_clocks(units, shared, tags, found, max_offset):
         rows, against = offset
         size = f"{abs(rows)} rows" if step is None else duration(abs(rows) * step)
         sign = "+" if rows > 0 else "-"
-        detail = f"clock {sign}{size} against {against!r}"
+        detail = f"clock about {sign}{size} against {against!r}"
         back = f"{'-' if rows > 0 else '+'}{size.replace(' ', '')}"
         advice = (
             f"Read with clock={{{unit.name!r}: {back!r}}}, or shift the rows, unless there is a dead time of "

@@ -6,7 +6,7 @@ clocks differ by k steps, they are correlated at lags about k instead, and not a
 """
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 import numpy as np
@@ -182,7 +182,7 @@ def unit_offsets(series, n_lags):
     offsets = dict.fromkeys(series)
     for root in names:
         if offsets[root] is None and tree[root]:
-            offsets |= _agreement(root, tree)
+            offsets |= _agreement(root, tree, ties)
     return offsets
 
 
@@ -200,7 +200,7 @@ def _strongest_tree(names, ties):
     return tree
 
 
-def _agreement(root, tree):
+def _agreement(root, tree, ties):
     """Offsets of all units tied to one, such that as many as possible are zero."""
     relative = {name: offset for name, (offset, _) in _seen_from(root, tree).items()}
     groups = [
@@ -211,10 +211,23 @@ def _agreement(root, tree):
     level = int(np.median([relative[name] for name in right]))
     offsets = {}
     for name, value in relative.items():
-        near = [other for other, _, _ in tree[name] if other in right]
-        against = near[0] if near else right[0]
-        offsets[name] = (0 if name in right else value - level, against)
+        # a coupling adds a step to one side or the other: ties to several units average that out
+        direct = {other: tie.offset for other, tie in _ties_of(name, ties) if other in right}
+        against = next(iter(direct), right[0])
+        shift = round(np.mean(list(direct.values()))) if direct else value - level
+        offsets[name] = (0 if name in right else int(shift), against)
     return offsets
+
+
+def _ties_of(name, ties):
+    """Units that are clearly ahead of or behind another, with the offset of that other against them."""
+    for (first, second), tie in ties.items():
+        if tie is None or abs(tie.offset) <= tie.slack:
+            continue
+        if name == first:
+            yield second, tie
+        elif name == second:
+            yield first, replace(tie, offset=-tie.offset)
 
 
 def _seen_from(root, tree):

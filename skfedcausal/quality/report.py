@@ -108,7 +108,7 @@ def unit_table(units, findings, tags, offsets):
 def _clock(findings, offset, n_units):
     found = findings.loc[findings["kind"] == "clock", "detail"]
     if len(found):
-        return found.iloc[0].split(" against")[0].removeprefix("clock ")
+        return found.iloc[0].split(" against")[0].removeprefix("clock about ")
     if n_units == 1:
         return "alone"
     return "cannot tell" if offset is None else "ok"
@@ -127,7 +127,7 @@ def _in_words(findings):
     for kind, count in findings["kind"].value_counts(sort=False).items():
         if kind in _WORDS:
             word = _WORDS[kind]
-            plural = word.replace("tag", "tags", 1) if "tag" in word else word + "s"
+            plural = word.replace("tag", "tags", 1) if "tag" in word.split() else word + "s"
             parts.append(f"{count} {word if count == 1 else plural}")
         else:
             parts.extend(findings.loc[findings["kind"] == kind, "detail"])

@@ -37,6 +37,14 @@ class PlantData:
         Time index of the rows where the container had one.
     lengths : tuple of int
         Number of rows of each episode.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.utils import read_plant
+    >>> data = read_plant({'mill': np.zeros((3, 2)), 'kiln': np.ones((3, 1))})
+    >>> data.n_units, data.n_samples, data.raw_bytes
+    (2, 3, 72)
     """
 
     layout: PlantLayout

@@ -1,0 +1,35 @@
+"""``python -m skfedcausal links plant.csv``: which unit drives which."""
+
+from ..granger import FederatedGrangerEstimator
+from .plant_file import parser_for, run, save
+
+
+def main(arguments):
+    """Fit, and write a table, a picture and the report.
+
+    Parameters
+    ----------
+    arguments : list of str
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    parser = parser_for("links", "Learn which unit of your plant drives which.")
+    return run("links", parser.parse_args(arguments), _links)
+
+
+def _links(table, folder, options):
+    from ..displays import LinkMatrixDisplay  # matplotlib is optional
+
+    estimator = FederatedGrangerEstimator().fit(table)
+    links = estimator.links_.sort_values("p_adjusted", kind="stable")
+    links.to_csv(folder / "links.csv", index=False)
+    save(LinkMatrixDisplay.from_estimator(estimator).figure_, folder / "links.png")
+    estimator.report(folder / "report.html")
+    found = links[links["verdict"] == "influence"]
+    shown = found[["cause", "effect", "strength", "p_adjusted"]]
+    if found.empty:
+        return ["No link could be shown."]
+    return [shown.to_string(index=False, float_format=lambda x: f"{x:.3g}")]

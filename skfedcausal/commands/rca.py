@@ -1,0 +1,82 @@
+"""``python -m skfedcausal rca plant.csv --nominal 0.5``: incidents and where they began."""
+
+import numpy as np
+import pandas as pd
+
+from ..rca import FederatedRCADetector
+from .plant_file import FileError, parser_for, run, save
+
+_MOST_PAGES = 20
+
+
+def main(arguments):
+    """Fit to the nominal part, look at the rest, and write a table, pictures and a report per incident.
+
+    Parameters
+    ----------
+    arguments : list of str
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    parser = parser_for("rca", "Find incidents in a record of your plant and the units they began in.")
+    parser.add_argument(
+        "--nominal",
+        default="0.5",
+        help="normal operation: share of the rows, or the time up to which it lasted",
+    )
+    parser.add_argument(
+        "--false-alarms", default="0.001", help="budget: per time step, or for instance '1 per day'"
+    )
+    return run("rca", parser.parse_args(arguments), _rca)
+
+
+def _rca(table, folder, options):
+    from ..displays import IncidentDisplay  # matplotlib is optional
+
+    nominal, rest = _split(table, options.nominal)
+    detector = FederatedRCADetector(false_alarm_rate=_budget(options.false_alarms)).fit(nominal)
+    incidents = detector.incidents(rest)
+    incidents.to_csv(folder / "incidents.csv", index=False)
+    for k, (_, incident) in enumerate(incidents.head(_MOST_PAGES).iterrows(), start=1):
+        save(IncidentDisplay.from_detector(detector, rest, incident).figure_, folder / f"incident_{k}.png")
+        detector.report(incident, folder / f"incident_{k}.html", X=rest)
+    if incidents.empty:
+        return ["No incident."]
+    shown = incidents[["start", "detected", "end", "root", "probability"]]
+    lines = [shown.to_string(index=False, float_format=lambda x: f"{x:.2f}")]
+    if len(incidents) > _MOST_PAGES:
+        lines.append(f"Pages for the first {_MOST_PAGES} of {len(incidents)} incidents.")
+    return lines
+
+
+def _split(table, nominal):
+    """Nominal part and rest; columns that do not move in the nominal part are left out."""
+    try:
+        share = float(nominal)
+    except ValueError:
+        if not isinstance(table.index, pd.DatetimeIndex):
+            raise FileError(f"--nominal {nominal} is a time and the file has none; give a share.") from None
+        until = pd.Timestamp(nominal)
+        until = (
+            until.tz_localize(table.index.tz) if until.tz is None and table.index.tz is not None else until
+        )
+        rows = int(table.index.searchsorted(until))
+    else:
+        rows = int(share * len(table))
+    if not 0 < rows < len(table):
+        raise FileError(
+            f"--nominal {nominal} leaves {rows} of {len(table)} rows as normal; both parts need some."
+        )
+    first = table.iloc[:rows]
+    kept = [column for column in table if np.ptp(first[column].dropna(), axis=None) > 0]
+    return first[kept], table[kept].iloc[rows:]
+
+
+def _budget(text):
+    try:
+        return float(text)
+    except ValueError:
+        return text

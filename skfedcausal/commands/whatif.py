@@ -1,0 +1,82 @@
+"""``python -m skfedcausal whatif plant.csv --do unit__valve=0.5``: a record under other inputs."""
+
+import numpy as np
+
+from ..counterfactual import FederatedCounterfactualEstimator
+from ..utils.names import listed
+from .plant_file import FileError, parser_for, run, save
+
+
+def main(arguments):
+    """Fit, replay the record, and write a table, a picture and the report.
+
+    Parameters
+    ----------
+    arguments : list of str
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    parser = parser_for("whatif", "Replay a record of your plant under other inputs.")
+    parser.add_argument(
+        "--inputs", required=True, help="columns that are inputs, unit__tag, with commas between"
+    )
+    parser.add_argument(
+        "--do",
+        action="append",
+        required=True,
+        metavar="INPUT=VALUE",
+        help="what replaces an input: a number, 'hold' (its first value), 'x1.1' (times), '+0.5' or '-0.5' "
+        "(added); may be given several times",
+    )
+    parser.add_argument("--react", action="store_true", help="let the controllers of other units react")
+    return run("whatif", parser.parse_args(arguments), _whatif)
+
+
+def _whatif(table, folder, options):
+    from ..displays import EffectDisplay  # matplotlib is optional
+
+    inputs = [name.strip() for name in options.inputs.split(",")]
+    unknown = [name for name in inputs if name not in table]
+    if unknown:
+        raise FileError(
+            f"--inputs names {listed(unknown)}; the columns that move are {listed(table.columns)}."
+        )
+    change = dict(_change(text) for text in options.do)
+    estimator = FederatedCounterfactualEstimator(input_columns=inputs, missing_inputs="hold").fit(table)
+    answer = estimator.whatif(table, change, loops="react" if options.react else "hold")
+    answer.to_csv(folder / "whatif.csv", index=False)
+    save(EffectDisplay.from_whatif(answer).figure_, folder / "whatif.png")
+    estimator.report(folder / "report.html")
+    mean = answer.groupby("column", sort=False)["effect"].mean()
+    largest = mean.reindex(mean.abs().sort_values(ascending=False).index).head(10)
+    return ["Mean effect:", largest.to_string(float_format=lambda x: f"{x:.3g}")]
+
+
+def _change(text):
+    """Input and what replaces it."""
+    name, sign, value = text.partition("=")
+    try:
+        if not sign:
+            raise ValueError
+        return name.strip(), _rule(value.strip())
+    except ValueError:
+        raise FileError(
+            f"Got --do {text!r}; give INPUT=VALUE with a number, 'hold', 'x1.1', '+0.5' or '-0.5'. Write a "
+            "negative "
+            "number that is to be held as '=-0.5' after the name: INPUT==-0.5."
+        ) from None
+
+
+def _rule(value):
+    if value == "hold":
+        return lambda series: np.asarray(series)[0]
+    if value.startswith("x"):
+        factor = float(value[1:])
+        return lambda series: factor * series
+    if value.startswith(("+", "-")):
+        step = float(value)
+        return lambda series: series + step
+    return float(value.removeprefix("="))

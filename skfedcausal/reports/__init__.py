@@ -1,0 +1,6 @@
+"""Reports: one page each, to be read by people who were not there."""
+
+from .incident import incident_page
+from .plant import plant_page
+
+__all__ = ["incident_page", "plant_page"]

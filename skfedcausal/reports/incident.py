@@ -1,0 +1,120 @@
+"""Report on an incident: what happened, where it began, why we think so, what we do not know."""
+
+import pandas as pd
+
+from ..displays import IncidentDisplay
+from .departures import add_departures
+from .page import Page, listed_in_words
+
+_KIND = {
+    "process": "a fault of the process",
+    "sensor": "a fault of a sensor",
+    "undecided": "of undecided kind",
+}
+
+
+def incident_page(detector, incident, X=None, title=None):
+    """Page on an incident.
+
+    Parameters
+    ----------
+    detector : FederatedRCADetector
+    incident : Series or DataFrame
+        Row of ``detector.incidents(X)``; of a table its first row.
+    X : list, dict, DataFrame or ndarray, default=None
+        The record in which it was found, for the picture.
+    title : str, default=None
+
+    Returns
+    -------
+    Page
+    """
+    if isinstance(incident, pd.DataFrame):
+        if incident.empty:
+            raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
+        incident = incident.iloc[0]
+    known = [key for key in ("start", "detected", "root", "ranking", "path") if key not in incident]
+    if known:
+        raise ValueError(f"Got an incident without {', '.join(known)}; give one row of `incidents(X)`.")
+    page = Page(title or f"Incident of {_when(incident['start'])}")
+    page.lead(_answer(incident))
+    page.heading("What happened")
+    page.text(*_events(incident))
+    if X is not None:
+        figure = IncidentDisplay.from_detector(detector, X, incident).figure_
+        page.picture(
+            figure,
+            "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order in "
+            "which "
+            "units were reached",
+        )
+    page.heading("Where it began")
+    ranking = pd.DataFrame(incident["ranking"], columns=["unit", "probability"])
+    page.table(ranking.assign(probability=[f"{p:.1%}" for p in ranking["probability"]]).head(20))
+    page.heading("Why we think so")
+    page.text(*_reasons(incident, detector))
+    page.heading("What we do not know")
+    page.items(_doubts(incident, detector))
+    add_departures(page, detector)
+    return page
+
+
+def _when(time):
+    return f"{time:%Y-%m-%d %H:%M:%S}" if isinstance(time, pd.Timestamp) else f"row {time}"
+
+
+def _answer(incident):
+    best = [name for name, _ in incident["ranking"][:2]]
+    if incident["root"] == "undecided":
+        return f"Something began at {_when(incident['start'])}; it cannot be told where: {' or '.join(best)}."
+    kind = _KIND.get(incident.get("kind"))
+    text = f"It began in {incident['root']} at {_when(incident['start'])} (probability "
+    return text + f"{incident['probability']:.0%})" + (f", {kind}." if kind else ".")
+
+
+def _events(incident):
+    end = incident.get("end")
+    yield f"It began at {_when(incident['start'])} and was noticed at {_when(incident['detected'])}."
+    yield (
+        "It was still going on at the end of the record."
+        if pd.isna(end)
+        else f"It lasted until {_when(end)}."
+    )
+    reached = [f"{name} after {delay} step{'s' * (delay != 1)}" for name, delay in incident["path"]]
+    if len(reached) > 1:
+        yield f"Units reached, in order: {listed_in_words(reached)}."
+
+
+def _reasons(incident, detector):
+    if incident["root"] == "undecided":
+        yield "Several units explain the alarm about equally well."
+    else:
+        yield (
+            f"{incident['root']} cannot be explained by its own past and by what the other units did; the "
+            "others "
+            f"can be explained by it."
+        )
+    rates = detector.false_alarms_
+    yield (
+        f"Thresholds allow {rates['asked']:.2g} false alarms per time step; on nominal data that was held "
+        "out there "
+        f"were {rates['n_alarms']} in {rates['n_steps']} steps ({rates['low']:.2g} to {rates['high']:.2g} "
+        "per step, "
+        "95 % interval)."
+    )
+
+
+def _doubts(incident, detector):
+    others = [(name, p) for name, p in incident["ranking"][1:] if p >= 0.05]
+    doubts = [f"It may instead have begun in {name} ({p:.0%})." for name, p in others[:4]]
+    if len(incident["path"]) > 1 and all(delay == incident["path"][0][1] for _, delay in incident["path"]):
+        doubts.append("All units were reached in the same step: a finer time step would tell their order.")
+    doubts.append(
+        "A disturbance that no sensor of its unit measures is attributed to the first unit that measures it."
+    )
+    doubts.append(
+        f"What is normal was learned from a record of {detector.false_alarms_['n_steps']:,} held-out steps "
+        "and those "
+        "before them; a change of the operating point looks like an incident."
+    )
+    return doubts

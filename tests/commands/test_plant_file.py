@@ -1,0 +1,97 @@
+"""The commands on one's own file write a table, pictures and the report."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skfedcausal.__main__ import main
+from skfedcausal.commands.plant_file import FileError, read_plant_file, unit_names
+from skfedcausal.datasets import make_granger_plant
+
+pytest.importorskip("matplotlib")
+
+
+@pytest.fixture(scope="module")
+def plant_csv(tmp_path_factory):
+    """Two units, an input, a pump that never ran, a disturbance near the end."""
+    X, _ = make_granger_plant(
+        2, names=["boiler", "turbine"], n_samples=2000, n_sensors=4, n_inputs=1, links=[(0, 1)],
+        link_strength=0.3, input_links=[(0, 1)], container="frame", random_state=0,
+    )  # fmt: skip
+    own = X.filter(like="turbine__s")
+    X.loc[1700:1760, own.columns] = own.loc[1700:1760] + 3 * own.std()
+    X["boiler__pump"] = 0.0
+    path = tmp_path_factory.mktemp("plant") / "plant.csv"
+    times = pd.date_range("2026-03-01", periods=2000, freq="10s", name="time")
+    X.set_axis(times).rename(columns=lambda name: name.replace("__", ".")).to_csv(path)
+    return path
+
+
+def test_links(plant_csv, tmp_path, capsys):
+    assert main(["links", str(plant_csv), "--clients", "prefix", "--out", str(tmp_path)]) == 0
+    assert {p.name for p in tmp_path.iterdir()} == {"check.csv", "links.csv", "links.png", "report.html"}
+    links = pd.read_csv(tmp_path / "links.csv")
+    assert ("boiler", "turbine") in set(zip(links["cause"], links["effect"], strict=True))
+    said = capsys.readouterr().out
+    assert "boiler__pump" in said
+    assert "boiler turbine" in said
+
+
+def test_whatif(plant_csv, tmp_path, capsys):
+    words = ["whatif", str(plant_csv), "--inputs", "boiler__u0,turbine__u0", "--out", str(tmp_path)]
+    assert main([*words, "--do", "boiler__u0=+1", "--do", "turbine__u0=hold"]) == 0
+    assert {"whatif.csv", "whatif.png", "report.html"} <= {p.name for p in tmp_path.iterdir()}
+    table = pd.read_csv(tmp_path / "whatif.csv")
+    assert list(table) == ["time", "column", "factual", "counterfactual", "effect", "low", "high"]
+    assert "Mean effect" in capsys.readouterr().out
+
+
+def test_rca(plant_csv, tmp_path, capsys):
+    assert main(["rca", str(plant_csv), "--nominal", "0.7", "--out", str(tmp_path)]) == 0
+    incidents = pd.read_csv(tmp_path / "incidents.csv")
+    assert (tmp_path / "incident_1.html").exists()
+    assert (tmp_path / "incident_1.png").exists()
+    later = incidents[incidents["detected"] >= "2026-03-01 04:43"]
+    assert later["root"].iloc[0] == "turbine"
+    assert "turbine" in capsys.readouterr().out
+    options = ["--nominal", "2026-03-01 04:00", "--false-alarms", "20 per day"]
+    assert main(["rca", str(plant_csv), *options, "--out", str(tmp_path / "again")]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["links", "nowhere.csv"], "nowhere.csv"),
+        (["whatif", "{}", "--inputs", "boiler__v", "--do", "boiler__v=1"], "--inputs names 'boiler__v'"),
+        (["whatif", "{}", "--inputs", "boiler__u0", "--do", "boiler__u0=much"], "give INPUT=VALUE"),
+        (["rca", "{}", "--nominal", "1.0"], "both parts need some"),
+        (["rca", "{}", "--false-alarms", "seldom"], "cannot be read"),
+    ],
+)
+def test_what_cannot_be_done_is_said(plant_csv, tmp_path, capsys, words, match):
+    words = [word.format(plant_csv) for word in words]
+    assert main([*words, "--out", str(tmp_path)]) == 1
+    assert match in capsys.readouterr().err
+
+
+def test_units_of_columns(tmp_path):
+    assert unit_names(["P1/F_1", "P2/F_2"], "prefix") == {"P1/F_1": "P1__F_1", "P2/F_2": "P2__F_2"}
+    assert unit_names(["P1_F.1", "P2_F"], "prefix")["P2_F"] == "P2__F"
+    owners = tmp_path / "units.json"
+    owners.write_text(json.dumps({"mill": ["F1"], "kiln": ["T1"]}))
+    assert unit_names(["F1", "T1"], str(owners)) == {"F1": "mill__F1", "T1": "kiln__T1"}
+    with pytest.raises(FileError, match="gives no unit to 'L9'"):
+        unit_names(["F1", "L9"], str(owners))
+    with pytest.raises(FileError, match="No unit in the columns 'F1'"):
+        unit_names(["F1", "T1"], "prefix")
+
+
+def test_files_without_times(tmp_path):
+    path = tmp_path / "plain.csv"
+    path.write_text("a__x,b__x\n1,2\n,3\n")
+    table = read_plant_file(path)
+    np.testing.assert_array_equal(table, [[1, 2], [np.nan, 3]])
+    with pytest.raises(FileError, match="no column of times"):
+        read_plant_file(path, every="10s")

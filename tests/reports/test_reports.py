@@ -1,0 +1,145 @@
+"""Pages for people who were not there: complete, escaped, nothing fetched, shown by a real browser."""
+
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    FederatedRCADetector,
+    GradientServer,
+)
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.reports.page import Page
+
+from ._browser import BROWSER, opened
+
+pytest.importorskip("matplotlib")
+UNIT = "<script>alert('x')</script>&\"boiler"  # a name that would be code if it were not escaped
+
+
+@pytest.fixture(scope="module")
+def plant_page(tmp_path_factory):
+    X, _ = make_granger_plant(3, names=[UNIT, "turbine", "water"], links=[(0, 1)], random_state=0)
+    path = tmp_path_factory.mktemp("reports") / "plant.html"
+    return FederatedGrangerEstimator().fit(X).report(path)
+
+
+@pytest.fixture(scope="module")
+def incident():
+    X, _ = make_granger_plant(
+        3, names=[UNIT, "turbine", "water"], n_samples=3000, links=[(0, 1)], random_state=0
+    )
+    detector = FederatedRCADetector().fit({name: Y[:2600] for name, Y in X.items()})
+    times = pd.date_range("2026-06-14 02:00", periods=400, freq="10s")
+    faulty = {name: pd.DataFrame(Y[2600:].copy(), index=times).add_prefix("x") for name, Y in X.items()}
+    faulty[UNIT].iloc[200:260] += 3 * faulty[UNIT].std()
+    incidents = detector.incidents(faulty)
+    return detector, faulty, incidents[incidents["detected"] >= times[200]]
+
+
+@pytest.fixture(scope="module")
+def incident_page(incident, tmp_path_factory):
+    detector, faulty, incidents = incident
+    return detector.report(incidents, tmp_path_factory.mktemp("reports") / "trip.html", X=faulty)
+
+
+class _Tags(HTMLParser):
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.links = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.links += [value for name, value in attrs if name in ("src", "href", "action", "data")]
+
+
+@pytest.mark.parametrize("which", ["plant_page", "incident_page"])
+def test_a_page_is_self_contained_and_escaped(which, request):
+    text = request.getfixturevalue(which).read_text(encoding="utf-8")
+    page = _Tags(text)
+    assert not {"script", "link", "iframe", "object", "form", "a", "base"} & set(page.tags)
+    assert all(link.startswith("data:image/png;base64,") for link in page.links)
+    assert not re.search(r"https?://|@import|url\(", text)
+    assert "&lt;script&gt;" in text
+    for heading in ("Why we think so", "What we do not know", "What data left the units"):
+        assert f"<h2>{heading}</h2>" in text
+
+
+def test_the_plant_page_tells_links_and_doubts(plant_page):
+    text = plant_page.read_text(encoding="utf-8")
+    assert "drives turbine" in text
+    assert "An unmeasured cause" in text
+    assert "not differential" in text or "data-minimising" in text
+
+
+def test_the_incident_page_tells_what_where_why(incident_page, incident):
+    text, row = incident_page.read_text(encoding="utf-8"), incident[2].iloc[0]
+    assert row["root"] == UNIT
+    assert "It began in &lt;script&gt;" in text
+    assert f"{row['detected']:%Y-%m-%d %H:%M:%S}" in text
+    assert "Where it began" in text
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"kind": "sensor", "root": "water", "path": [("water", 0)]}, "a fault of a sensor"),
+        ({"root": "undecided"}, "it cannot be told where"),
+        ({"end": np.nan}, "still going on"),
+        ({"path": [("water", 0), ("turbine", 1)]}, "water after 0 steps and turbine after 1 step"),
+        ({"path": [("water", 2), ("turbine", 2)]}, "reached in the same step"),
+    ],
+)
+def test_incidents_of_all_kinds(incident, tmp_path, changes, expected):
+    detector, _, incidents = incident
+    row = pd.Series(incidents.iloc[0].to_dict() | changes)
+    assert expected in detector.report(row, tmp_path / "trip.html").read_text(encoding="utf-8")
+
+
+def test_what_is_no_incident_is_refused(incident, tmp_path):
+    detector, _, incidents = incident
+    with pytest.raises(ValueError, match="without incidents"):
+        detector.report(incidents[:0], tmp_path / "trip.html")
+    with pytest.raises(ValueError, match="without ranking, path"):
+        detector.report(incidents.drop(columns=["ranking", "path"]), tmp_path / "trip.html")
+
+
+def test_estimators_with_inputs_and_trained_ones_have_pages(tmp_path):
+    X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    page = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs).report(tmp_path / "inputs.html")
+    assert "<h2>Inputs</h2>" in page.read_text(encoding="utf-8")
+    trained = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)
+    assert "cannot tell" in trained.report(tmp_path / "trained.html").read_text(encoding="utf-8")
+
+
+def test_tables_keep_numbers_and_escape_words():
+    text = (
+        Page("t")
+        .table(pd.DataFrame({"<b>": ["a&b"], "n": [1234567], "x": [0.12345], "none": [np.nan]}))
+        .html()
+    )
+    for part in ("&lt;b&gt;", "a&amp;b", "1,234,567", ">0.123<", '<td class="number"></td>'):
+        assert part in text
+    assert "None." in Page("t").table(pd.DataFrame()).html()
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+@pytest.mark.parametrize("which", ["plant_page", "incident_page"])
+def test_a_real_browser_shows_the_page(which, request, tmp_path):
+    path = request.getfixturevalue(which)
+    dom, _ = opened(path, tmp_path, "--dump-dom")
+    assert dom.count("<h2>") == path.read_text(encoding="utf-8").count("<h2>")
+    assert "<script>" not in dom
+    picture = tmp_path / "page.png"
+    opened(path, tmp_path, f"--screenshot={picture}", "--window-size=1000,1600")
+    from matplotlib.image import imread
+
+    shown = imread(picture)[..., :3]
+    assert shown.shape[:2] == (1600, 1000)
+    assert shown.std() > 0.05  # text and a picture, not a blank page
