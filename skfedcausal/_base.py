@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._oracle import PooledTraining, pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
+from ._progress import CallbackSupportMixin, FollowedTransport
 from ._training_privacy import training_noise
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
@@ -33,7 +34,7 @@ from .utils.silence import SilenceWatch
 _KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
 
 
-class FederatedEstimator(TransformerMixin, BaseEstimator):
+class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
 
     _parameter_constraints = {
@@ -114,7 +115,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
                 return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
 
         try:
-            learn(channel, server, data.names, dtype=self.wire_dtype, pool=pool)
+            learn(FollowedTransport(channel, self), server, data.names, dtype=self.wire_dtype, pool=pool)
         finally:
             channel.close()
         self.server_, self.ledger_ = server, channel.ledger
