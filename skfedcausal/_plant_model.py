@@ -4,11 +4,12 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator
+from ._sites import LearningFromSites
 
 _MODELS = ("augmented", "client", "server")
 
 
-class FederatedPlantModel(FederatedEstimator):
+class FederatedPlantModel(LearningFromSites, FederatedEstimator):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
     def _store_fit(self, server):

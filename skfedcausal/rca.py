@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._base import FederatedEstimator, client_templates, messages_about
 from ._incident_reports import IncidentReports
 from ._progress import followed
+from ._sites import WatchingFromSites
 from ._watching import WatchingMixin
 from .client.monitor import watched
 from .client.worker import unit_message
@@ -33,7 +34,7 @@ from .statespace.episodes import episodes
 from .utils.sampling import check_following, check_sampling, position, sampling_period
 
 
-class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
+class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
     Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
@@ -80,6 +81,9 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
         Draws the bootstrap stretches behind the thresholds. None always draws the same.
+    lost_units : LostUnits, default=None
+        What the fit does about units that do not answer, see
+        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
 
     Attributes
     ----------
@@ -160,6 +164,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         prior=None,
         n_jobs=None,
         random_state=None,
+        lost_units=None,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -176,6 +181,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         self.prior = prior
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.lost_units = lost_units
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -208,27 +214,39 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         if inputs is not None:
             raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
         data = self._read_new(X, inputs, lengths)
-        self._period = sampling_period(data.index)
-        run_length = steps_between_alarms(self.false_alarm_rate, data.index)
-        prior = _prior(self.prior, data.names)
-        watch_budget(run_length, data.n_samples)
+        budget = self._budget(data.index, data.names, data.n_samples)
         at_home, data = data, self._released_to_learn(data)
-        self._fit_released(data, server=MomentServer() if self.server is None else None)
-        seed = 0 if self.random_state is None else self.random_state
-        self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
-        self._root_cause.fit(self.server_, messages_about(data, self.clients_))
-        self.thresholds_ = dict(self._root_cause.levels.thresholds)
-        self.false_alarms_ = self._root_cause.levels.false_alarms
+        self._fit_released(data)
+        self._learn_nominal(messages_about(data, self.clients_), *budget)
         if self.evidence == "flags":
             self._learn_flags(at_home, data)
+        return self
+
+    def _budget(self, index, names, n_samples):
+        """Steps between false alarms, and the units' prior weights."""
+        self._period = sampling_period(index)
+        run_length = steps_between_alarms(self.false_alarm_rate, index)
+        watch_budget(run_length, n_samples)
+        return run_length, _prior(self.prior, names)
+
+    def _learn_nominal(self, messages, run_length, prior):
+        """What is nominal, from messages about nominal operation."""
+        seed = 0 if self.random_state is None else self.random_state
+        self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
+        self._root_cause.fit(self.server_, messages)
+        self.thresholds_ = dict(self._root_cause.levels.thresholds)
+        self.false_alarms_ = self._root_cause.levels.false_alarms
         self.stream_ledger_ = StreamLedger(self.wire_dtype)
         self.reset()
-        return self
+
+    def _new_server(self, default=None):
+        return super()._new_server(default or MomentServer())
 
     def _templates(self, names):
         if self.client is None:
             return {name: watched(None) for name in names}
-        return {name: watched(client) for name, client in client_templates(self.client, names).items()}
+        templates = client_templates(self.client, names, self.random_state)
+        return {name: watched(client) for name, client in templates.items()}
 
     def _store_fit(self, server):
         self.client_names_ = server.names_

@@ -259,3 +259,23 @@ def test_plans_that_cannot_be_meant_are_refused(told):
     good = {"batch_size": 4, "client_weight": 1.0, "dtype": "float64"}
     with pytest.raises(PacketError):
         NetworkPlan.from_packet(Packet(NetworkPlan.OP, 1, scalars=good | told))
+
+
+def test_one_random_state_reaches_every_network(nominal):
+    """Nothing else was given a seed: the same one gives the same plant, another one another."""
+
+    def losses(random_state):
+        detector = FederatedRCADetector(
+            ExtendedKalmanClient(),
+            augmenter=RegressorAugmenter(MLPRegressor(hidden_layer_sizes=(4,)), n_lags=2),
+            server=RegressorServer(
+                MLPRegressor(hidden_layer_sizes=(4,)), labels="augmented", n_epochs=1, batch_size=200
+            ),
+            false_alarm_rate=0.01,
+            random_state=random_state,
+        )
+        return detector.fit(nominal).server_.loss_history_.to_numpy()
+
+    assert_array_equal(losses(None), losses(None))
+    first, second = losses(1), losses(2)
+    assert (first != second).any(axis=0).all()

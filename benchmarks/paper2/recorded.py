@@ -23,8 +23,9 @@ from skfedcausal.datasets import (
 )
 
 from .._report import table, write
-from ._setting import LAGRANGIAN, ROUNDS, START, scientific
+from ._setting import LAGRANGIAN, START, scientific
 
+ROUNDS = 500
 SYSID = ("winding", "steamgen", "evaporator", "powerplant", "glassfurnace")
 MODES = {
     "paper's mode, xi = 1": {"xi": 1.0},
@@ -51,7 +52,7 @@ def prepared(folder):
 
 def fitted(data, inputs, mode):
     """Estimator on a table whose units are identified at home."""
-    server = None if mode is None else GradientServer(**{**START, **mode})
+    server = None if mode is None else GradientServer(**{**START, "max_iter": ROUNDS, **mode})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)  # feedback: these plants are controlled

@@ -10,7 +10,7 @@ from ..statespace.episodes import episodes
 from .prediction import InputDrive, PlantFilter
 
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)  # of what the past leaves unpredicted
-_TOLERANCE = 0.01  # relative rise of the error over the best that a smaller share may have
+_TOLERANCE = 0.001  # relative rise of the error over the best that a smaller share may have
 _MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
 
 
