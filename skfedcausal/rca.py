@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator, client_templates, messages_about
 from ._incident_reports import IncidentReports
+from ._progress import followed
 from ._sites import WatchingFromSites
 from ._watching import WatchingMixin
 from .client.monitor import watched
@@ -184,6 +185,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
 
     # -- learning --------------------------------------------------------------------------------
 
+    @followed
     def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Learn the plant and what is nominal.
 
