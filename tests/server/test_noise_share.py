@@ -101,6 +101,12 @@ def test_noise_stays_as_the_units_say_without_inputs_or_with_gaps():
     assert est.server_.noise_share_ is None
 
 
+def test_noise_stays_as_the_units_say_in_episodes_too_short_for_forecasts():
+    X, truth = noisy_plant(n_samples=60)
+    est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs, lengths=[3] * 20)
+    assert est.server_.noise_share_ is None
+
+
 def test_shares_cross_the_border_and_nonsense_does_not():
     reply = StateReply(np.zeros((4, 1)), np.eye(1) / 2, np.eye(1), noise_share=np.array([SHARES[-1]]))
     assert StateReply.from_packet(reply.to_packet()).noise_share == SHARES[-1]
