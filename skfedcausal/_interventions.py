@@ -139,6 +139,6 @@ def _as_numbers(value, what):
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{what} was given {value!r}, which is no number and no table of numbers. Give values in the units "
-            "of the input."
+            f"{what} was given {value!r}, which is no number and no table of numbers. Give values in the "
+            "units of the input."
         ) from None

@@ -12,10 +12,9 @@ from skfedcausal.server.noise_share import SHARES
 SQUARE = {"n_inputs": 1, "links": [(0, 1)], "input_links": [(0, 1)], "n_states": 1, "n_sensors": 1}
 
 
-def noisy_plant(seed=0, **settings):
-    return make_granger_plant(
-        2, **SQUARE | settings, n_samples=3000, measurement_noise=1.0, random_state=seed
-    )
+def noisy_plant(**settings):
+    defaults = {"n_samples": 3000, "measurement_noise": 1.0, "random_state": 0}
+    return make_granger_plant(2, **SQUARE | defaults | settings)
 
 
 @pytest.fixture(scope="module")
