@@ -266,7 +266,7 @@ class StateReply:
     ----------
     cross_term : ndarray of shape (n_samples, n_states)
         Influence of the other units, ``sum_n A_mn E[h_n[t-1] | messages up to t-1] + B_mn u_n[t-1]``, inputs
-        less their mean.
+        less their mean, and what an unannounced shift of the unit's level adds.
     predicted : ndarray of shape (n_samples, n_states) or None
         The server's one-step-ahead prediction of the unit's states.
     transition, process_cov : ndarray of shape (n_states, n_states)

@@ -210,7 +210,7 @@ def midpoints(n_frequencies):
     return (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
 
 
-def frequencies_of_states(A, least, most=400, aliased=0.025):
+def frequencies_of_states(A, least, most=400, aliased=0.01):
     """How many midpoints integrate the spectrum of the states of a plant.
 
     What such a spectrum has at lag l comes back at a distance of ``2 n`` lags on n midpoints, and falls as

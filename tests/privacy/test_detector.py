@@ -1,9 +1,12 @@
 """Privacy of the detector: of the nominal record, of records and streams that are watched, of flags."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom
+from sklearn.base import clone
 
 from skfedcausal import FederatedRCADetector, GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from skfedcausal.datasets import make_granger_plant
@@ -220,6 +223,23 @@ def test_a_budget_stops_a_stream_before_anything_leaves(unit):
     with pytest.raises(PrivacyBudgetError):
         detector.incidents(many)
     assert not any(entry.op == "states" and entry.round == 0 for entry in detector.ledger_.entries)
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one", "list"])
+def test_copies_share_the_account_and_files_have_none(several):
+    nominal, new = make_records()
+    mechanism = GaussianMechanism(**SETTINGS)
+    privacy = [mechanism, RandomizedResponse(epsilon=2.0)] if several else mechanism
+    detector = FederatedRCADetector(privacy=privacy, evidence="flags", horizon=20).fit(nominal)
+    detector.update(new)
+    clone(detector).fit({name: 2 * Y for name, Y in nominal.items()})
+    assert_allclose(mechanism.account.spent().mu, np.sqrt(3) * 2.0)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(detector)
+    saved = pickle.loads(pickle.dumps(detector.set_params(privacy=None)))
+    assert saved.privacy_statement_ == detector.privacy_statement_
+    with pytest.raises(ValueError, match="no mechanism any more"):
+        saved.update(new)
 
 
 @pytest.mark.parametrize("noise", [1.0, 0.5], ids=["as promised", "halved"])
