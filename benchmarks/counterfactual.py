@@ -14,7 +14,6 @@ import numpy as np
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient
 from skfedcausal.datasets import load_sysid, make_granger_plant
-from skfedcausal.statespace.lagcov import lag_covariances
 
 from ._report import table, write
 
@@ -24,7 +23,8 @@ T, HORIZON = 5000, 10
 NOTE = (
     "VARX(p): vector autoregression of all outputs with p lags of outputs and inputs, which has p states per "
     "output; VARX(1) and the subspace fit have as many states as this. A unit identified at home has at most "
-    "as many states as sensors."
+    "as many states as sensors. Noise: share of what the past leaves unpredicted that was taken for sensor "
+    "noise, chosen on the first 70 %."
 )
 RECORDS = ("winding", "steamgen", "evaporator", "powerplant", "glassfurnace", "cd_player_arm", "cstr")
 RECORDS += ("exchanger", "cascaded_tanks")
@@ -123,7 +123,8 @@ def free_run(record, n_train):
     future.loc[future.index[n_train:], outputs] = np.nan
     est = FederatedCounterfactualEstimator(input_columns=record.inputs).fit(record.data.iloc[:n_train])
     est.set_output(transform="pandas")
-    return est.predict(future, model="server")[outputs].to_numpy()[n_train:], len(est.transition_)
+    found = est.predict(future, model="server")[outputs].to_numpy()[n_train:]
+    return found, len(est.transition_), est.server_.noise_share_
 
 
 def varx(record, n_train, n_lags):
@@ -192,8 +193,9 @@ def forecasts(folder):
         expected = record.data[outputs].to_numpy(float)[n_train:]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # feedback, extrapolation: real records
-            found, order = free_run(record, n_train)
-        row = {"record": name, "states": order, "this": f"{normalised(found, expected):.3f}"}
+            found, order, share = free_run(record, n_train)
+        row = {"record": name, "states": order, "noise": share}
+        row["this"] = f"{normalised(found, expected):.3f}"
         row["subspace, central"] = f"{normalised(subspace(record, n_train, order), expected):.3g}"
         for lags in (1, 2, 5):
             row[f"VARX({lags})"] = f"{normalised(varx(record, n_train, lags), expected):.3g}"
@@ -210,12 +212,16 @@ def cost(n_samples=100_000):
     )
     loadings = [m["C"] for m in truth.clients().values()]
 
-    def one_pass():
+    def one_pass(n_lags=14):
+        """What any implementation has to do, in plain NumPy."""
         z = np.hstack([Y @ C for Y, C in zip(X.values(), loadings, strict=True)] + list(truth.inputs))
-        lag_covariances(z - z.mean(axis=0), range(14))
+        z -= z.mean(axis=0)
+        for lag in range(n_lags):
+            z[lag:].T @ z[: len(z) - lag]
 
     calls = {
-        "one pass: products and 14 lag covariances": one_pass,
+        "one pass: products and the 14 lag covariances of the fit": one_pass,
+        "products and lags 0 and 1 only": lambda: one_pass(2),
         "fit, unit models given": lambda: fit(given_clients(truth)),
         "fit, identified at home": lambda: fit(None),
     }
@@ -223,7 +229,8 @@ def cost(n_samples=100_000):
     def fit(client):
         FederatedCounterfactualEstimator(client).fit(X, inputs=truth.inputs)
 
-    seconds = {name: min(_seconds(call) for _ in range(2)) for name, call in calls.items()}
+    rounds = [{name: _seconds(call) for name, call in calls.items()} for _ in range(3)]
+    seconds = {name: min(one[name] for one in rounds) for name in calls}
     first = next(iter(seconds.values()))
     return table(
         [

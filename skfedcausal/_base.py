@@ -16,6 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._oracle import PooledTraining, pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
+from ._progress import CallbackSupportMixin, FollowedTransport
 from ._training_privacy import training_noise
 from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
@@ -37,7 +38,7 @@ from .utils.silence import SilenceWatch
 _KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
 
 
-class FederatedEstimator(TransformerMixin, BaseEstimator):
+class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
 
     _parameter_constraints = {
@@ -101,13 +102,19 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _fit_released(self, data, pooled=False, server=None):
         server = self._new_server(server)
         templates = self._templates(data.names)
-        noise = training_noise(self._message_mechanism, server, data, templates, self.wire_dtype)
+        mechanism = self._message_mechanism
+        if pooled and mechanism is not None and mechanism.place != "record":
+            raise ValueError(
+                "The oracle pools what the units sent; noise inside training has no counterpart there. Use "
+                "noise on the record, or none, to compare with it."
+            )
+        noise = training_noise(mechanism, server, data, templates, self.wire_dtype)
         sites = self._sites_of(data, templates, noise.units)
         channel = LedgeredTransport(self._transport(sites), Ledger())
         pool = self._pool(server, sites, data) if pooled else None
         inputs = any(U is not None for U in data.inputs)
         try:
-            self._learn(channel, server, data.names, inputs, pool, guard=noise.guard)
+            self._learn(FollowedTransport(channel, self), server, data.names, inputs, pool, guard=noise.guard)
         finally:
             channel.close()
         self._keep_sites(sites)

@@ -51,7 +51,7 @@ def trajectory(value, what, horizon, names):
     ValueError
         If the shape does not fit or a value is not finite.
     """
-    array = np.asarray(value, dtype=float)
+    array = _as_numbers(value, f"{what} of unit input {listed(names)}")
     k = len(names)
     if array.ndim == 0 and k == 1:
         array = array.reshape(1)
@@ -95,7 +95,7 @@ def replaced_input(value, recorded, index, name):
         raise ValueError(f"The series for input {name!r} has another time index than the record.")
     if isinstance(value, Real):
         value = np.full(len(recorded), float(value))
-    series = np.asarray(value, dtype=float)
+    series = _as_numbers(value, f"Input {name!r}")
     if series.shape != recorded.shape:
         raise ValueError(
             f"Got {np.shape(value)} values for input {name!r}, expected a number or one for each of the "
@@ -132,3 +132,13 @@ def whatif_table(times, columns, factual, effect, std, confidence):
         "column": np.tile(np.asarray(columns, object), n_samples),
     }
     return pd.DataFrame(table | {name: block.ravel() for name, block in values.items()})
+
+
+def _as_numbers(value, what):
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{what} was given {value!r}, which is no number and no table of numbers. Give values in the "
+            "units of the input."
+        ) from None

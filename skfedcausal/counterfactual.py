@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
 from ._plant_model import output_places
+from ._progress import followed
 from ._trained_plant import GradientQuestions
 from ._unit_answers import AnsweringPlantModel
 from .client.worker import loadings
@@ -152,6 +153,7 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
 
     # -- fitting ---------------------------------------------------------------------------------
 
+    @followed
     def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Learn the plant.
 

@@ -1,6 +1,7 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
 from ._plant_model import FederatedPlantModel
+from ._progress import followed
 from ._trained_plant import GradientQuestions
 
 
@@ -129,6 +130,7 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         self.random_state = random_state
         self.lost_units = lost_units
 
+    @followed
     def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Learn the plant.
 

@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator, client_templates, messages_about
 from ._incident_reports import IncidentReports
+from ._progress import followed
 from ._sites import WatchingFromSites
 from ._watching import WatchingMixin
 from .client.monitor import watched
@@ -66,7 +67,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
     statistic : {"both", "energy", "shift"}, default="both"
         "energy" counts in how many steps and for how long a unit surprises (best in closed loops), "shift"
         is the likelihood ratio of a fault that stays (best for small steady faults). "both" shares the
-        budget between them; the one further above its threshold names the root.
+        budget between them; the one with more evidence for a fault names the root.
     false_alarm_rate : float or str, default=1e-3
         False alarms per time step, all units and statistics together, or for instance ``"1 per day"`` for
         frames with a time index.
@@ -184,6 +185,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
 
     # -- learning --------------------------------------------------------------------------------
 
+    @followed
     def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Learn the plant and what is nominal.
 
@@ -286,8 +288,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         DataFrame
             One row per incident: ``start`` (onset), ``detected``, ``end`` (last step in alarm; NaN while
             open), ``root`` (a name, or "undecided" below a probability of one half), ``probability``,
-            ``undecided``, ``path`` [(name, delay), ...], ``ranking`` [(name, probability), ...]. Positions
-            from 0, or times where the record has them.
+            ``undecided``, ``path`` [(name, delay), ...], ``ranking`` [(name, probability), ...], ``kind`` of
+            fault ("process", "sensor" or "undecided"). Positions from 0, or times where the record has them.
         """
         data = self._read(X, inputs, lengths)
         index = data.index if isinstance(data.index, pd.DatetimeIndex) else None
@@ -396,24 +398,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
             self.stream_ledger_.count_verdict(len(changed), self.client_names_)
         return incident_table([incident_row(v, self.client_names_) for v in changed])
 
-    # -- flags and scores ------------------------------------------------------------------------
-
-    def flags(self, X, *, inputs=None, lengths=None):
-        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
-
-        Returns
-        -------
-        DataFrame
-            Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
-        """
-        check_is_fitted(self)
-        if self.evidence != "flags":
-            raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
-        data = self._read(X, inputs, lengths)
-        columns = [f"{name}__{z}" for name in self.client_names_ for z in ("Z_c", "Z_a")]
-        return pd.DataFrame(
-            self._flag_array(data).reshape(data.n_samples, -1), columns=columns, index=data.index
-        )
+    # -- scores --------------------------------------------------------------------------------------
 
     def score_samples(self, X, *, inputs=None, lengths=None):
         """Log-density of all measurements at each time step given the past, shape (n_samples,)."""

@@ -495,3 +495,12 @@ def test_a_server_that_cannot_answer_is_refused():
 
     with pytest.raises(ValueError, match="'server' parameter"):
         FederatedCounterfactualEstimator(server=Silent()).fit(X, inputs=INPUTS)
+
+
+def test_values_that_are_no_numbers_are_refused_by_name():
+    X, truth = make_granger_plant(2, n_samples=300, n_inputs=1, random_state=0)
+    est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    with pytest.raises(ValueError, match="'unit0__u0' was given 'open', which is no number"):
+        est.counterfactual("unit0", 0.0, "open")
+    with pytest.raises(ValueError, match="'unit0__u0' was given 'open', which is no number"):
+        est.whatif(X, {"unit0__u0": lambda recorded: "open"}, inputs=truth.inputs)

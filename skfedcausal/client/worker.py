@@ -106,7 +106,7 @@ class UnitWorker:
             EffectReply.OP: self._map_effect,
         }
         operations |= dict.fromkeys(training.OPERATIONS, self._train)
-        if "networks" in state or packet.op == network_training.NetworkPlan.OP:
+        if "networks" in state or packet.op in network_training.OUTSIDE:
             operations |= dict.fromkeys(network_training.OPERATIONS, self._train_network)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")

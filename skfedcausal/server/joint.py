@@ -15,6 +15,7 @@ from ..statespace.rounding import without_last_bits
 _PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
 _PRESENCE_LEVEL = 0.1
 _MAX_REGIMES = 8
+_FORECASTS = 40  # steps of an episode in which forecasts can be compared
 
 
 @dataclass(frozen=True)
@@ -211,8 +212,13 @@ class JointRecord:
 
     @property
     def has_choice(self):
-        """Whether some unit leaves open how much of its measurements is noise, and the record can tell."""
-        return self.is_constant and any(choice is not None for choice in self.unpredicted)
+        """Whether some unit leaves open how much of its measurements is noise, and the record can tell.
+
+        It can if it is complete and an episode is long enough for forecasts.
+        """
+        longest = max(np.diff([*self.starts, self.n_samples]))
+        is_open = any(choice is not None for choice in self.unpredicted)
+        return bool(is_open and self.is_constant and longest >= _FORECASTS)
 
     def with_noise_share(self, share):
         """The same record with more sensor noise in the units that leave its share open.

@@ -12,10 +12,9 @@ from skfedcausal.server.noise_share import SHARES
 SQUARE = {"n_inputs": 1, "links": [(0, 1)], "input_links": [(0, 1)], "n_states": 1, "n_sensors": 1}
 
 
-def noisy_plant(seed=0, **settings):
-    return make_granger_plant(
-        2, **SQUARE | settings, n_samples=3000, measurement_noise=1.0, random_state=seed
-    )
+def noisy_plant(**settings):
+    defaults = {"n_samples": 3000, "measurement_noise": 1.0, "random_state": 0}
+    return make_granger_plant(2, **SQUARE | defaults | settings)
 
 
 @pytest.fixture(scope="module")
@@ -98,6 +97,12 @@ def test_noise_stays_as_the_units_say_without_inputs_or_with_gaps():
     gaps = {name: Y.copy() for name, Y in X.items()}
     gaps["unit0"][10:20] = np.nan
     est = FederatedCounterfactualEstimator().fit(gaps, inputs=truth.inputs)
+    assert est.server_.noise_share_ is None
+
+
+def test_noise_stays_as_the_units_say_in_episodes_too_short_for_forecasts():
+    X, truth = noisy_plant(n_samples=60)
+    est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs, lengths=[3] * 20)
     assert est.server_.noise_share_ is None
 
 
