@@ -44,8 +44,8 @@ print(f"{sent['bytes_up']:,} of {sent['raw_bytes']:,} bytes, oracle gap {estimat
 # A change of the operating point
 # -------------------------------
 # From the middle of the record on, constants act on storage and water. Their common movement would look like
-# links. The server looks for such shifts and gives each a term of its own; cutting the record where the change
-# is known removes them as well.
+# links. The server looks for such shifts and gives each a term of its own; cutting the record where the
+# change is known removes them as well.
 shifts = [{"unit": name, "size": 3.0, "at": 0.5} for name in ("water", "storage")]
 shifted, _ = make_granger_plant(5, level_shift=shifts, **settings)
 real = set(links)

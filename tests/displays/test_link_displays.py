@@ -2,9 +2,6 @@
 
 import pandas as pd
 import pytest
-
-pytest.importorskip("matplotlib").use("Agg")
-
 from matplotlib import pyplot as plt
 
 from skfedcausal import FederatedGrangerEstimator
