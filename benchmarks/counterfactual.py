@@ -113,7 +113,7 @@ def coverage(n_draws):
     return table(rows)
 
 
-def square(n_seeds=5):
+def square(n_seeds=3):
     """Units with as many states as noisy sensors, with and without a choice of the share of noise."""
     rows = []
     for noise in (0.05, 0.3, 1.0):
@@ -286,7 +286,7 @@ def main():
         accuracy(),
         "## Share of 90 % bands that cover the true effect (goal 87-93 %)",
         coverage(arguments.draws),
-        "## Two units, two states and two sensors each, T = 3000: mean of 5 seeds",
+        "## Two units, two states and two sensors each, T = 3000: mean of 3 seeds",
         square(),
         "## Default fit: 8 units, T = 100 000, D = 32, P = 4, U = 2 (goal 5 passes)",
         cost(),
