@@ -40,7 +40,7 @@ _has_records = "SKFEDCAUSAL_DATA" in os.environ
 sphinx_gallery_conf = {
     "examples_dirs": str(ROOT / "examples"),
     "gallery_dirs": "auto_examples",
-    "filename_pattern": r"[\\/]plot_" if _has_records else r"[\\/]plot_simulated",
+    "filename_pattern": r"[\\/]plot_" if _has_records else r"[\\/]plot_(?!tep)",
     "abort_on_example_error": True,
     "show_memory": False,
     "min_reported_time": 5,

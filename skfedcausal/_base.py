@@ -1,8 +1,8 @@
 """What the estimators share: containers to workers, rounds of messages, fitted attributes, tables out."""
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 from numbers import Integral
 
 import numpy as np
@@ -16,24 +16,29 @@ from sklearn.utils.validation import check_is_fitted
 from ._oracle import PooledTraining, pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
+from ._progress import CallbackSupportMixin, FollowedTransport
 from ._training_privacy import training_noise
+from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
 from .federation.ledger import Ledger, LedgeredTransport
+from .federation.lost import Attendance, LostUnits, LostUnitWarning
 from .federation.rounds import learn_plant
 from .federation.training import train_corrections, train_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES
 from .privacy import GaussianMechanism
+from .seeding import seeded
 from .server.likelihood import LikelihoodServer
 from .utils import read_plant
+from .utils.names import listed
 from .utils.silence import SilenceWatch
 
 # what is kept of a site after a fit
 _KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
 
 
-class FederatedEstimator(TransformerMixin, BaseEstimator):
+class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
 
     _parameter_constraints = {
@@ -46,6 +51,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         "wire_dtype": [StrOptions(set(WIRE_DTYPES))],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
+        "lost_units": [LostUnits, None],
     }
 
     def __sklearn_tags__(self):
@@ -94,37 +100,25 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         return data
 
     def _fit_released(self, data, pooled=False, server=None):
-        server = clone(server or LikelihoodServer()) if self.server is None else clone(self.server)
-        if getattr(server, "random_state", self) is None:
-            server.set_params(random_state=self.random_state)
+        server = self._new_server(server)
         templates = self._templates(data.names)
-        noise = training_noise(self._message_mechanism, server, data, templates, self.wire_dtype)
+        mechanism = self._message_mechanism
+        if pooled and mechanism is not None and mechanism.place != "record":
+            raise ValueError(
+                "The oracle pools what the units sent; noise inside training has no counterpart there. Use "
+                "noise on the record, or none, to compare with it."
+            )
+        noise = training_noise(mechanism, server, data, templates, self.wire_dtype)
         sites = self._sites_of(data, templates, noise.units)
         channel = LedgeredTransport(self._transport(sites), Ledger())
-        learn, pool = learn_plant, None
-        if hasattr(server, "dialogue"):
-            has_inputs = any(U is not None for U in data.inputs)
-            learn = partial(train_plant, inputs=has_inputs, guard=noise.guard)
-            pool = PooledTraining(sites) if pooled else None
-        elif getattr(server, "trains_corrections", False):
-            learn = train_corrections
-        elif pooled:
-
-            def pool(messages):
-                return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
-
+        pool = self._pool(server, sites, data) if pooled else None
+        inputs = any(U is not None for U in data.inputs)
         try:
-            learn(channel, server, data.names, dtype=self.wire_dtype, pool=pool)
+            self._learn(FollowedTransport(channel, self), server, data.names, inputs, pool, guard=noise.guard)
         finally:
             channel.close()
-        self.server_, self.ledger_ = server, channel.ledger
-        self._sites = {
-            name: {key: site.state[key] for key in _KEPT if key in site.state}
-            for name, site in sites.items()
-            if site.state  # empty where the transport has workers of its own elsewhere
-        }
-        self.clients_ = {name: site["client"] for name, site in self._sites.items()}
-        self.augmenters_ = {name: site["augmenter"] for name, site in self._sites.items()}
+        self._keep_sites(sites)
+        self._channel = None
         self.layout_ = data.layout
         raw = {
             name: Y.nbytes + (0 if U is None else U.nbytes)
@@ -135,6 +129,53 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
         self._store_promise(data.n_samples)
         self._store_fit(self.server_)
         return self
+
+    def _new_server(self, default=None):
+        chosen = (default or LikelihoodServer()) if self.server is None else self.server
+        return seeded(chosen, self.random_state)
+
+    def _learn(self, channel, server, names, inputs, pool=None, look=None, guard=None):
+        """The rounds of a fit over a channel, whoever is at its other end."""
+        learn, wishes = learn_plant, {"replies": not channel.one_way, "pool": pool or look}
+        if hasattr(server, "dialogue"):
+            learn = train_plant
+            wishes = {"inputs": inputs, "pool": pool, "look": look, "guard": guard}
+        elif getattr(server, "trains_corrections", False):
+            learn, wishes = train_corrections, {"pool": pool, "look": look}
+        attendance = Attendance(names, self.lost_units)
+        learn(channel, server, names, dtype=self.wire_dtype, attendance=attendance, **wishes)
+        self.server_, self.ledger_ = server, channel.ledger
+        self.lost_units_ = pd.DataFrame(attendance.lost, columns=["unit", "round", "operation", "reason"])
+        if attendance.lost:
+            units = listed(dict.fromkeys(self.lost_units_["unit"]))
+            warnings.warn(
+                f"The fit went on without some answers of {units}; `lost_units_` says which and why.",
+                LostUnitWarning,
+                stacklevel=4,
+            )
+
+    @staticmethod
+    def _pool(server, sites, data):
+        """What a central machine sees in place of the messages."""
+        if hasattr(server, "dialogue"):
+            return PooledTraining(sites)
+
+        def pool(messages):
+            return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
+
+        return pool
+
+    def _keep_sites(self, sites):
+        """What the units keep; nothing where the transport has workers of its own elsewhere."""
+        self._sites = {
+            name: {key: site.state[key] for key in _KEPT if key in site.state}
+            for name, site in sites.items()
+            if site.state
+        }
+        self.clients_ = {name: site["client"] for name, site in self._sites.items()}
+        self.augmenters_ = {
+            name: site["augmenter"] for name, site in self._sites.items() if "augmenter" in site
+        }
 
     @property
     def _message_mechanism(self):
@@ -154,9 +195,10 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
     def _sites_of(self, data, templates, training):
         """A site for every unit; `training` holds noise that units add to messages of training."""
         noise = {name: added.variance for name, added in self._noise.items()}
+        augmenter = seeded(self.augmenter, self.random_state)
 
         def of_unit(name):
-            return templates[name], self.augmenter, noise.get(name), training.get(name)
+            return templates[name], augmenter, noise.get(name), training.get(name)
 
         return {
             name: Site(UnitWorker(name, Y, U, data.starts, columns, *of_unit(name)))
@@ -174,7 +216,7 @@ class FederatedEstimator(TransformerMixin, BaseEstimator):
 
     def _templates(self, names):
         """Template of each unit's model by name."""
-        return client_templates(self.client, names)
+        return client_templates(self.client, names, self.random_state)
 
     def _site(self, name):
         """What a unit learned: its ``client``, ``augmenter`` and ``transition``."""
@@ -304,7 +346,7 @@ def messages_about(data, clients, const=False):
     }
 
 
-def client_templates(client, names):
+def client_templates(client, names, random_state=None):
     """Template of each unit's model.
 
     Parameters
@@ -312,6 +354,8 @@ def client_templates(client, names):
     client : None, object, list or dict
         As given to the estimator.
     names : sequence of str
+    random_state : int, RandomState instance or None, default=None
+        For models that are still to be learned and draw.
 
     Returns
     -------
@@ -322,6 +366,15 @@ def client_templates(client, names):
     ValueError
         If a list or dict does not name every unit once.
     """
+    return {
+        name: seeded(part, random_state)
+        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted
+        else part
+        for name, part in _templates_by_name(client, names).items()
+    }
+
+
+def _templates_by_name(client, names):
     if client is None:
         client = KalmanClient()
     if isinstance(client, Mapping):

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from .statespace.episodes import episodes
-from .utils.names import listed
+from .training_message import LocalModel
+from .utils.names import SEPARATOR, listed
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,25 @@ class PlantInputs:
                 stacklevel=4,
             )
         return cls(units, names, active, low, high)
+
+    @classmethod
+    def told(cls, messages):
+        """Inputs as units tell of them: without names, and without those that never move.
+
+        Parameters
+        ----------
+        messages : dict of str to (StateMessage or LocalModel)
+            Local models do not tell the range of the inputs, which is unlimited then.
+        """
+        units, low, high = [], [], []
+        for name, message in messages.items():
+            U = None if isinstance(message, LocalModel) else message.inputs
+            k = message.n_inputs if isinstance(message, LocalModel) else 0 if U is None else U.shape[1]
+            units += [name] * k
+            low += [-np.inf] * k if U is None else U.min(axis=0).tolist()
+            high += [np.inf] * k if U is None else U.max(axis=0).tolist()
+        names = tuple(f"{u}{SEPARATOR}u{k - units.index(u)}" for k, u in enumerate(units))
+        return cls(tuple(units), names, np.ones(len(units), dtype=bool), np.array(low), np.array(high))
 
     def of(self, unit):
         """Positions of a unit's inputs."""

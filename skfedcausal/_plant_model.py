@@ -1,14 +1,17 @@
 """What the estimators of plants share once fitted: predictions, states, likelihoods, the oracle."""
 
 import numpy as np
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator
+from ._sites import LearningFromSites
+from .server.likelihood import LikelihoodServer
 
 _MODELS = ("augmented", "client", "server")
 
 
-class FederatedPlantModel(FederatedEstimator):
+class FederatedPlantModel(LearningFromSites, FederatedEstimator):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
     def _store_fit(self, server):
@@ -17,6 +20,60 @@ class FederatedPlantModel(FederatedEstimator):
         self.process_cov_ = server.process_cov_
         self.state_slices_ = server.state_slices_
         self.links_ = server.links_
+
+    @available_if(lambda self: self._has_server_method("spectrum"))
+    def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None):
+        """Geweke's measure of the influence of one unit on another over frequency.
+
+        Parameters
+        ----------
+        cause, effect : str
+            Names of units.
+        conditional : bool, default=True
+            Given the measurements of all other units; False looks at the two units alone.
+        n_frequencies : int, default=None
+            None takes as many as the average over frequency needs to converge.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``frequency``, in radians per time step up to pi, and ``measure``. ``attrs["total"]`` is
+            the measure of the time domain, and ``attrs["averages_to_total"]`` says whether Geweke's root
+            condition holds, so that the mean over frequency is the total.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, links=[("unit0", "unit1")], random_state=0)
+        >>> spectrum = FederatedGrangerEstimator().fit(X).spectrum("unit0", "unit1")
+        >>> abs(spectrum["measure"].mean() - spectrum.attrs["total"]) < 1e-6
+        True
+        """
+        check_is_fitted(self)
+        return self.server_.spectrum(cause, effect, conditional=conditional, n_frequencies=n_frequencies)
+
+    @available_if(lambda self: self._has_server_method("link_intervals"))
+    def link_intervals(self, level=0.95):
+        """Intervals of the strength of every link between states, and what would decide them.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Coverage of each interval, not of all together.
+
+        Returns
+        -------
+        DataFrame
+            One row per ordered pair: ``cause, effect, strength``; ``low, high``, the interval, `low` zero
+            where no influence is compatible with the record; ``deciding_rows``, length of a record of this
+            kind in which an influence of strength `margin` is told from none four times in five.
+        """
+        check_is_fitted(self)
+        return self.server_.link_intervals(level)
+
+    def _has_server_method(self, name):
+        return hasattr(LikelihoodServer if self.server is None else self.server, name)
 
     def predict(self, X, *, inputs=None, lengths=None, model="augmented"):
         """Measurements of all units predicted one step ahead.

@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 
 from ._plant_model import FederatedPlantModel, output_places
-from .client.worker import loadings
-from .message import EffectReply
+from .client.worker import effect_variances, loadings, mapped_effect
+from .federation.lost import Attendance
+from .federation.rounds import ask
+from .message import ACKNOWLEDGEMENT, EffectReply
 from .statespace.episodes import episodes
 
 
@@ -13,19 +15,25 @@ class AnsweringPlantModel(FederatedPlantModel):
     """Base of the estimator with inputs; its `_plant_inputs` says which inputs the server knows."""
 
     def _effects(self, change, held, loops):
-        """Every unit's answer to a change of inputs: through the ledger, as everything a unit gets."""
+        """Every unit's answer to a change of inputs: through the ledger, as everything a unit gets.
+
+        Units at sites of their own get it there and map it through their sensors at home.
+        """
         known = self._plant_inputs
         known.check_known(change)
         if not known.active.any():
             raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
         held = held[known.active] if loops == "react" else None
         replies = self.server_.effects(change[:, known.active], held=held)
-        answers = {}
-        for name, reply in replies.items():
-            packet = reply.to_packet(dtype=self.wire_dtype)
-            self.ledger_.record(name, "down", packet)
-            answers[name] = EffectReply.from_packet(packet)
-        return answers
+        at_sites = self._channel is not None and not self._channel.one_way
+        round = self.communication_["rounds"] if at_sites else 0
+        packets = {name: reply.to_packet(round, self.wire_dtype) for name, reply in replies.items()}
+        if at_sites:
+            ask(self._channel, packets, ACKNOWLEDGEMENT, Attendance(packets, self.lost_units), needed=0)
+        elif self._channel is None:
+            for name, packet in packets.items():
+                self.ledger_.record(name, "down", packet)
+        return {name: EffectReply.from_packet(packet) for name, packet in packets.items()}
 
     def _effect_frames(self, change, held, loops, level, steps):
         """Effect and standard error (NaN where the server has none) as labelled tables."""
@@ -33,7 +41,9 @@ class AnsweringPlantModel(FederatedPlantModel):
         if level == "state":
             known = [answers[name] for name in self.client_names_]
             effect = np.hstack([answer.states for answer in known])
-            std = np.sqrt(np.hstack([_variances(answer, np.eye(answer.states.shape[1])) for answer in known]))
+            std = np.sqrt(
+                np.hstack([effect_variances(answer, np.eye(answer.states.shape[1])) for answer in known])
+            )
             columns = self.get_feature_names_out()
         else:
             effect, variance = self._mapped(answers)
@@ -46,13 +56,7 @@ class AnsweringPlantModel(FederatedPlantModel):
         n_steps = len(next(iter(answers.values())).states)
         effect, variance = np.zeros((n_steps, len(columns))), np.zeros((n_steps, len(columns)))
         for where, name in zip(positions, self.layout_.names, strict=True):
-            answer = answers[name]
-            C = loadings(self._site(name)["client"], answer.states.shape[1])
-            effect[:, where] = answer.states @ C.T
-            variance[:, where] = _variances(answer, C)
-            error = self._site(name).get("loading_error")
-            if error is not None:
-                variance[:, where] += error.variance(answer.states)
+            effect[:, where], variance[:, where] = mapped_effect(self._site(name), answers[name])
         return effect, variance
 
     def _replayed(self, change, held, loops, starts):
@@ -90,10 +94,3 @@ class AnsweringPlantModel(FederatedPlantModel):
             factual[:, where] = np.where(missing, expected, block)
             variance[:, where] = np.where(missing, spread, 0.0)
         return factual, variance
-
-
-def _variances(answer, C):
-    """Variances of ``C`` times the states of an answer, NaN where it came without covariances."""
-    if answer.covariances is None:
-        return np.full((len(answer.states), len(C)), np.nan)
-    return np.einsum("di,tij,dj->td", C, answer.covariances, C).clip(0)

@@ -4,6 +4,8 @@ import secrets
 
 import joblib
 import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
 
 from ._privacy import mechanisms, promise, released
 from .client.flags import ResidualFlag
@@ -92,6 +94,10 @@ class WatchingMixin:
 
     # -- streams ---------------------------------------------------------------------------------
 
+    def __getstate__(self):
+        """Without the noise of a stream, which belongs to the mechanism: a copy starts another one."""
+        return {**super().__getstate__(), "_noised": None}
+
     def _next_rows(self, data):
         """The next rows of a stream as everything outside the units sees them."""
         if self.privacy is None and not self.noise_covariance_:
@@ -105,6 +111,23 @@ class WatchingMixin:
         return tuple(drawn[name] for name in data.names)
 
     # -- flags -----------------------------------------------------------------------------------
+
+    def flags(self, X, *, inputs=None, lengths=None):
+        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
+
+        Returns
+        -------
+        DataFrame
+            Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
+        """
+        check_is_fitted(self)
+        if self.evidence != "flags":
+            raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
+        data = self._read(X, inputs, lengths)
+        columns = [f"{name}__{z}" for name in self.client_names_ for z in ("Z_c", "Z_a")]
+        return pd.DataFrame(
+            self._flag_array(data).reshape(data.n_samples, -1), columns=columns, index=data.index
+        )
 
     def _learn_flags(self, at_home, data):
         """Nominal residuals of every unit and, where answers are randomised, how many make a root.

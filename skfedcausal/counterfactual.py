@@ -1,5 +1,6 @@
 """Federated counterfactuals: what if a unit of a plant had been operated differently?"""
 
+from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
@@ -10,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
 from ._plant_model import output_places
+from ._progress import followed
 from ._trained_plant import GradientQuestions
 from ._unit_answers import AnsweringPlantModel
 from .client.worker import loadings
@@ -56,6 +58,9 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
     missing_inputs : {"error", "hold"}, default="error"
         What to do about inputs that are not known at some time steps: refuse, naming them, or let the last
         value of the episode hold.
+    lost_units : LostUnits, default=None
+        What the fit does about units that do not answer, see
+        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
 
     Attributes
     ----------
@@ -131,6 +136,7 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         random_state=None,
         input_columns=None,
         missing_inputs="error",
+        lost_units=None,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -143,9 +149,11 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         self.random_state = random_state
         self.input_columns = input_columns
         self.missing_inputs = missing_inputs
+        self.lost_units = lost_units
 
     # -- fitting ---------------------------------------------------------------------------------
 
+    @followed
     def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Learn the plant.
 
@@ -199,6 +207,17 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
     def _read(self, X, inputs=None, lengths=None):
         data = super()._read(X, inputs, lengths)
         return self._plant_inputs.restrict(filled_inputs(data, self.missing_inputs))
+
+    _sites_have_inputs = True
+
+    def _look_at(self, messages):
+        """Learn from the messages which inputs there are: sites leave out those that never move."""
+        self._plant_inputs = PlantInputs.told(messages)
+        return messages
+
+    def _layout_of_sites(self, names):
+        layout, known = super()._layout_of_sites(names), self._plant_inputs
+        return replace(layout, inputs=tuple(tuple(known.names[k] for k in known.of(name)) for name in names))
 
     def _unfitted(self):
         other = super()._unfitted()

@@ -1,6 +1,7 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
 from ._plant_model import FederatedPlantModel
+from ._progress import followed
 from ._trained_plant import GradientQuestions
 
 
@@ -38,6 +39,9 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         Units handled at the same time.
     random_state : int, RandomState instance or None, default=None
         For components that draw random numbers (the start of a GradientServer); the default ones draw none.
+    lost_units : LostUnits, default=None
+        What the fit does about units that do not answer, see
+        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
 
     Attributes
     ----------
@@ -60,6 +64,8 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``.
     ledger_ : Ledger
         Every packet that crossed a border.
+    lost_units_ : DataFrame
+        Answers that the fit went without: ``unit, round, operation, reason``.
     privacy_spent_ : PrivacySpent
         Floats ``epsilon, delta, mu`` of the unit with the largest epsilon and what is protected, as of this
         estimator's last release. Infinite without a mechanism.
@@ -111,6 +117,7 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         wire_dtype="float64",
         n_jobs=None,
         random_state=None,
+        lost_units=None,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -121,7 +128,9 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         self.wire_dtype = wire_dtype
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.lost_units = lost_units
 
+    @followed
     def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Learn the plant.
 

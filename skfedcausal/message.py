@@ -8,6 +8,7 @@ travels with it: rounding costs the same whatever the units of the states.
 """
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import numpy as np
 
@@ -198,7 +199,7 @@ class _StatesReply:
     states: np.ndarray
     covariances: np.ndarray | None = None
 
-    OP = None
+    OP: ClassVar[str | None] = None
     ROWS = "steps"  # what the rows of `states` are
     ONE_FOR_ALL = False  # whether a single covariance may stand for all of them
     MAY_LACK = False  # whether there may be no covariances
@@ -265,7 +266,7 @@ class StateReply:
     ----------
     cross_term : ndarray of shape (n_samples, n_states)
         Influence of the other units, ``sum_n A_mn E[h_n[t-1] | messages up to t-1] + B_mn u_n[t-1]``, inputs
-        less their mean.
+        less their mean, and what an unannounced shift of the unit's level adds.
     predicted : ndarray of shape (n_samples, n_states) or None
         The server's one-step-ahead prediction of the unit's states.
     transition, process_cov : ndarray of shape (n_states, n_states)

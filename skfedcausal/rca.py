@@ -12,6 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator, client_templates, messages_about
 from ._incident_reports import IncidentReports
+from ._progress import followed
+from ._sites import WatchingFromSites
 from ._watching import WatchingMixin
 from .client.monitor import watched
 from .client.worker import unit_message
@@ -32,7 +34,7 @@ from .statespace.episodes import episodes
 from .utils.sampling import check_following, check_sampling, position, sampling_period
 
 
-class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
+class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
     Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
@@ -65,7 +67,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
     statistic : {"both", "energy", "shift"}, default="both"
         "energy" counts in how many steps and for how long a unit surprises (best in closed loops), "shift"
         is the likelihood ratio of a fault that stays (best for small steady faults). "both" shares the
-        budget between them; the one further above its threshold names the root.
+        budget between them; the one with more evidence for a fault names the root.
     false_alarm_rate : float or str, default=1e-3
         False alarms per time step, all units and statistics together, or for instance ``"1 per day"`` for
         frames with a time index.
@@ -79,6 +81,9 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
         Draws the bootstrap stretches behind the thresholds. None always draws the same.
+    lost_units : LostUnits, default=None
+        What the fit does about units that do not answer, see
+        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
 
     Attributes
     ----------
@@ -159,6 +164,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         prior=None,
         n_jobs=None,
         random_state=None,
+        lost_units=None,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -175,9 +181,11 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         self.prior = prior
         self.n_jobs = n_jobs
         self.random_state = random_state
+        self.lost_units = lost_units
 
     # -- learning --------------------------------------------------------------------------------
 
+    @followed
     def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Learn the plant and what is nominal.
 
@@ -206,27 +214,39 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         if inputs is not None:
             raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
         data = self._read_new(X, inputs, lengths)
-        self._period = sampling_period(data.index)
-        run_length = steps_between_alarms(self.false_alarm_rate, data.index)
-        prior = _prior(self.prior, data.names)
-        watch_budget(run_length, data.n_samples)
+        budget = self._budget(data.index, data.names, data.n_samples)
         at_home, data = data, self._released_to_learn(data)
-        self._fit_released(data, server=MomentServer() if self.server is None else None)
-        seed = 0 if self.random_state is None else self.random_state
-        self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
-        self._root_cause.fit(self.server_, messages_about(data, self.clients_))
-        self.thresholds_ = dict(self._root_cause.levels.thresholds)
-        self.false_alarms_ = self._root_cause.levels.false_alarms
+        self._fit_released(data)
+        self._learn_nominal(messages_about(data, self.clients_), *budget)
         if self.evidence == "flags":
             self._learn_flags(at_home, data)
+        return self
+
+    def _budget(self, index, names, n_samples):
+        """Steps between false alarms, and the units' prior weights."""
+        self._period = sampling_period(index)
+        run_length = steps_between_alarms(self.false_alarm_rate, index)
+        watch_budget(run_length, n_samples)
+        return run_length, _prior(self.prior, names)
+
+    def _learn_nominal(self, messages, run_length, prior):
+        """What is nominal, from messages about nominal operation."""
+        seed = 0 if self.random_state is None else self.random_state
+        self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
+        self._root_cause.fit(self.server_, messages)
+        self.thresholds_ = dict(self._root_cause.levels.thresholds)
+        self.false_alarms_ = self._root_cause.levels.false_alarms
         self.stream_ledger_ = StreamLedger(self.wire_dtype)
         self.reset()
-        return self
+
+    def _new_server(self, default=None):
+        return super()._new_server(default or MomentServer())
 
     def _templates(self, names):
         if self.client is None:
             return {name: watched(None) for name in names}
-        return {name: watched(client) for name, client in client_templates(self.client, names).items()}
+        templates = client_templates(self.client, names, self.random_state)
+        return {name: watched(client) for name, client in templates.items()}
 
     def _store_fit(self, server):
         self.client_names_ = server.names_
@@ -268,8 +288,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
         DataFrame
             One row per incident: ``start`` (onset), ``detected``, ``end`` (last step in alarm; NaN while
             open), ``root`` (a name, or "undecided" below a probability of one half), ``probability``,
-            ``undecided``, ``path`` [(name, delay), ...], ``ranking`` [(name, probability), ...]. Positions
-            from 0, or times where the record has them.
+            ``undecided``, ``path`` [(name, delay), ...], ``ranking`` [(name, probability), ...], ``kind`` of
+            fault ("process", "sensor" or "undecided"). Positions from 0, or times where the record has them.
         """
         data = self._read(X, inputs, lengths)
         index = data.index if isinstance(data.index, pd.DatetimeIndex) else None
@@ -378,24 +398,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, FederatedEstimator):
             self.stream_ledger_.count_verdict(len(changed), self.client_names_)
         return incident_table([incident_row(v, self.client_names_) for v in changed])
 
-    # -- flags and scores ------------------------------------------------------------------------
-
-    def flags(self, X, *, inputs=None, lengths=None):
-        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
-
-        Returns
-        -------
-        DataFrame
-            Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
-        """
-        check_is_fitted(self)
-        if self.evidence != "flags":
-            raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
-        data = self._read(X, inputs, lengths)
-        columns = [f"{name}__{z}" for name in self.client_names_ for z in ("Z_c", "Z_a")]
-        return pd.DataFrame(
-            self._flag_array(data).reshape(data.n_samples, -1), columns=columns, index=data.index
-        )
+    # -- scores --------------------------------------------------------------------------------------
 
     def score_samples(self, X, *, inputs=None, lengths=None):
         """Log-density of all measurements at each time step given the past, shape (n_samples,)."""

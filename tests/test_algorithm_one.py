@@ -235,8 +235,23 @@ def test_a_packet_that_comes_twice_counts_once(nominal):
     answer, after = worker.handle(reply, state)
     assert worker.handle(reply, after)[0].encode() == answer.encode()
     assert worker.handle(reply, state)[0].encode() == answer.encode()  # nor was the old state changed
+    end = Packet(network_training.FINISH, 4)
+    done, last = worker.handle(end, after)
+    again, still = worker.handle(end, last)
+    assert done.op == again.op == "done"
+    assert still is last
     with pytest.raises(PacketError, match="shape"):
         worker.handle(GradientReply(np.ones((3, 2))).to_packet(4), after)
+
+
+def test_packets_of_training_come_in_their_order(nominal):
+    worker = UnitWorker("unit0", nominal["unit0"], None, (0,), tuple("abcd"), KalmanClient(n_states=2))
+    _, state = worker.handle(
+        Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False}), {}
+    )
+    for packet in (Packet(network_training.FINISH, 2), NoGradient().to_packet(2)):
+        with pytest.raises(PacketError):
+            worker.handle(packet, state)
 
 
 @pytest.mark.parametrize("augmenter", [LinearAugmenter(), RegressorAugmenter(Ridge())])
@@ -259,3 +274,35 @@ def test_plans_that_cannot_be_meant_are_refused(told):
     good = {"batch_size": 4, "client_weight": 1.0, "dtype": "float64"}
     with pytest.raises(PacketError):
         NetworkPlan.from_packet(Packet(NetworkPlan.OP, 1, scalars=good | told))
+
+
+def test_one_random_state_reaches_every_network(nominal):
+    """Nothing else was given a seed: the same one gives the same plant, another one another."""
+
+    def losses(random_state):
+        detector = FederatedRCADetector(
+            ExtendedKalmanClient(),
+            augmenter=RegressorAugmenter(MLPRegressor(hidden_layer_sizes=(4,)), n_lags=2),
+            server=RegressorServer(
+                MLPRegressor(hidden_layer_sizes=(4,)), labels="augmented", n_epochs=1, batch_size=200
+            ),
+            false_alarm_rate=0.01,
+            random_state=random_state,
+        )
+        return detector.fit(nominal).server_.loss_history_.to_numpy()
+
+    assert_array_equal(losses(None), losses(None))
+    first, second = losses(1), losses(2)
+    assert (first != second).any(axis=0).all()
+
+
+def test_no_pair_crosses_the_border_of_two_episodes(nominal):
+    spies = []
+    FederatedRCADetector(
+        augmenter=RegressorAugmenter(network(solver="adam")),
+        server=RegressorServer(network(solver="adam"), labels="augmented", n_epochs=1),
+        false_alarm_rate=0.01,
+        transport=lambda workers: spies.append(Spy(workers)) or spies[0],
+    ).fit(nominal, lengths=[250, 150])
+    told = [len(p.arrays["predicted"]) for p in spies[0].up if p.op == PredictedStates.OP]
+    assert sum(told[:-2]) == 2 * (249 + 149)  # the last message of each unit is about the next epoch

@@ -19,6 +19,7 @@ from sklearn.utils.fixes import parse_version
 from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
+    FederatedRCADetector,
     KalmanClient,
     LikelihoodServer,
     LinearAugmenter,
@@ -52,6 +53,15 @@ STRICT = {"xfail_strict": True} if parse_version(sklearn.__version__) >= parse_v
 
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda estimator: NOT_FOR_TIME_SERIES, **STRICT)
 def test_scikit_learn_check(estimator, check):
+    check(estimator)
+
+
+@parametrize_with_checks(
+    [FederatedRCADetector(false_alarm_rate=0.5)],  # a budget that the few rows of the checks can support
+    expected_failed_checks=lambda estimator: NOT_FOR_TIME_SERIES,
+    **STRICT,
+)
+def test_scikit_learn_check_of_the_detector(estimator, check):
     check(estimator)
 
 

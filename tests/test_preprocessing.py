@@ -56,3 +56,15 @@ def test_a_search_over_pipelines_knows_the_units():
     complete = FRAME.interpolate(limit_direction="both")
     search = GridSearchCV(pipeline, grid, cv=TimeSeriesSplit(n_splits=2)).fit(complete)
     assert search.best_estimator_[-1].client_names_ == ("unit0", "unit1")
+
+
+def test_estimators_take_and_give_polars_tables():
+    polars = pytest.importorskip("polars")
+    complete = FRAME.interpolate(limit_direction="both")
+    table = polars.DataFrame({name: complete[name].to_numpy() for name in complete})
+    estimator = FederatedGrangerEstimator().set_output(transform="polars").fit(table)
+    predicted = estimator.predict(table)
+    assert isinstance(predicted, polars.DataFrame)
+    assert predicted.columns == list(FRAME)
+    same = FederatedGrangerEstimator().fit(complete)
+    np.testing.assert_array_equal(predicted.to_numpy(), same.predict(complete))

@@ -106,6 +106,27 @@ def test_plant_is_estimated_from_the_same_messages_as_for_granger(detector):
     assert gap < 0.2  # another noise covariance, the same states up to sampling error
 
 
+@pytest.mark.parametrize("kind", ["process", "sensor"])
+def test_kind_of_fault_is_told(detector, kind):
+    """A fault of sensors leaves the other units alone; one of the process moves them through the plant.
+
+    Unit 3 acts on nobody, so that only its first steps could tell.
+    """
+    kinds = []
+    for fault in range(3):
+        X = simulate(400, seed=30 + fault, fault=fault, size=1.5, kind=kind)
+        found = detector.incidents(X).query("detected >= 200")
+        assert found.root.iloc[0] == f"unit{fault}"
+        kinds.append(found.kind.iloc[0])
+    assert set(kinds) <= {kind, "undecided"}  # never the wrong one
+    assert kinds.count(kind) >= 2
+
+
+def test_kind_of_a_fault_that_has_no_root_is_undecided(detector):
+    found = detector.incidents(simulate(6000, seed=31))
+    assert (found.kind[found.root == "undecided"] == "undecided").all()
+
+
 # --- streams ------------------------------------------------------------------------------------------
 
 
@@ -166,6 +187,49 @@ def test_absent_unit_raises_no_alarm(detector):
     assert len(detector.incidents(X)) <= len(quiet) + 1
 
 
+def test_absent_unit_that_may_be_the_cause_lowers_certainty(detector):
+    """Unit 0 acts on unit 1; unit 3 acts on nobody."""
+    X = simulate(400, seed=16, fault=1)
+    certain = detector.attribute(X, start=200).probability[0]
+    probability = {}
+    for gone in ("unit0", "unit3"):
+        table = detector.attribute({**X, gone: np.full_like(X[gone], np.nan)}, start=200)
+        assert table.client[0] == "unit1"
+        probability[gone] = table.probability[0]
+    assert 0.5 <= probability["unit0"] < 0.7 * certain
+    assert probability["unit3"] > 0.9 * certain
+
+
+def test_sensor_that_is_sampled_slowly_is_no_fault():
+    """Every unit's first sensor is there in one row of five, in nominal operation and later."""
+
+    def slowly(X):
+        return {
+            name: np.where((np.arange(len(Y)) % 5 > 0)[:, None] & (np.arange(D) == 0), np.nan, Y)
+            for name, Y in X.items()
+        }
+
+    detector = FederatedRCADetector().fit(slowly(simulate(3000, seed=1)))
+    assert len(detector.incidents(slowly(simulate(1000, seed=2)))) <= 4  # 97.5 % of a Poisson mean of one
+    X = slowly(simulate(400, seed=11, fault=1))
+    assert detector.attribute(X, start=200).client[0] == "unit1"
+
+
+def test_stretch_without_a_unit_does_not_spoil_what_is_learned(detector):
+    X = simulate(3000, seed=1)
+    X["unit0"][500:1300] = np.nan
+    gap = FederatedRCADetector().fit(X)
+    assert gap.thresholds_["shift"] < 1.5 * detector.thresholds_["shift"]
+    assert gap.incidents(simulate(400, seed=11, fault=1)).query("detected >= 200").root.iloc[0] == "unit1"
+
+
+def test_unit_that_is_hardly_ever_there_is_refused_by_name():
+    X = simulate(1500, seed=1)
+    X["unit2"][100:1400] = np.nan
+    with pytest.raises(ValueError, match="'unit2' is absent in 87 %"):
+        FederatedRCADetector(false_alarm_rate=0.01).fit(X)
+
+
 def test_fit_with_missing_values_names_the_root():
     rng = np.random.default_rng(0)
     X = {n: np.where(rng.random(Y.shape) < 0.03, np.nan, Y) for n, Y in simulate(2500, seed=1).items()}
@@ -209,6 +273,52 @@ def test_budget_may_be_given_per_unit_of_time():
         "ranking",
         "kind",
     ]
+
+
+def framed(X, freq="min", start="2026-01-01"):
+    columns = {f"{name}__s{k}": y for name, Y in X.items() for k, y in enumerate(Y.T)}
+    return pd.DataFrame(columns, index=pd.date_range(start, periods=len(X["unit0"]), freq=freq))
+
+
+@pytest.fixture(scope="module")
+def timed():
+    return FederatedRCADetector().fit(framed(simulate(2500, seed=1)))
+
+
+def test_rows_at_another_sampling_period_or_backwards_are_refused(timed):
+    X = simulate(60, seed=2)
+    with pytest.raises(ValueError, match="every 0 days 00:05:00, the nominal record had one every"):
+        timed.incidents(framed(X, "5min"))
+    with pytest.raises(ValueError, match="backwards"):
+        timed.incidents(framed(X).iloc[::-1])
+
+
+def test_batches_must_follow_each_other(timed):
+    frame = framed(simulate(300, seed=2))
+    timed.reset()
+    timed.update(frame.iloc[:100])
+    with pytest.raises(ValueError, match="followed up to 2026-01-01 01:39:00 already"):
+        timed.update(frame.iloc[50:150])
+    with pytest.warns(UserWarning, match="no rows between"):
+        timed.update(frame.iloc[200:])
+    timed.reset()
+    timed.update(frame.iloc[:100])
+
+
+def test_windows_may_be_given_as_times(timed):
+    frame = framed(simulate(400, seed=11, fault=1))
+    by_time = timed.attribute(frame, start=frame.index[200], end=str(frame.index[300]))
+    pd.testing.assert_frame_equal(by_time, timed.attribute(frame, start=200, end=300))
+    with pytest.raises(TypeError, match=r"2\.5"):
+        timed.attribute(frame, start=2.5)
+
+
+def test_values_beyond_all_measure_are_an_incident(detector):
+    """A single row does not last long enough for a root to be decided, but its unit is the likeliest."""
+    X = simulate(400, seed=2)
+    X["unit2"][250] = 1e200
+    found = detector.incidents(X).query("detected == 250")
+    assert found.ranking.iloc[0][0][0] == "unit2"
 
 
 def test_rate_that_the_data_cannot_support_is_warned_about():

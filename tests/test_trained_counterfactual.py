@@ -9,6 +9,7 @@ from sklearn.base import clone
 
 from skfedcausal import FederatedCounterfactualEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.excitation import InputsNotSeparableError
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning"
@@ -228,3 +229,10 @@ def test_a_plant_that_training_left_unstable_still_predicts_and_warns_of_its_eff
     assert np.isnan(est.links_["geweke"]).all()
     with pytest.warns(UserWarning, match="not stable"):
         est.counterfactual("unit0", [0, 0], [1, 1], horizon=3)
+
+
+@pytest.mark.parametrize("mode", ["series", "moments", "stationary"])
+def test_inputs_that_no_record_can_tell_apart_are_refused_by_name(mode):
+    inputs = [INPUTS[0], None, INPUTS[0][:, :1] - 2 * INPUTS[0][:, 1:]]
+    with pytest.raises(InputsNotSeparableError, match=r"unit0__u0.*unit0__u1.*unit2__u0"):
+        fitted(inputs=inputs, **MODES[mode])

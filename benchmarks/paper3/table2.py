@@ -10,9 +10,8 @@ from time import perf_counter, process_time
 import numpy as np
 from sklearn.neural_network import MLPRegressor
 
-from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, RegressorServer
-from skfedcausal.datasets import make_nonlinear_plant
-from skfedcausal.metrics import alarm_report, incident_report
+from skfedcausal import ExtendedKalmanClient
+from skfedcausal.metrics import alarm_report
 from skfedcausal.statespace.episodes import lagged_rows
 
 from .._report import table, write
@@ -20,7 +19,6 @@ from ._setting import (
     SETTING,
     WINDOW,
     both_flags,
-    flags_of,
     lstm_is_there,
     rca,
     records,
@@ -131,42 +129,6 @@ def correlations(detector, plant, pooled):
     return out
 
 
-def calibrated(seed, server, size=2.0, **settings):
-    """Row of the detector with innovations at one false alarm per 2000 steps, per incident."""
-    nominal = make_nonlinear_plant(
-        n_samples=12_000, size=0, random_state=1, **{"plant_state": seed, "process_noise": 0.1, **settings}
-    )
-    test = records(seed, size=size, **settings)[2]
-    detector = FederatedRCADetector(server=server, false_alarm_rate=1 / 2000).fit(nominal.data)
-    return incident_report(detector.incidents(test.data), test.faults, len(test.target))
-
-
-def beside(seeds):
-    """Incidents by innovations on the paper's task and its harder variants, beside the flags per step."""
-    loop = {"n_units": 4, "links": ((0, 1), (1, 2), (2, 0), (2, 3)), "strength": 1.0, "process_noise": 0.3}
-    cases = {
-        "alpha 0.5, size 2, process noise 0.1": {},
-        "alpha 3, size 0.5, process noise 0.1": {"strength": 3.0, "size": 0.5},
-        "alpha 0.5, size 0.6, process noise 0.3": {"size": 0.6, "process_noise": 0.3},
-        "four units with a loop, size 2, process noise 0.3": loop,
-    }
-    rows = []
-    for label, settings in cases.items():
-        told = {"case": label}
-        for name, server in (("linear (default)", None), ("RegressorServer", RegressorServer())):
-            reports = [calibrated(seed, server, **settings) for seed in seeds]
-            mean = {k: np.mean([r[k] for r in reports]) for k in ("f1", "detected", "delay", "false_alarms")}
-            told[f"{name}: F1"] = f"{mean['f1']:.2f}"
-            told[f"{name}: detected, delay"] = f"{mean['detected']:.2f}, {mean['delay']:.2f}"
-        train, nominal, test = records(seeds[0], **settings)
-        detector = FederatedRCADetector(ExtendedKalmanClient(random_state=0), evidence="flags").fit(train)
-        flags = flags_of(residuals(detector, nominal), residuals(detector, test.data), 95.0)
-        told["flags, 95 %: F1 per step"] = f"{rca(flags, test)[2]:.2f}"
-        rows.append(told)
-        print(told, flush=True)
-    return rows
-
-
 def averaged(tables):
     """Rows of several plants as they are, the plant in front."""
     return [{"plant": k, **r} for k, rows in enumerate(tables) for r in rows]
@@ -200,9 +162,6 @@ def main():
         "## Correlations between the states of C1 and C2 (Figure 2)\n\nLargest absolute Pearson correlation. "
         "The units are entrained on one cycle, so states that were filtered apart are correlated too.\n\n"
         + table(states),
-        "## The library's own inference\n\nPer incident, at one false alarm per 2000 nominal steps, 12 000 "
-        f"nominal steps, {args.plants} plants; beside it the flags per step at their own percentile.\n\n"
-        + table(beside(range(args.plants))),
     )
 
 

@@ -134,6 +134,8 @@ class RegressorAugmenter(RegressorMixin, BaseEstimator):
     ----------
     estimator : regressor, default=None
         None stands for ridge regression. Regressors with one output are fitted once per state.
+        ``RegressorServer(labels="augmented")`` trains it by gradients instead, which takes one with
+        ``partial_fit``.
     n_lags : int, default=5
         Number of previous time steps the regressor sees.
 

@@ -3,11 +3,12 @@
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone
+from sklearn.base import BaseEstimator
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from ..seeding import seeded
 from ..statespace.episodes import episodes
 from ..utils import check_lengths, episode_starts
 from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
@@ -103,6 +104,11 @@ class ExtendedKalmanClient(BaseEstimator):
         self.hidden = hidden
         self.random_state = random_state
 
+    @property
+    def is_fitted(self):
+        """Whether the maps are there."""
+        return hasattr(self, "f_map_")
+
     def fit(self, X, y=None, *, lengths=None):
         """Take the given maps, or learn them from nominal measurements.
 
@@ -189,10 +195,7 @@ class ExtendedKalmanClient(BaseEstimator):
 
     def _regressor(self, template):
         if template is not None:
-            regressor = clone(template)
-            if "random_state" in regressor.get_params() and regressor.get_params()["random_state"] is None:
-                regressor.set_params(random_state=self.random_state)
-            return regressor
+            return seeded(template, self.random_state)
         return MLPRegressor(
             hidden_layer_sizes=(self.hidden,),
             activation="tanh",
@@ -205,13 +208,16 @@ class ExtendedKalmanClient(BaseEstimator):
             random_state=self.random_state,
         )
 
-    def filter_moments(self, Y):
+    def filter_moments(self, Y, after=None):
         """Predicted and filtered states with their covariances, one episode.
 
         Parameters
         ----------
         Y : ndarray of shape (n_samples, n_features)
             NaN where missing.
+        after : tuple of ndarray, default=None
+            Filtered state of the row before the first and its covariance, to go on where a stream stopped;
+            None starts an episode.
 
         Returns
         -------
@@ -223,13 +229,14 @@ class ExtendedKalmanClient(BaseEstimator):
         check_is_fitted(self)
         f, h = self.f_map_, self.h_map_
         Q, R, n = self.process_cov_, self.measurement_cov_, len(self.process_cov_)
-        x, P = np.zeros((1, n)), 10 * Q + np.eye(n)
+        fresh = after is None
+        x, P = (np.zeros((1, n)), 10 * Q + np.eye(n)) if fresh else (np.array(after[0])[None], after[1])
         means, covariances = np.empty((2, len(Y), n)), np.empty((2, len(Y), n, n))
         Y = np.asarray(Y, dtype=float)
         seen = ~np.isnan(Y) & self._active
         identity = np.eye(n)
         for t, y in enumerate(Y):
-            if t:
+            if t or not fresh:
                 F = f.jacobian(x)[0]
                 x, P = f.value(x), F @ P @ F.T + Q
             means[0, t], covariances[0, t] = x[0], P

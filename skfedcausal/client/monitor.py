@@ -156,7 +156,8 @@ class UnitMonitor:
     def _weights(self):
         """Weights of the information vector and of the whitened rest, and the information matrix."""
         rest = self.outside @ np.linalg.cholesky(self.precision)
-        return np.hstack([self.model.weights, rest]), (self.model.C.T @ self.model.weights)[None]
+        J = self.model.C.T @ self.model.weights
+        return np.hstack([self.model.weights, rest]), ((J + J.T) / 2)[None]  # packets carry one triangle
 
     def _plain_message(self, Y, starts):
         """Message about measurements of nominal resolution."""

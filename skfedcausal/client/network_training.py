@@ -24,7 +24,8 @@ from .kalman import KalmanClient
 from .maps import LinearMap
 from .nonlinear import NonlinearClient
 
-OPERATIONS = frozenset({FINISH, NetworkPlan.OP, GradientReply.OP, NoGradient.OP})
+OUTSIDE = frozenset({FINISH, NetworkPlan.OP})  # what may come before training or, once more, after it
+OPERATIONS = frozenset({GradientReply.OP, NoGradient.OP}) | OUTSIDE
 
 
 @dataclass(frozen=True)
@@ -266,6 +267,8 @@ def answer(packet, state, augmenter, Y, starts):
     if packet.op == NetworkPlan.OP:
         training = start(state["client"], augmenter, Y, starts, NetworkPlan.from_packet(packet))
         told = {"dtype": packet.scalars["dtype"], "before": training}
+    elif packet.op == FINISH and isinstance(state.get("augmenter"), StateCorrection):
+        return Packet(ACKNOWLEDGEMENT, packet.round), state
     elif "networks" not in state:
         raise PacketError(f"A unit that is not in training got {packet.op!r}.")
     elif packet.op == FINISH:

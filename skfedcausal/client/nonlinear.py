@@ -8,7 +8,7 @@ from sklearn.base import clone
 
 from ..message import StateMessage
 from ..statespace.episodes import inner_rows
-from ..statespace.observation import is_regular
+from ..statespace.observation import information_from_filter, is_regular
 from .black_box import BlackBoxClient
 
 _FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show
@@ -30,7 +30,7 @@ class NonlinearClient(BlackBoxClient):
 
     def fit(self, Y, U=None, starts=(0,), columns=None):
         """Fit the filter if it is not, and describe it linearly; see :class:`BlackBoxClient`."""
-        if not hasattr(self.box, "f_map_"):
+        if not self.box.is_fitted:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # constant columns are named below
                 self.box = clone(self.box).fit(Y, lengths=np.diff([*starts, len(Y)]))
@@ -97,8 +97,24 @@ class WatchedNonlinearClient(NonlinearClient):
         return exact if const or local_model else self._watched(np.asarray(X, dtype=float), exact)
 
     def watched_message(self, Y, starts, resolution=None):
-        """Message with the off-subspace numbers; rounding is no matter to a filter of the unit's own."""
-        return self.message(Y, lengths=np.diff([*starts, len(Y)])), resolution
+        """Message with the off-subspace numbers, and where the filter stands after it.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        starts : sequence of int
+        resolution : tuple of ndarray, default=None
+            Where the filter stood after the rows before; None starts an episode.
+        """
+        if resolution is None:
+            moments = self._moments(Y, None, starts)
+        else:
+            moments = self.box.filter_moments(Y, after=resolution)
+        info = information_from_filter(*moments)
+        model = () if info.determines_states else (self.transition_, self.process_cov_)
+        lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
+        exact = StateMessage(info.z, info.patterns, info.index, lengths, None, *model)
+        return self._watched(Y, exact), (moments[2][-1], moments[3][-1])
 
     def _watched(self, Y, exact):
         if not self._regular:

@@ -9,6 +9,7 @@ from ..message import (
     LAW_REQUEST,
     REQUEST,
     WIRE_DTYPES,
+    EffectReply,
     SmoothedReply,
     StateMessage,
     StateReply,
@@ -54,9 +55,9 @@ class UnitWorker:
     State between packets, all of it kept at the site: ``client``, the fitted model, ``n_states`` and
     ``round`` of its last message and ``previous``, the model before that round; ``augmenter`` and
     what the server says about the unit's own blocks (``transition``, ``input_matrix`` and ``input_mean``,
-    ``phi``) once a reply came. A packet that comes again in its round is answered from `previous`,
-    so that nothing counts twice, and a packet of an earlier round is refused. A new fit starts with an
-    empty state.
+    ``phi``) once a reply came; ``effect`` and ``effect_std``, the last answer about a change of inputs. A
+    packet that comes again in its round is answered from `previous`, so that nothing counts twice, and a
+    packet of an earlier round is refused. A new fit starts with an empty state.
     """
 
     def __init__(
@@ -102,9 +103,10 @@ class UnitWorker:
             SmoothedReply.OP: self._refine,
             LAW_REQUEST: self._tell_law,
             StateReply.OP: self._learn_from,
+            EffectReply.OP: self._map_effect,
         }
         operations |= dict.fromkeys(training.OPERATIONS, self._train)
-        if "networks" in state or packet.op == network_training.NetworkPlan.OP:
+        if "networks" in state or packet.op in network_training.OUTSIDE:
             operations |= dict.fromkeys(network_training.OPERATIONS, self._train_network)
         if packet.op not in operations:
             raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
@@ -204,6 +206,18 @@ class UnitWorker:
         if reply.noise_share is not None:
             learned["client"] = state["client"].with_noise_share(float(reply.noise_share[0]))
         return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **learned}
+
+    def _map_effect(self, packet, state):
+        """Map the effect of a change of inputs through the unit's own sensors; the answer stays here."""
+        reply = EffectReply.from_packet(packet)
+        n_states = state["n_states"] if "n_states" in state else state["client"].model.n_states
+        if reply.states.shape[1] != n_states:
+            raise PacketError(
+                f"Unit {self.name!r} got an effect on {reply.states.shape[1]} states, but has {n_states}."
+            )
+        effect, variance = mapped_effect(state, reply)
+        state = {**state, "effect": effect, "effect_std": np.sqrt(variance)}
+        return Packet(ACKNOWLEDGEMENT, packet.round), state
 
     def _wishes(self, packet):
         """Precision of the series and what the server wants besides the sufficient statistic."""
@@ -305,6 +319,34 @@ def loadings(client, n_states):
     """How a unit's measurements follow its states, shape (n_sensors, n_states), whatever its client is."""
     level = client.measurements(np.zeros((1, n_states)))
     return (client.measurements(np.eye(n_states)) - level).T
+
+
+def mapped_effect(site, reply):
+    """Effect of a change of inputs on a unit's measurements, and its variance.
+
+    Parameters
+    ----------
+    site : dict
+        The unit's state.
+    reply : EffectReply
+
+    Returns
+    -------
+    effect, variance : ndarray of shape (n_steps, n_sensors)
+    """
+    C = loadings(site["client"], reply.states.shape[1])
+    variance = effect_variances(reply, C)
+    error = site.get("loading_error")
+    if error is not None:
+        variance += error.variance(reply.states)
+    return reply.states @ C.T, variance
+
+
+def effect_variances(reply, C):
+    """Variances of ``C`` times the states of an effect, NaN where it came without covariances."""
+    if reply.covariances is None:
+        return np.full((len(reply.states), len(C)), np.nan)
+    return np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0)
 
 
 def local_features(client, Y, U, starts):

@@ -79,14 +79,13 @@ def prepare_records(
     Returns
     -------
     Bunch
-        data : DataFrame
-            Columns in their order, mean 0 and standard deviation 1 (before the noise).
-        inputs : list of str
-        scaling : DataFrame
-            Columns ``mean`` and ``std`` of each column, to go back to its units.
-        dropped : Series
-            Why each other column was left out: "constant", "constant in the first rows", "discrete" or
-            "alone" (correlated with no other client's).
+        With these entries:
+
+        - ``data`` (DataFrame): columns in their order, mean 0 and standard deviation 1 (before the noise);
+        - ``inputs`` (list of str);
+        - ``scaling`` (DataFrame): columns ``mean`` and ``std`` of each column, to go back to its units;
+        - ``dropped`` (Series): why each other column was left out: "constant", "constant in the first rows",
+          "discrete" or "alone" (correlated with no other client's).
 
     Raises
     ------

@@ -240,6 +240,16 @@ def cross_client_columns(data, threshold=0.3):
     ------
     ValueError
         If nothing is left of a client.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skfedcausal.datasets import cross_client_columns
+    >>> x = np.arange(10.0)
+    >>> table = pd.DataFrame({'mill__a': x, 'mill__b': x % 2, 'kiln__a': -x})
+    >>> cross_client_columns(table)
+    ['mill__a', 'kiln__a']
     """
     varying = data.loc[:, data.nunique(dropna=True) > 1]
     clients = np.array([name.split("__")[0] for name in varying])

@@ -1,0 +1,33 @@
+"""What carries packets between a server and its units, and what accounts for them."""
+
+from .envelope import read_key, write_key
+from .files import FileLoopback, FileSite, FileTransport
+from .gate import Gate
+from .ledger import Ledger
+from .lost import ClientError, LostUnits, LostUnitWarning
+from .packet import Failure, Packet, PacketError
+from .site_ledger import ByteLimitError, LedgerError, SiteLedger, verify_ledger
+from .transport import InProcessTransport, Transport, Worker
+
+__all__ = [
+    "ByteLimitError",
+    "ClientError",
+    "Failure",
+    "FileLoopback",
+    "FileSite",
+    "FileTransport",
+    "Gate",
+    "InProcessTransport",
+    "Ledger",
+    "LedgerError",
+    "LostUnitWarning",
+    "LostUnits",
+    "Packet",
+    "PacketError",
+    "SiteLedger",
+    "Transport",
+    "Worker",
+    "read_key",
+    "verify_ledger",
+    "write_key",
+]

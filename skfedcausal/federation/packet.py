@@ -11,6 +11,7 @@ import reprlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -73,7 +74,7 @@ class Packet:
         _check_header_size(len(text))
         return text
 
-    @property
+    @cached_property
     def nbytes(self):
         """Length of the encoding in bytes."""
         header = self._header()

@@ -1,14 +1,11 @@
 """The rounds that estimators run over a transport."""
 
 from ..message import ACKNOWLEDGEMENT, LAW_REQUEST, REQUEST, FeedbackLaw, StateMessage
+from .lost import Attendance, ClientError
 from .packet import Failure, Packet, PacketError
 
 
-class ClientError(RuntimeError):
-    """A client did not answer, or not as it should have."""
-
-
-def learn_plant(channel, server, names, *, dtype="float64", pool=None):
+def learn_plant(channel, server, names, *, dtype="float64", pool=None, attendance=None, replies=True):
     """All rounds of a fit: messages up, the server's estimate, replies down.
 
     Parameters
@@ -23,28 +20,42 @@ def learn_plant(channel, server, names, *, dtype="float64", pool=None):
     pool : callable, default=None
         Makes of the messages of a round those that the server gets to see in their place, for a server
         that knows more than the messages.
+    attendance : Attendance, default=None
+        Takes note of who is lost; None: all have to answer.
+    replies : bool, default=True
+        Whether units are told what was learned.
 
     Raises
     ------
     ClientError
-        If a client failed or sent something that is not a message.
+        If a client that is needed failed or sent something that is not a message.
     """
+    attendance = Attendance(names) if attendance is None else attendance
     wishes = {"dtype": dtype, "local_model": server.needs_local_model}
     n_rounds = getattr(server, "n_rounds", 1)
     for round in range(1, n_rounds + 1):
         if round == 1:
-            messages = collect_messages(channel, names, **wishes)
+            messages = collect_messages(channel, names, **wishes, attendance=attendance)
+            attendance.drop_all_but(messages)
         else:
-            messages = refine_messages(channel, server.smoothed(messages), **wishes, round=round)
+            smoothed = server.smoothed(messages)
+            messages = messages | refine_messages(
+                channel, smoothed, **wishes, round=round, attendance=attendance
+            )
         messages = messages if pool is None else pool(messages)
         server.fit(messages)
+    if not replies:
+        return
     controlled = getattr(server, "controlled_units_", ())
     if controlled:
-        server.take_laws(collect_laws(channel, controlled, round=n_rounds))
-    deliver_replies(channel, server.replies(messages), dtype=dtype, round=n_rounds)
+        laws = collect_laws(channel, controlled, round=n_rounds, attendance=attendance)
+        server.take_laws(laws)
+    deliver_replies(channel, server.replies(messages), dtype=dtype, round=n_rounds, attendance=attendance)
 
 
-def collect_messages(channel, names=None, *, dtype="float64", const=False, local_model=False, round=1):
+def collect_messages(
+    channel, names=None, *, dtype="float64", const=False, local_model=False, round=1, attendance=None
+):
     """Ask every client for its message.
 
     Parameters
@@ -59,22 +70,24 @@ def collect_messages(channel, names=None, *, dtype="float64", const=False, local
     local_model : bool
         Ask for the units' own transition matrices.
     round : int
+    attendance : Attendance, default=None
 
     Returns
     -------
     dict of str to StateMessage
+        Of those who answered.
 
     Raises
     ------
     ClientError
-        If a client failed or sent something that is not a message.
+        If a client that is needed failed or sent something that is not a message.
     """
     request = Packet(REQUEST, round, scalars={"dtype": dtype, "const": const, "local_model": local_model})
     asked = channel.clients() if names is None else names
-    return messages_of(channel, dict.fromkeys(asked, request), StateMessage)
+    return messages_of(channel, dict.fromkeys(asked, request), StateMessage, attendance)
 
 
-def refine_messages(channel, replies, *, dtype="float64", local_model=False, round):
+def refine_messages(channel, replies, *, dtype="float64", local_model=False, round, attendance=None):
     """Give every client its smoothed states and collect the messages it sends then.
 
     Parameters
@@ -84,18 +97,20 @@ def refine_messages(channel, replies, *, dtype="float64", local_model=False, rou
     dtype : str
     local_model : bool
     round : int
+    attendance : Attendance, default=None
 
     Returns
     -------
     dict of str to StateMessage
+        Of those who answered.
     """
     wishes = {"dtype": dtype, "const": False, "local_model": local_model}
     packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
     packets = {name: Packet(p.op, p.round, p.arrays, wishes) for name, p in packets.items()}
-    return messages_of(channel, packets, StateMessage)
+    return messages_of(channel, packets, StateMessage, attendance)
 
 
-def collect_laws(channel, names, *, round):
+def collect_laws(channel, names, *, round, attendance=None):
     """Ask units how their inputs follow their measurements.
 
     Parameters
@@ -103,16 +118,18 @@ def collect_laws(channel, names, *, round):
     channel : Transport
     names : sequence of str
     round : int
+    attendance : Attendance, default=None
 
     Returns
     -------
     dict of str to FeedbackLaw
+        Of those who answered: the controllers of the others are taken to hold their inputs.
     """
     request = Packet(LAW_REQUEST, round)
-    return messages_of(channel, dict.fromkeys(names, request), FeedbackLaw)
+    return messages_of(channel, dict.fromkeys(names, request), FeedbackLaw, attendance)
 
 
-def deliver_replies(channel, replies, *, dtype="float64", round=1):
+def deliver_replies(channel, replies, *, dtype="float64", round=1, attendance=None):
     """Send every client its reply.
 
     Parameters
@@ -121,17 +138,19 @@ def deliver_replies(channel, replies, *, dtype="float64", round=1):
     replies : dict of str to StateReply
     dtype : str
     round : int
+    attendance : Attendance, default=None
 
     Raises
     ------
     ClientError
-        If a client did not take its reply.
+        If a client that is needed did not take its reply.
     """
-    ask(channel, {name: reply.to_packet(round, dtype) for name, reply in replies.items()}, ACKNOWLEDGEMENT)
+    packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
+    ask(channel, packets, ACKNOWLEDGEMENT, attendance, needed=0)  # what was learned is learned
 
 
-def messages_of(channel, packets, kind):
-    """Messages of one kind in the answers of all clients.
+def messages_of(channel, packets, kind, attendance=None):
+    """Messages of one kind in the answers of the clients.
 
     Parameters
     ----------
@@ -139,40 +158,48 @@ def messages_of(channel, packets, kind):
     packets : dict of str to Packet
     kind : type
         With an operation ``OP`` and a method ``from_packet``.
+    attendance : Attendance, default=None
 
     Returns
     -------
     dict of str to message
+        Of those who answered.
 
     Raises
     ------
     ClientError
-        If a client failed or answered with something else.
+        If a client that is needed failed or answered with something else.
     """
-    messages = {}
-    for name, answer in ask(channel, packets, kind.OP).items():
-        try:
-            messages[name] = kind.from_packet(answer)
-        except PacketError as error:
-            raise ClientError(f"Client {name!r} sent a message that cannot be used. {error}") from error
-    return messages
+    return ask(channel, packets, kind.OP, attendance, kind.from_packet)
 
 
-def ask(channel, packets, op):
-    """Every client's answer to its packet, in the order of `packets`; all must be of the kind `op`."""
+def ask(channel, packets, op, attendance=None, read=lambda packet: packet, *, needed=None):
+    """Clients' answers to their packets, in the order of `packets`; those that count are of the kind `op`."""
+    attendance = Attendance(packets) if attendance is None else attendance
     known = channel.clients()
     unknown = [name for name in packets if name not in known]
     if unknown:
         raise ClientError(f"The transport does not know the clients {unknown}; it reaches {list(known)}.")
-    answers = channel.exchange(packets, timeout=None)
-    problems = [f"Client {name!r} answered without being asked." for name in answers if name not in packets]
+    answers = channel.exchange(packets, timeout=attendance.timeout)
+    unasked = [name for name in answers if name not in packets]
+    if unasked:
+        raise ClientError("\n".join(f"Client {name!r} answered without being asked." for name in unasked))
+    messages, problems, cause = {}, {}, None
     for name, packet in packets.items():
         problem = _problem(packet, answers.get(name), op)
-        if problem:
-            problems.append(f"Client {name!r} {problem}")
-    if problems:
-        raise ClientError("\n".join(problems))
-    return {name: answers[name] for name in packets}
+        if problem is None:
+            try:
+                messages[name] = read(answers[name])
+            except PacketError as error:
+                cause = error
+                problem = f"sent a message that cannot be used. {error}"
+        if problem is not None:
+            problems[name] = problem
+    try:
+        attendance.note(packets, problems, needed)
+    except ClientError as error:
+        raise error from cause
+    return messages
 
 
 def _problem(packet, answer, op):

@@ -4,11 +4,23 @@ from ..message import ACKNOWLEDGEMENT
 from ..network_message import FINISH as NETWORKS_TRAINED
 from ..network_message import PredictedStates
 from ..training_message import ANSWERS, REQUEST, LocalModel, later_answer
+from .lost import Answers, Attendance
 from .packet import Packet
 from .rounds import ask, collect_messages, messages_of
 
 
-def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=None, guard=None):
+def train_plant(
+    channel,
+    server,
+    names,
+    *,
+    dtype="float64",
+    inputs=False,
+    pool=None,
+    guard=None,
+    attendance=None,
+    look=None,
+):
     """All rounds of training: local models up, then replies down and messages up until the server is done.
 
     Parameters
@@ -26,35 +38,79 @@ def train_plant(channel, server, names, *, dtype="float64", inputs=False, pool=N
         Takes replies and gives messages in place of the channel, for training without a message.
     guard : callable, default=None
         Makes of the server's replies those that leave it.
+    attendance : Attendance, default=None
+        Takes note of who is lost; None: all have to answer.
+    look : callable, default=None
+        Called with the local models that training begins with.
 
     Raises
     ------
     ClientError
-        If a client failed or sent something that is not a message of training.
+        If a client that is needed failed or sent something that is not a message of training.
+
+    Notes
+    -----
+    A unit that is lost before it has said all that training starts with is left out, and the others start
+    again. One that is lost later is held at its last message, from which it goes on when it is back. Training
+    step by step needs every unit at every step.
     """
-    told = {**server.request(), "constant": inputs, "dtype": dtype}
-    models = messages_of(channel, dict.fromkeys(names, Packet(REQUEST, 1, scalars=told)), LocalModel)
-    dialogue = server.dialogue(models)
-    replies, round = next(dialogue), 1
-    mode = next(iter(replies.values())).mode
-    expected = ANSWERS[mode]
-    while replies is not None:
+    attendance = Attendance(names) if attendance is None else attendance
+    going, round = tuple(names), 0
+    while True:
         round += 1
-        replies = replies if guard is None else guard(replies)
-        if pool is None:
-            packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
-            messages = messages_of(channel, packets, expected)
-        else:
-            messages = pool(replies)
-        try:
-            replies = dialogue.send(messages)
-        except StopIteration:
-            replies = None
-        expected = later_answer(mode, inputs)
-    ask(channel, {name: end.to_packet(round) for name, end in server.end().items()}, ACKNOWLEDGEMENT)
+        told = {**server.request(), "constant": inputs, "dtype": dtype}
+        asked = dict.fromkeys(going, Packet(REQUEST, round, scalars=told))
+        models = messages_of(channel, asked, LocalModel, attendance)
+        attendance.drop_all_but(models)
+        if look is not None:
+            look(models)
+        rounds = _Rounds(channel, dtype, inputs, pool, guard, attendance, round)
+        going = rounds.run(server.dialogue(models))
+        round = rounds.round
+        if going is None:
+            break
+    ends = {name: end.to_packet(round) for name, end in server.end().items()}
+    ask(channel, ends, ACKNOWLEDGEMENT, attendance, needed=0)
 
 
-def train_corrections(channel, server, names, *, dtype="float64", pool=None):
+class _Rounds:
+    """Rounds of one training, from the plan on."""
+
+    def __init__(self, channel, dtype, inputs, pool, guard, attendance, round):
+        self._channel, self._dtype, self._inputs, self._pool = channel, dtype, inputs, pool
+        self._guard, self._attendance, self.round = guard, attendance, round
+
+    def run(self, dialogue):
+        """Train; None when it is done, else the units that can start again."""
+        replies, held = next(dialogue), {}
+        mode = next(iter(replies.values())).mode
+        expected = ANSWERS[mode]
+        while True:
+            self.round += 1
+            came = self._answers(replies, expected, mode)
+            held = {name: message for name, message in held.items() if isinstance(message, expected)} | came
+            if len(held) < len(replies):
+                dialogue.close()
+                return tuple(name for name in replies if name in held)
+            messages = Answers({name: held[name] for name in replies})
+            if self._attendance.rule is not None and self._attendance.rule.stale == "skip":
+                messages.skipped = frozenset(replies.keys() - came.keys())
+            try:
+                replies = dialogue.send(messages)
+            except StopIteration:
+                return None
+            expected = later_answer(mode, self._inputs)
+
+    def _answers(self, replies, expected, mode):
+        replies = replies if self._guard is None else self._guard(replies)
+        if self._pool is not None:
+            return self._pool(replies)
+        packets = {name: reply.to_packet(self.round, self._dtype) for name, reply in replies.items()}
+        everybody = mode == "steps" and self.round > 2  # a unit that misses a step is at another step
+        return messages_of(self._channel, packets, expected, None if everybody else self._attendance)
+
+
+def train_corrections(channel, server, names, *, dtype="float64", pool=None, attendance=None, look=None):
     """The rounds of Algorithm 1 of the third paper: one message per unit, then batches until all are trained.
 
     Parameters
@@ -67,6 +123,10 @@ def train_corrections(channel, server, names, *, dtype="float64", pool=None):
         Precision of series on the wire.
     pool : None
         A correction that is trained at a unit has no pooled form.
+    attendance : Attendance, default=None
+        Takes note of who is lost before training; in training every unit is needed.
+    look : callable, default=None
+        Called with the units' first messages.
 
     Raises
     ------
@@ -75,7 +135,10 @@ def train_corrections(channel, server, names, *, dtype="float64", pool=None):
     """
     if pool is not None:
         raise ValueError("Corrections trained at the units have no pooled form; use labels='next'.")
-    messages = collect_messages(channel, names, dtype=dtype)
+    attendance = Attendance(names) if attendance is None else attendance
+    messages = collect_messages(channel, names, dtype=dtype, attendance=attendance)
+    attendance.drop_all_but(messages)
+    messages = messages if look is None else look(messages)
     server.fit(messages)
     dialogue = server.corrections(messages)
     replies, round = next(dialogue), 1
@@ -86,4 +149,4 @@ def train_corrections(channel, server, names, *, dtype="float64", pool=None):
             replies = dialogue.send(messages_of(channel, packets, PredictedStates))
         except StopIteration:
             replies = None
-    ask(channel, dict.fromkeys(names, Packet(NETWORKS_TRAINED, round + 1)), ACKNOWLEDGEMENT)
+    ask(channel, dict.fromkeys(messages, Packet(NETWORKS_TRAINED, round + 1)), ACKNOWLEDGEMENT)

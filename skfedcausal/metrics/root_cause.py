@@ -80,6 +80,17 @@ def _wrongly_named(matched, roots, decided, faults):
 def expected_calibration_error(probability, correct, n_bins=10):
     """Mean distance between stated probability and share of right answers, over bins of probability [1]_.
 
+    Parameters
+    ----------
+    probability : array-like of shape (n_answers,)
+    correct : array-like of shape (n_answers,)
+        Whether each answer was right.
+    n_bins : int, default=10
+
+    Returns
+    -------
+    float
+
     References
     ----------
     .. [1] Guo, Pleiss, Sun, Weinberger (2017), On calibration of modern neural networks, ICML.

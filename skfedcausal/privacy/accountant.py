@@ -41,6 +41,12 @@ class Scope:
     relation : {"replace", "zero_out"}
         Neighbouring records differ in one unit that has other values, or its centre in place of values.
     window : int or None
+
+    Examples
+    --------
+    >>> from skfedcausal.privacy import Scope
+    >>> Scope('event') == Scope('event', 'replace')
+    True
     """
 
     unit: str
@@ -71,6 +77,12 @@ class Charge:
     period : int
         Charges of different periods are about different time steps.
     time : str
+
+    Examples
+    --------
+    >>> from skfedcausal.privacy import Charge
+    >>> Charge('boiler', 'measurement', mu=0.5).mechanism
+    'gaussian'
     """
 
     client: str

@@ -52,6 +52,14 @@ def gaussian_log_delta(epsilon, mu):
 def mu_from_epsilon(epsilon, delta):
     """Largest mu whose release is (epsilon, delta)-private.
 
+    Parameters
+    ----------
+    epsilon, delta : float
+
+    Returns
+    -------
+    float
+
     Examples
     --------
     >>> from skfedcausal.privacy import mu_from_epsilon
@@ -72,12 +80,39 @@ def mu_from_epsilon(epsilon, delta):
 
 
 def epsilon_from_mu(mu, delta):
-    """Smallest epsilon at which a mu-GDP release is (epsilon, delta)-private."""
+    """Smallest epsilon at which a mu-GDP release is (epsilon, delta)-private.
+
+    Parameters
+    ----------
+    mu : float
+    delta : float
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skfedcausal.privacy import epsilon_from_mu
+    >>> round(epsilon_from_mu(1.0, 1e-5), 2)
+    4.38
+    """
     return composed_epsilon(mu, (), delta)
 
 
 def gaussian_noise_multiplier(epsilon, delta, n_releases=1):
     """Noise standard deviation over sensitivity of each of `n_releases` releases.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of all releases together.
+    delta : float
+    n_releases : int, default=1
+
+    Returns
+    -------
+    float
 
     Examples
     --------
@@ -89,7 +124,25 @@ def gaussian_noise_multiplier(epsilon, delta, n_releases=1):
 
 
 def epsilon_of(noise_multiplier, delta, n_releases=1):
-    """Epsilon of `n_releases` Gaussian releases, each with this noise over sensitivity."""
+    """Epsilon of `n_releases` Gaussian releases, each with this noise over sensitivity.
+
+    Parameters
+    ----------
+    noise_multiplier : float
+        Noise standard deviation over sensitivity.
+    delta : float
+    n_releases : int, default=1
+
+    Returns
+    -------
+    float
+
+    Examples
+    --------
+    >>> from skfedcausal.privacy import epsilon_of
+    >>> round(epsilon_of(74.6, 1e-5, n_releases=400), 2)
+    1.0
+    """
     return epsilon_from_mu(np.sqrt(n_releases) / noise_multiplier, delta)
 
 
@@ -116,6 +169,12 @@ def randomized_response_composition(epsilon, n_releases, delta, *, n_categories=
     The privacy loss of a response is epsilon, 0 or -epsilon: a multiple of epsilon after any number of them,
     with the probabilities of :func:`response_losses`. Given that loss L the Gaussian releases have to cover
     ``epsilon_total - L``, hence ``delta(epsilon_total) = sum_L P(L) delta_mu(epsilon_total - L)``.
+
+    Examples
+    --------
+    >>> from skfedcausal.privacy import randomized_response_composition
+    >>> round(randomized_response_composition(0.1, 100, 1e-5), 2)
+    4.31
     """
     return composed_epsilon(mu, ((epsilon, n_categories, n_releases),), delta)
 

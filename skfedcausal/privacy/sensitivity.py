@@ -71,6 +71,13 @@ def window_sensitivity(F, K, window, radius=1.0):
     float
         The smaller of ``sqrt(window) ||T||``, with T the map from the window to the trajectory, and
         `window` events.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.privacy import window_sensitivity
+    >>> round(window_sensitivity(0.5 * np.eye(1), np.eye(1), 4), 2)
+    3.34
     """
     F, K = _filter_matrices(F, K)
     X = gramian(F, np.eye(len(F)))
@@ -90,10 +97,27 @@ def window_sensitivity(F, K, window, radius=1.0):
 def client_sensitivity(F, K, n_steps, radius=1.0):
     """Bound on the change of a filter's trajectory when all of a record's measurements change.
 
+    Parameters
+    ----------
+    F : array-like of shape (n_states, n_states)
+        ``(I - K C) A`` of the filter.
+    K : array-like of shape (n_states, n_features)
+        Its gain.
+    n_steps : int
+    radius : float, default=1.0
+        Largest norm of the change of each step.
+
     Returns
     -------
     float
         ``radius * sqrt(n_steps)`` times the largest gain over frequency of ``(I - F e^(-iw))^-1 K``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.privacy import client_sensitivity
+    >>> round(client_sensitivity(0.5 * np.eye(1), np.eye(1), 100), 2)
+    20.0
     """
     F, K = _filter_matrices(F, K)
     _check_forgets(F)
@@ -116,9 +140,31 @@ def augmented_message_sensitivity(A, F, K, theta, radius=1.0, n_steps=None):
     These are the messages of the papers' augmented clients: the unit's filtered state, ``h_c + theta y`` and
     its prediction ``A (h_c + theta y)`` for the next step, with `theta` public or fixed.
 
+    Parameters
+    ----------
+    A : array-like of shape (n_states, n_states)
+        Transition matrix of the unit.
+    F : array-like of shape (n_states, n_states)
+        ``(I - K C) A`` of the filter.
+    K : array-like of shape (n_states, n_features)
+        Its gain.
+    theta : array-like of shape (n_states, n_features)
+    radius : float, default=1.0
+        Largest norm of the change of the step.
+    n_steps : int, default=None
+        Length of the record; None for the limit.
+
     Returns
     -------
     float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.privacy import augmented_message_sensitivity
+    >>> A, F, K = 0.5 * np.eye(1), 0.3 * np.eye(1), 0.4 * np.eye(1)
+    >>> round(augmented_message_sensitivity(A, F, K, 0.1 * np.eye(1)), 3)
+    0.713
     """
     F, K = _filter_matrices(F, K)
     A, theta = np.asarray(A, dtype=float), np.asarray(theta, dtype=float)
@@ -152,6 +198,15 @@ def server_gradient_sensitivity(A, F, K, theta, unit, slices, n_steps_averaged, 
     Returns
     -------
     float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.privacy import server_gradient_sensitivity
+    >>> A, one = 0.5 * np.eye(2), np.eye(1)
+    >>> slices = [slice(0, 1), slice(1, 2)]
+    >>> round(server_gradient_sensitivity(A, 0.3 * one, 0.4 * one, 0.1 * one, 0, slices, 100), 4)
+    0.001
     """
     F, K = _filter_matrices(F, K)
     A = np.asarray(A, dtype=float)
@@ -168,9 +223,33 @@ def residual_sensitivity(A, C, F, K, S, radius=1.0, cap=np.inf):
     With scores ``min(||S^-1/2 r||, cap)`` the same step's term is at most `cap`; norms and caps move less
     than what they are taken of.
 
+    Parameters
+    ----------
+    A, C : array-like
+        Transition and observation matrix of the unit.
+    F : array-like of shape (n_states, n_states)
+        ``(I - K C) A`` of the filter.
+    K : array-like of shape (n_states, n_features)
+        Its gain.
+    S : array-like of shape (n_features, n_features)
+        Covariance of the residuals.
+    radius : float, default=1.0
+        Largest norm of the change of a step.
+    cap : float, default=inf
+        Largest score.
+
     Returns
     -------
     float
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.privacy import residual_sensitivity
+    >>> A, C, K = 0.5 * np.eye(1), np.eye(1), 0.4 * np.eye(1)
+    >>> F = (np.eye(1) - K @ C) @ A
+    >>> round(residual_sensitivity(A, C, F, K, np.eye(1)), 3)
+    1.022
     """
     F, K = _filter_matrices(F, K)
     A, C, S = (np.asarray(M, dtype=float) for M in (A, C, S))

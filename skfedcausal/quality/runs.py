@@ -7,6 +7,8 @@ import numpy as np
 
 _FEW_RUNS = 20  # fewer repetitions than that say nothing about their usual length
 _FEW_LEVELS = 10
+_MODES = 5  # levels up to which a tag is taken for a mode or a coarse switch
+_STILL, _ON_LINES = 0.3, 0.9  # shares of rows that stand still, and of moving rows on lines, of a programme
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,6 +78,22 @@ class Tag:
         return float((high - low) / 1.349) or float(self.values.std())
 
     @cached_property
+    def rounding(self):
+        """Below this a difference is an error of arithmetic: far less than a step."""
+        step = np.abs(np.diff(self.values))
+        usual = np.median(step[step > 0]) if (step > 0).any() else 0.0
+        return float(max(1e-6 * usual, 64 * np.finfo(float).eps * np.abs(self.values).max()))
+
+    @property
+    def _is_programme(self):
+        """Whether the tag stands still or moves along straight lines: a setpoint with ramps."""
+        step = np.diff(self.values)
+        moving = (step[1:] != 0) & (step[:-1] != 0)
+        if len(step) < 10 or (step == 0).mean() < _STILL or not moving.any():
+            return False
+        return (np.abs(np.diff(step))[moving] <= self.rounding).mean() > _ON_LINES
+
+    @cached_property
     def kind(self):
         """ "empty", "constant", "binary", "steps" (setpoints, modes) or "measured"."""
         if not len(self.values):
@@ -84,6 +102,8 @@ class Tag:
         if n_levels <= 2:
             return ("constant", "binary")[n_levels - 1]
         n_runs, usual = len(self.lengths), np.median(self.lengths)
+        if n_levels <= _MODES or self._is_programme:
+            return "steps"
         if usual == 1 and n_runs >= 5:
             return "measured"
         few_levels = n_levels <= max(_FEW_LEVELS, n_runs / 10)

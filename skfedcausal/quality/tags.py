@@ -114,9 +114,9 @@ def straight(tag):
     inner = near[1:] & near[:-1]
     step = np.diff(x)
     bend = np.abs(np.diff(step))[inner]
-    tolerance = max(2.1 * tag.resolution, 1e-6 * tag.spread)
+    tolerance = max(2.1 * tag.resolution, tag.rounding)
     moving = (np.abs(step[1:]) > tolerance / 3)[inner] & (np.abs(step[:-1]) > tolerance / 3)[inner]
-    if moving.sum() < 10:
+    if moving.sum() < max(10, 0.5 * len(bend)):  # what mostly stands still is no archived curve
         return 0.0, 1.0
     line = bend[moving] <= tolerance
     chance = 0.0

@@ -1,5 +1,7 @@
 """Estimates of every off-diagonal block, inside the model or not, with their covariances."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..statespace.pairs import (
@@ -35,9 +37,16 @@ def link_estimates(scoring):
 
 def input_estimates(scoring):
     """The same for the blocks of the input matrix between different units."""
-    structure = scoring.structure
-    own = input_pair_information(scoring.info, structure.partition)
-    return _coefficient_estimates(scoring, structure.partition.input_pairs, structure.driven, own)
+    family = scoring.structure.partition.input_pairs
+    own = input_pair_information(scoring.info, scoring.structure.partition, family)
+    return _coefficient_estimates(scoring, family, scoring.structure.driven, own)
+
+
+def step_estimates(scoring):
+    """The same for every unit's coefficients of every step."""
+    family = scoring.structure.partition.step_pairs
+    own = input_pair_information(scoring.info, scoring.structure.partition, family)
+    return _coefficient_estimates(scoring, family, scoring.structure.shifted, own)
 
 
 def _coefficient_estimates(scoring, family, inside, own):
@@ -135,7 +144,10 @@ def uncoupled_estimates(objective, partition, point):
     correlations : BlockEstimates
         With both directions profiled out.
     """
-    joint = uncoupled_pair_information(objective.information(point.A, point.Q), partition)
+    info = objective.information(point.A, point.Q)
+    if partition.n_steps and not partition.n_inputs:
+        info = replace(info, S=None)  # what steps make of states says nothing beside the steps themselves
+    joint = uncoupled_pair_information(info, partition)
     e = joint.shape[1] // 3
     score_A = pair_blocks(point.evaluation.grad_A[:, : partition.n_states], partition)
     score_Q = pair_blocks(2 * point.evaluation.grad_Q, partition)

@@ -13,8 +13,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .blocktests import correlation_estimates, input_estimates, link_estimates, uncoupled_estimates
+from .blocktests import (
+    correlation_estimates,
+    input_estimates,
+    link_estimates,
+    uncoupled_estimates,
+)
 from .evidence import BlockEstimates
+from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
 from .scoring import Point, Scoring, ascend
 from .search import StructureSearch, first_links, is_degenerate, is_singular, search_structure
@@ -73,7 +79,9 @@ class PlantEstimate:
     input_blocks : BlockEstimates
         Every block of B between different units, in standardised states and inputs.
     coefficients : Coefficients
-        Standardised ``[A | B]`` with the covariance of its free elements.
+        Standardised ``[A | B]`` with the covariance of its free elements, without the steps.
+    shifts : LevelShifts
+        Shifts of levels that nobody announced.
     n_rounds, n_iter : int
         Rounds of the structure search and iterations of the final ascent.
     converged : bool
@@ -95,6 +103,7 @@ class PlantEstimate:
     correlations: BlockEstimates
     input_blocks: BlockEstimates
     coefficients: Coefficients
+    shifts: LevelShifts
     n_rounds: int
     n_iter: int
     converged: bool
@@ -112,6 +121,7 @@ def estimate_plant(
     shrinkage=True,
     time_domain=False,
     feedback=False,
+    level_shifts="auto",
     max_iter,
     tol,
 ):
@@ -132,6 +142,8 @@ def estimate_plant(
         Use the exact likelihood also for complete records.
     feedback : bool
         Inputs depend on measurements: the covariance of the coefficients is that of the observed information.
+    level_shifts : {"auto", None}
+        Look for level shifts that nobody announced.
     max_iter : int
     tol : float
         Length of the gradient per time step, in the metric of the curvature, that counts as zero.
@@ -141,6 +153,30 @@ def estimate_plant(
     PlantEstimate
     """
     plant = StandardisedPlant(record, local, fix_local)
+    if level_shifts is not None and not record.steps:
+        steps = find_level_shifts(plant.unit_records())
+        if steps:
+            plant = StandardisedPlant(record.at_steps(steps), local, fix_local)
+    settings = {
+        "sparsity": sparsity,
+        "alpha": alpha,
+        "shrinkage": shrinkage,
+        "time_domain": time_domain,
+        "feedback": feedback,
+        "max_iter": max_iter,
+        "tol": tol,
+    }
+    estimate = _estimate(plant, **settings)
+    lasting = estimate.shifts.certain
+    while len(lasting) < len(plant.steps):
+        plant = StandardisedPlant(record.at_steps(lasting), local, fix_local)
+        estimate = _estimate(plant, **settings)
+        lasting = estimate.shifts.certain
+    return estimate
+
+
+def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_iter, tol):
+    """Estimate of a plant whose level shifts are known."""
     first = Uncoupled.of(plant)
     degenerate = is_degenerate(first.likelihood, plant.partition, first.point, alpha, tests=first.tests)
     goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
@@ -160,13 +196,14 @@ def estimate_plant(
     curvature = scoring
     if feedback:
         curvature = Scoring(objective, scoring.structure, ascent.point, observed=True)
-    n, free = len(ascent.point.Q), scoring.structure.free
-    split = slice(0, free.n_transition)
-    A, B = np.hsplit(plant.unscaled(theta), [n])
-    shrunk_A, shrunk_B = np.hsplit(plant.unscaled(shrunk), [n])
+    n, c, free = len(ascent.point.Q), plant.partition.without_steps.n_regressors, scoring.structure.free
+    kept = np.flatnonzero(free.cols < c)
+    A, B, levels = np.hsplit(plant.unscaled(theta), [n, c])
+    shrunk_A, shrunk_B, _ = np.hsplit(plant.unscaled(shrunk), [n, c])
+    Q = plant.unscaled_covariance(ascent.point.Q)
     return PlantEstimate(
         A,
-        plant.unscaled_covariance(ascent.point.Q),
+        Q,
         B,
         shrunk_A,
         shrunk_B,
@@ -175,14 +212,15 @@ def estimate_plant(
         correlation_estimates(scoring),
         input_blocks,
         Coefficients(
-            theta,
-            free.rows,
-            free.cols,
-            curvature.covariance[split, split],
+            theta[:, :c],
+            free.rows[kept],
+            free.cols[kept],
+            curvature.covariance[np.ix_(kept, kept)],
             plant.state_scale,
-            plant.input_scale,
-            plant.regressor_covariance,
+            plant.known_scale[: c - n],
+            plant.regressor_covariance[:c, :c],
         ),
+        LevelShifts.of(plant.steps, levels, Q, scoring),
         search.n_rounds,
         ascent.n_iter,
         search.settled and ascent.converged,

@@ -41,7 +41,17 @@ def check_separable(record):
     if record.u is None:
         return
     u = record.standard_inputs
-    values, vectors = np.linalg.eigh(u.T @ u / len(u))
+    check_independent(u.T @ u / len(u))
+
+
+def check_independent(correlation):
+    """Refuse inputs whose correlation matrix is singular.
+
+    Raises
+    ------
+    InputsNotSeparableError
+    """
+    values, vectors = np.linalg.eigh(correlation)
     null = vectors[:, values < _SAME]
     if null.size:
         involved = np.flatnonzero(np.abs(null).max(axis=1) > 1e-4)

@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 from scipy.stats import binom
 
 _LONGEST = 100_000  # steps: no horizon
@@ -84,9 +85,10 @@ def roots_of_flags(flags, horizon=1, needed=1):
     """Root unit at every step from the flags of all units.
 
     A unit is the root when its flags are (1, 1), as in every pair of Table 1 that has a root, and no other
-    unit's are; two such units violate the paper's assumptions (Proposition 5.2). With a horizon the unit
-    must have been the root in at least `needed` of the last `horizon` steps and more often than any other
-    (Remark 5.1).
+    unit's are; two such units violate the paper's assumptions (Proposition 5.2), and beside a unit with
+    (0, 1) the table answers "imperfect training": both are undecided. With a horizon the unit must have been
+    (1, 1) in at least `needed` of the last `horizon` steps and more often than any other (Remark 5.1); single
+    steps with other pairs then do not matter.
 
     Parameters
     ----------
@@ -99,10 +101,56 @@ def roots_of_flags(flags, horizon=1, needed=1):
         Unit, -1 for no incident, -2 for undecided.
     """
     is_root = (flags == 1).all(axis=2)
+    imperfect = np.zeros(len(flags), dtype=bool)
     if horizon > 1 or needed > 1:
         sums = np.cumsum(np.concatenate([np.zeros((1, is_root.shape[1])), is_root]), axis=0)
         ends = np.arange(1, len(is_root) + 1)
         count = sums[ends] - sums[np.maximum(ends - horizon, 0)]
         is_root = (count >= needed) & (count == count.max(axis=1, keepdims=True))
+    else:
+        imperfect = (flags == AUGMENTED_ONLY).all(axis=2).any(axis=1)
     total = is_root.sum(axis=1)
-    return np.where(total == 1, is_root.argmax(axis=1), np.where(total > 1, -2, -1))
+    clear = (total == 1) & ~imperfect
+    return np.where(clear, is_root.argmax(axis=1), np.where(total > 0, -2, -1))
+
+
+def table_1_answers(flags):
+    """What Table 1 says of every pair of units at every step.
+
+    Parameters
+    ----------
+    flags : DataFrame
+        As :meth:`FederatedRCADetector.flags` gives it: columns ``unit__Z_c`` and ``unit__Z_a``.
+
+    Returns
+    -------
+    DataFrame
+        One column ``first, second`` per pair of units. A root is told as ``"first"`` or ``"first -> second"``
+        where the other shows the propagated effect; special verdicts by their names.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.server.flags import table_1_answers
+    >>> names = ["a__Z_c", "a__Z_a", "b__Z_c", "b__Z_a"]
+    >>> table_1_answers(pd.DataFrame([[1, 0, 1, 1], [0, 1, 1, 1]], columns=names))["a, b"].tolist()
+    ['b -> a', 'imperfect training']
+    """
+    names = list(dict.fromkeys(column.rpartition("__")[0] for column in flags))
+    pairs = {name: flags[[f"{name}__Z_c", f"{name}__Z_a"]].to_numpy().tolist() for name in names}
+    told = {}
+    for k, first in enumerate(names):
+        for second in names[k + 1 :]:
+            name = {"first": first, "second": second}
+            told[f"{first}, {second}"] = [
+                _in_words(TABLE_1[tuple(a), tuple(b)], name)
+                for a, b in zip(pairs[first], pairs[second], strict=True)
+            ]
+    return pd.DataFrame(told, index=flags.index)
+
+
+def _in_words(answer, name):
+    if isinstance(answer, str):
+        return answer
+    root, effect = answer
+    return name[root] if effect is None else f"{name[root]} -> {name[effect]}"

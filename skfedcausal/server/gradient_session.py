@@ -10,6 +10,7 @@ from ..statespace.descent import is_still
 from ..statespace.episodes import inner_rows
 from ..training_message import BlockRow, GradientReply
 from .block_steps import BlockSteps
+from .excitation import check_independent
 from .gradient_state import Series, Training
 from .step_sizes import block_curvature, reach_curvature
 
@@ -33,12 +34,15 @@ def batch_dialogue(plant, choose, training, *, max_iter, tol, watch):
     """Batch rounds in which the states of all time steps cross."""
     plan = choose(None)
     messages = yield {name: plan.plan(m, "series") for m, name in enumerate(plant.names)}
-    first = Series.of(plant, _told(plant, messages, "filtered", plant.state_shapes(plant.n_pairs)))
+    told = _told(plant, messages, "filtered", plant.state_shapes(plant.n_pairs))
+    first = series = Series.of(plant, told)
     S = first.V.T @ first.V / len(first.V)
+    _check_inputs(plant, S)
     steps, dual = BlockSteps(plant, choose(block_curvature(plant, S)), S), 0.0
     for k in range(max_iter):
-        told = list(messages.values()) if k == 0 else _told(plant, messages, *first.later)
-        series = first if k == 0 else first.with_corrections(plant, told)
+        if k:
+            told = _told(plant, messages, *first.later)
+            series = first.with_corrections(plant, told)
         residual, constraint = series.residuals(training.blocks)
         _record(training, told, residual, constraint, 1 / len(residual))
         pulled = None
@@ -51,9 +55,20 @@ def batch_dialogue(plant, choose, training, *, max_iter, tol, watch):
         turn = steps.turn(k, slope, training.blocks)
         if _is_over(training, messages, tol, watch, turn, steps.is_last_phase(k, max_iter)):
             return
-        training.blocks = training.blocks - turn
+        training.blocks = training.blocks - _moving(plant, messages, turn)
         messages = yield replies
     return
+
+
+def _moving(plant, messages, turn):
+    """A step of the blocks, zero in the rows of units that are skipped in this round."""
+    skipped = getattr(messages, "skipped", ())
+    if skipped:
+        turn = turn.copy()
+        for name, rows in zip(plant.names, plant.states.slices, strict=True):
+            if name in skipped:
+                turn[rows] = 0.0
+    return turn
 
 
 def _record(training, told, residual, constraint, weight):
@@ -138,7 +153,7 @@ def moments_dialogue(plant, choose, training, *, max_iter, tol, watch):
             name: BlockRow(training.blocks[own][:, columns])
             for name, own, columns in zip(plant.names, slices, drivers, strict=True)
         }
-        training.blocks = training.blocks - turn
+        training.blocks = training.blocks - _moving(plant, messages, turn)
         messages = yield replies
     return
 
@@ -159,7 +174,18 @@ def _relayed(plant):
     """All units' states, then all inputs, of every time step, and their second moments."""
     V = plant.relayed
     before = V[inner_rows(plant.n_samples, plant.starts) - 1]
-    return V, before.T @ before / len(before)
+    S = before.T @ before / len(before)
+    _check_inputs(plant, S)
+    return V, S
+
+
+def _check_inputs(plant, S):
+    """Refuse inputs that are linear combinations of each other."""
+    if plant.n_inputs:
+        n, mean = plant.states.n_states, plant.inputs[1]
+        covariance = S[n:, n:] - np.outer(mean, mean)
+        scale = np.sqrt(np.diag(covariance).clip(np.finfo(float).tiny))
+        check_independent(covariance / np.outer(scale, scale))
 
 
 def _relay(plant, sizes, V, drivers, mode):

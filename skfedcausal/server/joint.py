@@ -9,6 +9,7 @@ from ..statespace.episodes import episodes
 from ..statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
 from ..statespace.observation import Information, is_regular
 from ..statespace.partition import Partition
+from ..statespace.positive import floor_eigenvalues
 from ..statespace.rounding import without_last_bits
 
 _PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
@@ -33,6 +34,8 @@ class JointRecord:
         Inputs of each unit, None for a unit without inputs; empty for a plant without inputs.
     unpredicted : tuple of (ndarray of shape (p_m, p_m) or None)
         See :class:`~skfedcausal.message.StateMessage`.
+    steps : tuple of int
+        Rows at which the level of some units shifts and stays shifted to the end of the episode.
     """
 
     names: tuple[str, ...]
@@ -40,6 +43,7 @@ class JointRecord:
     starts: tuple[int, ...]
     inputs: tuple[np.ndarray | None, ...] = ()
     unpredicted: tuple[np.ndarray | None, ...] = ()
+    steps: tuple[int, ...] = ()
 
     @classmethod
     def from_messages(cls, messages, names=None):
@@ -75,7 +79,8 @@ class JointRecord:
     def partition(self):
         """Division of the states and inputs into units."""
         sizes = tuple(part.z.shape[1] for part in self.parts)
-        return Partition(sizes, tuple(0 if u is None else u.shape[1] for u in self.inputs))
+        inputs = tuple(0 if u is None else u.shape[1] for u in self.inputs)
+        return Partition(sizes, inputs, len(self.steps))
 
     @cached_property
     def u(self):
@@ -101,10 +106,56 @@ class JointRecord:
 
     @cached_property
     def _standardised_inputs(self):
-        inputs = remove_episode_means(self.u, self.starts)
-        scale = np.sqrt(np.einsum("ti,ti->i", inputs, inputs) / len(inputs))
-        inputs /= scale
-        return inputs, scale
+        return _standardised(self.u, self.starts)
+
+    @cached_property
+    def known(self):
+        """Inputs and steps, shape (n_samples, n_inputs + n_steps); None for a plant without either.
+
+        A step is one from the row before its onset on, so that it acts from the onset on.
+        """
+        if not self.partition.n_known:
+            return None
+        steps = step_series(self.steps, self.starts, self.n_samples)
+        return steps if self.u is None else np.hstack([self.u, steps])
+
+    @cached_property
+    def known_level(self):
+        """Mean of each input and step, shape (n_inputs + n_steps,)."""
+        return np.zeros(0) if self.known is None else self.known.mean(axis=0)
+
+    @cached_property
+    def known_scale(self):
+        """Standard deviation of each input and step within the episodes, shape (n_inputs + n_steps,)."""
+        return np.concatenate([self.input_scale, self._standardised_steps[1]])
+
+    @property
+    def standard_steps(self):
+        """Steps less their mean in each episode, of unit variance, shape (n_samples, n_steps)."""
+        return self._standardised_steps[0]
+
+    @cached_property
+    def _standardised_steps(self):
+        return _standardised(step_series(self.steps, self.starts, self.n_samples), self.starts)
+
+    def at_steps(self, steps):
+        """The same record with levels shifting at other rows."""
+        return self if tuple(steps) == self.steps else replace(self, steps=tuple(steps))
+
+    def fingerprint(self):
+        """A few weighted sums of the information vectors, relative to their size.
+
+        Other records have others; rounding on the wire hardly moves them.
+        """
+        t = np.arange(self.n_samples, dtype=float)
+        weights = np.array([np.cos(t**2), np.sin(t**2)])
+        size = np.sqrt(np.einsum("ti,ti->i", self.z, self.z))
+        return weights @ self.z / np.maximum(size, np.finfo(float).tiny)
+
+    @cached_property
+    def scores(self):
+        """The :class:`Scores` of the record."""
+        return Scores(self)
 
     @property
     def n_samples(self):
@@ -157,7 +208,7 @@ class JointRecord:
             Information(part.z @ S, S.T @ part.patterns @ S, part.index, part.const)
             for part, S in zip(self.parts, scale, strict=True)
         )
-        return JointRecord(self.names, parts, self.starts, self.inputs)
+        return replace(self, parts=parts)
 
     @property
     def has_choice(self):
@@ -185,8 +236,16 @@ class JointRecord:
         )
         return replace(self, parts=parts)
 
-    def regimes(self):
+    def regimes(self, predicted=None):
         """Average information matrices of stretches in which the same units are present.
+
+        What a filter gains from a measurement is concave in its information, so that a constant one worth
+        the same is less than the mean: the one that leaves the average filtered covariance.
+
+        Parameters
+        ----------
+        predicted : sequence of ndarray of shape (p, p), default=None
+            Covariance of each unit's states before a measurement; None takes the mean information.
 
         Returns
         -------
@@ -204,9 +263,41 @@ class JointRecord:
         regimes = []
         for k in kept:
             rows = np.flatnonzero(key == k)
-            J = self.block_diagonal([_mean_over(part, rows) for part in self.parts])
+            before = [None] * len(self.parts) if predicted is None else predicted
+            worth = [_worth(part, rows, P) for part, P in zip(self.parts, before, strict=True)]
+            J = self.block_diagonal(worth)
             regimes.append((counts[k] / total, J))
         return regimes
+
+
+def step_series(onsets, starts, n_samples):
+    """One from the row before each onset to the end of its episode, zero elsewhere.
+
+    Parameters
+    ----------
+    onsets : sequence of int
+        First rows of the new level.
+    starts : sequence of int
+        First row of each episode.
+    n_samples : int
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_onsets)
+    """
+    series = np.zeros((n_samples, len(onsets)))
+    for k, onset in enumerate(onsets):
+        stop = min((start for start in starts if start > onset), default=n_samples)
+        series[max(onset - 1, 0) : stop, k] = 1.0
+    return series
+
+
+def _standardised(series, starts):
+    """Series less its mean in each episode and of unit variance, with its standard deviations."""
+    centred = remove_episode_means(series, starts)
+    scale = np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
+    centred /= scale
+    return centred, scale
 
 
 def _noisier(part, unpredicted, share):
@@ -216,11 +307,21 @@ def _noisier(part, unpredicted, share):
     return Information(part.z @ (N @ J), J[None])
 
 
-def _mean_over(part, rows):
+def _worth(part, rows, P):
+    """The constant information that leaves the same filtered covariance of states with covariance P.
+
+    The mean information if P is None.
+    """
     if part.is_constant:
         return part.patterns[0]
     counts = np.bincount(part.index[rows], minlength=len(part.patterns))
-    return np.tensordot(counts / len(rows), part.patterns, 1)
+    if P is None:
+        return np.tensordot(counts / len(rows), part.patterns, 1)
+    seen = np.flatnonzero(counts)
+    before = np.linalg.inv(P)
+    left = np.tensordot(counts[seen] / len(rows), np.linalg.inv(before + part.patterns[seen]), 1)
+    J = np.linalg.inv(left) - before
+    return floor_eigenvalues((J + J.T) / 2, 0.0)
 
 
 def _presence(part, n_samples):
@@ -235,9 +336,9 @@ def _presence(part, n_samples):
 
 
 class Scores:
-    """Centred scores ``s = J^-1 z`` of a record with its inputs, and their lag covariances, on demand.
+    """Centred scores ``s = J^-1 z`` of a record with its inputs and steps, and their lag covariances.
 
-    Inputs are scaled to unit variance.
+    Inputs and steps are scaled to unit variance.
 
     Time steps at which a unit's measurements do not determine its states are left out of every product
     they enter; the covariance of the scores around the states is their average over the steps used.
@@ -255,27 +356,42 @@ class Scores:
         series, present, noise = zip(*(_unit_scores(part) for part in record.parts), strict=True)
         self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
         self._present = None
-        inputs = [] if record.u is None else [record.standard_inputs]
-        joined = np.concatenate([*series, *inputs], axis=1)
+        known = [] if record.u is None else [record.standard_inputs]
+        known += [record.standard_steps] if record.steps else []
+        joined = np.concatenate([*series, *known], axis=1)
         partition = record.partition
         if all(p is None for p in present):
             self._series = remove_episode_means(joined, record.starts, copy=False)
         else:
             full = np.ones(record.n_samples, dtype=bool)
             masks = [full if p is None else p for p in present]
-            owner = np.concatenate([partition.unit_of_state, np.full(partition.n_inputs, len(masks))])
+            owner = np.concatenate([partition.unit_of_state, np.full(partition.n_known, len(masks))])
             self._present = np.column_stack([*masks, full])[:, owner].astype(float)
             self._series = _remove_present_means(joined, self._present, record.starts)
         self._sums = np.empty((0, partition.n_regressors, partition.n_regressors))
 
     @property
-    def inputs(self):
-        """Centred inputs of unit variance, shape (n_samples, n_inputs)."""
+    def known(self):
+        """Centred inputs and steps of unit variance, shape (n_samples, n_inputs + n_steps)."""
         return self._series[:, self._record.partition.n_states :]
 
+    def of_unit(self, unit):
+        """Centred scores of one unit and where they are there (None: everywhere)."""
+        rows = self._record.partition.slices[unit]
+        return self._series[:, rows], None if self._present is None else self._present[:, rows]
+
     def covariance(self):
-        """Sample covariance of the scores and inputs, shape (c, c)."""
+        """Sample covariance of the scores, inputs and steps, shape (c, c)."""
         return without_last_bits(self._lag_sums(1)[0] / self._record.n_samples, self._scale)
+
+    def level_covariance(self):
+        """Sample covariance of the scores around their levels before and after the steps, shape (n, n)."""
+        G, n = self.covariance(), self._record.partition.n_states
+        steps = slice(n + self._record.partition.n_inputs, None)
+        if not self._record.steps:
+            return G[:n, :n]
+        with_steps = G[:n, steps]
+        return G[:n, :n] - with_steps @ np.linalg.solve(G[steps, steps], with_steps.T)
 
     def moments(self, n_lags):
         """Lag covariances of the transitions, a :class:`TransitionMoments`."""

@@ -14,9 +14,10 @@ from ..statespace.alarms import (
 from ..statespace.energy import block_sums
 from ..statespace.episodes import episodes
 
-GAP = 10  # steps without an alarm after which an incident is over
+GAP = 20  # steps without an alarm after which an incident is over: the memory of the slowest average
 STATISTICS = {"both": ("energy", "shift"), "energy": ("energy",), "shift": ("shift",)}
 _N_DRAWS = 200
+_SPENT = 0.75  # of the budget: plants learned from a finite record are surprised more often by a new one
 _BLOCK = 60
 _PRIOR_ROWS = 20.0  # weight of the model beside the data in the variance of a smoothed score
 
@@ -83,7 +84,7 @@ class AlarmLevels:
             rows = (starts[:, None] + np.arange(block)).reshape(-1)[:length]
             levels = self.rows(surprise[rows], held[rows])[0]
             maxima[k] = [levels[name].max() for name in self.statistics]
-        limits = budget_thresholds(maxima)
+        limits = budget_thresholds(maxima, np.exp(-_SPENT))
         return {name: float(limit) for name, limit in zip(self.statistics, limits, strict=True)}
 
     def _whitening(self, held, rate, starts):

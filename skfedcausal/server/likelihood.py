@@ -15,13 +15,16 @@ from .estimate import estimate_plant, screen_plant
 from .excitation import check_separable, excitation_table
 from .feedback import controlled_units, feedback_table
 from .joint import JointRecord
+from .link_questions import LinkQuestions
 from .links import correlation_table, links_table
 from .noise_share import choose_noise_share
 from .prediction import InputDrive, PlantFilter, smooth_plant
 from .questions import InputQuestions
 
+_SAME_RECORD = 0.01  # difference of weighted sums of two records below which they are the same
 
-class LikelihoodServer(InputQuestions, BaseEstimator):
+
+class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
     """Learns the plant by maximum likelihood from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
@@ -43,6 +46,10 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
     shrink : bool, default=True
         Shrink the off-diagonal blocks of `transition_` by empirical Bayes. Tables, tests and standard
         errors always use the estimate that is not shrunk.
+    level_shifts : {"auto", None}, default="auto"
+        "auto" looks for shifts of the operating point within an episode that nobody announced, which would
+        otherwise be taken for links, and gives every unit that shifted a term of its own; None takes every
+        unit's level as constant.
     likelihood : {"whittle", "time-domain"}, default="whittle"
         For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
     margin : float, default=0.1
@@ -65,6 +72,8 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
     ----------
     names_ : tuple of str
         Units in the order of the matrices.
+    n_samples_ : int
+        Time steps of the record.
     state_slices_ : dict of str to slice
         States of each unit.
     transition_ : ndarray of shape (n, n)
@@ -101,6 +110,10 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
     correlations_ : DataFrame
         Pairs of units whose process noise is correlated: a cause they share, or influence within one
         sampling period, that the data cannot give a direction.
+    level_shifts_ : DataFrame
+        One row per shift that was found: ``unit``, row ``start`` at which it began, ``size`` of what it adds
+        to the state equation in standard deviations of the process noise, ``statistic`` and ``p_value`` of
+        its Wald test given the plant. Empty without shifts.
     n_iter_ : int
     converged_ : bool
     gradient_norm_ : float
@@ -146,6 +159,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         "sparsity": [StrOptions({"fdr"}), None],
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "shrink": ["boolean"],
+        "level_shifts": [StrOptions({"auto"}), None],
         "likelihood": [StrOptions({"whittle", "time-domain"})],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
@@ -161,6 +175,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         sparsity="fdr",
         alpha=0.05,
         shrink=True,
+        level_shifts="auto",
         likelihood="whittle",
         margin=0.1,
         n_rounds=1,
@@ -172,6 +187,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         self.sparsity = sparsity
         self.alpha = alpha
         self.shrink = shrink
+        self.level_shifts = level_shifts
         self.likelihood = likelihood
         self.margin = margin
         self.n_rounds = n_rounds
@@ -240,12 +256,13 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
             shrinkage=self.shrink,
             time_domain=self.likelihood == "time-domain",
             feedback=feedback,
+            level_shifts=self.level_shifts,
             max_iter=self.max_iter,
             tol=self.tol,
         )
 
     def _store(self, record, estimate):
-        self.names_ = record.names
+        self.names_, self.n_samples_ = record.names, record.n_samples
         self.partition_ = record.partition
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
         self.transition_ = estimate.shrunk_A
@@ -257,6 +274,12 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         self.input_level_ = record.input_level
         self.coefficients_ = estimate.coefficients if record.partition.n_inputs else None
         complete = record.is_constant and all(record.determined)
+        self.level_shifts_ = estimate.shifts.table(record.names)
+        self._shifts = estimate.shifts
+        eye = np.eye(record.partition.n_states)
+        self._new_levels = np.linalg.solve(eye - estimate.A, estimate.shifts.levels)
+        self._fitted_record = (record.starts, record.fingerprint()) if self._shifts.steps else None
+        self._known_level = record.at_steps(self._shifts.steps).known_level
         self.likelihood_ = self.likelihood if complete else "time-domain"
         self.n_iter_ = estimate.n_iter
         self.converged_ = estimate.converged
@@ -272,7 +295,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         self._run = None
         if record.partition.n_inputs:
             self.excitation_ = excitation_table(record, self.coefficients_.regressors)
-            run = self._run = self._filter(record)
+            run = self._run = self._filter(self._with_shifts(record))
             self.feedback_ = feedback_table(record, run.updates)
             self.has_feedback_ = bool(self.controlled_units_)
 
@@ -336,24 +359,47 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         return self._filter(self._record(messages))
 
     def _filter(self, record):
-        return PlantFilter(self.transition_, self.process_cov_, record, self._drive(self.input_))
+        drive = self._drive(self.transition_, self.input_)
+        return PlantFilter(self.transition_, self.process_cov_, record, drive)
 
-    def _drive(self, B):
-        """How the inputs act; None for a plant without inputs."""
-        if not self.partition_.n_inputs:
+    def _drive(self, A, B):
+        """How inputs and shifts of the level act; None for a plant without either.
+
+        Levels are where the fit has them, whichever way the coefficients were shrunk.
+        """
+        spread = np.zeros_like(self.process_cov_)
+        if self.partition_.n_inputs:
+            S = self.coefficients_.state_scale  # driven states of unknown past: the variance of the record
+            spread = S @ S.T
+        if not (self.partition_.n_inputs or self._shifts.steps):
             return None
-        S = self.coefficients_.state_scale  # driven states of unknown past: the variance of the record
-        return InputDrive(B, self.input_level_, S @ S.T)
+        steps = self._new_levels - A @ self._new_levels
+        held = np.hstack([np.zeros_like(B), self._new_levels])
+        return InputDrive(np.hstack([B, steps]), self._known_level, spread, held)
+
+    def _with_shifts(self, record):
+        """The record with the shifts of the level where they were found, if it is the one of `fit`.
+
+        Any other is taken to have the level that the units had in the end.
+        """
+        steps = self._shifts.steps
+        if not steps:
+            return record
+        starts, sums = self._fitted_record
+        is_fitted = record.starts == starts and record.n_samples == self.n_samples_
+        if is_fitted:  # the sums of different records differ by about one
+            is_fitted = np.abs(record.fingerprint() - sums).max() < _SAME_RECORD
+        return record.at_steps(steps if is_fitted else (0,) * len(steps))
 
     def _record(self, messages):
-        """Record of the units of `fit`, with their inputs."""
+        """Record of the units of `fit`, with their inputs and shifts."""
         record = JointRecord.from_messages(messages, names=self.names_)
         if record.partition.input_sizes != self.partition_.input_sizes:
             raise ValueError(
                 f"The units have {record.partition.input_sizes} inputs, in `fit` they had "
                 f"{self.partition_.input_sizes}."
             )
-        return record.with_noise_share(self.noise_share_ or 0.0)
+        return self._with_shifts(record.with_noise_share(self.noise_share_ or 0.0))
 
     def smoothed(self, messages):
         """Every unit's own states given all units' messages.
@@ -366,7 +412,7 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
 
     def _smoothed(self, messages, A, B, **settings):
         record = self._record(messages)
-        states, covariances = smooth_plant(A, self.process_cov_, record, self._drive(B), **settings)
+        states, covariances = smooth_plant(A, self.process_cov_, record, self._drive(A, B), **settings)
         return {
             name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
             for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
@@ -384,14 +430,15 @@ class LikelihoodServer(InputQuestions, BaseEstimator):
         run, self._run = self._run, None
         if run is None or not run.is_about(record):
             run = self._filter(record)
+        own = self.partition_.own_input_mask(np.ones(len(self.names_), dtype=bool))
+        foreign = np.where(own, 0.0, self.input_)
         has_inputs = self.partition_.n_inputs > 0
-        if has_inputs:
-            own = self.partition_.own_input_mask(np.ones(len(self.names_), dtype=bool))
-            foreign = np.where(own, 0.0, self.input_)
-            cross_terms = run.carried(off_diagonal, run.inputs, foreign)
-            level = foreign @ self.input_level_
-        else:
+        level = foreign @ self.input_level_
+        drive = self._drive(self.transition_, foreign)
+        if drive is None:
             cross_terms = run.carried(off_diagonal)
+        else:
+            cross_terms = run.carried(off_diagonal, run.inputs, drive.B)
         replies = {}
         for name, rows in self.state_slices_.items():
             inputs = self.input_slices_[name]

@@ -9,7 +9,8 @@ from ..statespace.lagcov import remove_episode_means
 from ..statespace.observation import is_regular
 from ..statespace.plant_em import expectation_maximisation
 from ..statespace.units import moment_start
-from .joint import JointRecord, Scores
+from .joint import JointRecord
+from .level_shifts import LevelShifts
 from .likelihood import LikelihoodServer
 from .nominal import attended_rows, filled_states, usual_pattern
 
@@ -73,7 +74,7 @@ class MomentServer(LikelihoodServer):
         """
         self._validate_params()
         record = JointRecord.from_messages(messages)
-        scores = Scores(record)
+        scores = record.scores
         N = record.block_diagonal(scores.noise)
         A, Q = moment_start(scores.moments(1), N)
         self.names_, self.partition_, self.noise_share_ = record.names, record.partition, None
@@ -82,6 +83,8 @@ class MomentServer(LikelihoodServer):
         self.input_slices_ = dict(zip(record.names, record.partition.input_slices, strict=True))
         self.input_ = self.unshrunk_input_ = np.zeros((record.partition.n_states, record.partition.n_inputs))
         self.input_level_, self.coefficients_, self._run = record.input_level, None, None
+        self._shifts, self._known_level = LevelShifts.none(record.partition.n_states), record.known_level
+        self._new_levels = self._shifts.levels
         self.information_ = record.block_diagonal([part.mean_information for part in record.parts])
         if self.n_steps and record.u is None:
             self._refine(record)

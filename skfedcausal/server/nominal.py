@@ -15,7 +15,7 @@ _N_FOLDS = 4
 _MOST_ABSENT = 0.5  # share of the nominal rows in which a unit may be absent
 _MOST_GAPS = 8  # stretches without some unit that are cut out of the nominal record
 _LEAST_RUN = 4  # rows after the first that a stretch must have to learn from it
-_MIN_ROWS = 40
+_MIN_ROWS = 4
 
 
 def watch_budget(run_length, n_samples):
@@ -87,12 +87,13 @@ def learned_plant(x, starts, N, n_steps):
 
 def inverse_root(covariance, ridge=1e-9):
     """L with ``L L' = covariance^-1``, a trace of ridge added."""
+    covariance = np.atleast_2d(covariance)
     n = len(covariance)
-    covariance = np.atleast_2d(covariance) + ridge * np.trace(np.atleast_2d(covariance)) / n * np.eye(n)
+    covariance = covariance + ridge * np.trace(covariance) / n * np.eye(n)
     return np.linalg.cholesky(np.linalg.inv(covariance))
 
 
-def direct_causes(A, covariance, slices, least=0.01):
+def direct_causes(A, covariance, slices, least=0.02):
     """Which units' states enter the next states of which: their share of its variance.
 
     Returns
@@ -104,7 +105,8 @@ def direct_causes(A, covariance, slices, least=0.01):
     for m, effect in enumerate(slices):
         for k, cause in enumerate(slices):
             carried = A[effect, cause] @ covariance[cause, cause] @ A[effect, cause].T
-            causes[m, k] = m != k and np.trace(carried) > least * np.trace(covariance[effect, effect])
+            shares = np.linalg.solve(covariance[effect, effect], carried)
+            causes[m, k] = m != k and np.trace(shares) > least * len(shares)
     return causes
 
 

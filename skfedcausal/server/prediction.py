@@ -37,7 +37,7 @@ class PlantFilter:
     def __init__(self, A, Q, record, drive=None):
         self._A, self._Q, self._record = A, Q, record
         self.inputs = None if drive is None else drive.inputs(record)
-        self._exogenous = None if drive is None else input_term(drive.B, self.inputs, record.starts)
+        self._exogenous = None if drive is None else drive.exogenous(self.inputs, record.starts)
         self._P0 = self._first_covariance()
         if drive is not None:
             self._P0 = self._P0 + drive.spread
@@ -132,24 +132,39 @@ class PlantFilter:
 
 @dataclass(frozen=True)
 class InputDrive:
-    """How the inputs of a record act on the states.
+    """How the inputs and steps of a record act on the states.
 
     Attributes
     ----------
     B : ndarray of shape (n, k)
+        With the columns of the steps behind those of the inputs.
     level : ndarray of shape (k,)
-        Level of the inputs at which the states have theirs.
+        Level of the inputs and steps at which the states have theirs.
     spread : ndarray of shape (n, n)
         Covariance that unknown inputs before an episode add to its first state.
+    held : ndarray of shape (n, k), default=None
+        What an input or step makes of the states that has been there before an episode: the new level for a
+        step, zero for inputs, which vary. None: nothing.
     """
 
     B: np.ndarray
     level: np.ndarray
     spread: np.ndarray
+    held: np.ndarray | None = None
 
     def inputs(self, record):
-        """Inputs less their level, shape (n_samples, k)."""
-        return record.u - self.level
+        """Inputs and steps less their level, shape (n_samples, k)."""
+        return record.known - self.level
+
+    def exogenous(self, inputs, starts):
+        """What they add to the state equation at each row, from the row before.
+
+        In the first row of an episode the mean of its first state.
+        """
+        term = input_term(self.B, inputs, starts)
+        if self.held is not None:
+            term[list(starts)] = inputs[list(starts)] @ self.held.T
+        return term
 
 
 def smooth_plant(A, Q, record, drive=None, *, intercept=True):

@@ -48,7 +48,7 @@ class Prior:
     def for_units(cls, A, Q, partition, n_samples):
         """Prior around the units' own models, none of their process covariances singular."""
         states = None
-        if partition.n_inputs:
+        if partition.n_known:
             own = stationary_covariance(A[:, : len(Q)], Q)
             states = np.eye(len(Q)) - floor_eigenvalues(np.eye(len(Q)) - own, 0.0)  # at most the record's
             states = floor_eigenvalues(states, _VARIANCE_FLOOR)

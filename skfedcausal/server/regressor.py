@@ -5,10 +5,13 @@ from numbers import Integral, Real
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
+from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neural_network import MLPRegressor
+from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from ..network_message import NetworkPlan, NoGradient
+from ..seeding import seeded
 from ..statespace.energy import ScaledMap
 from ..training_message import GradientReply
 from .moments import MomentServer
@@ -27,9 +30,9 @@ class RegressorServer(MomentServer):
     Parameters
     ----------
     estimator : scikit-learn regressor, default=None
-        Predicts several outputs from standardised states. None stands for a multilayer perceptron with 64
-        tanh units. ``labels="augmented"`` needs one with ``partial_fit``, such as
-        :class:`~skfedcausal.LSTMRegressor`, the paper's.
+        Predicts standardised states; one with a single output is fitted once per state. None stands for a
+        multilayer perceptron with 64 tanh units. ``labels="augmented"`` needs one with ``partial_fit``, such
+        as :class:`~skfedcausal.LSTMRegressor`, the paper's.
     labels : {"next", "augmented"}, default="next"
     batch_size : int, default=64
         Algorithm 1: time steps between two updates; 1 is the algorithm as printed.
@@ -44,7 +47,7 @@ class RegressorServer(MomentServer):
     n_steps : int, default=20
         Of the linear model, see :class:`MomentServer`.
     random_state : int, RandomState instance or None, default=None
-        Of the default network; None always draws the same.
+        Of the networks that were given none; None takes that of the estimator the server belongs to.
 
     Attributes
     ----------
@@ -112,7 +115,8 @@ class RegressorServer(MomentServer):
     @property
     def _template(self):
         if self.estimator is not None:
-            return self.estimator
+            chosen = seeded(self.estimator, self.random_state)
+            return chosen if get_tags(chosen).target_tags.multi_output else MultiOutputRegressor(chosen)
         return MLPRegressor(
             hidden_layer_sizes=(64,),
             activation="tanh",

@@ -156,7 +156,7 @@ class RootCauseServer:
                 _scale_dispersion([distance[i:j] / outside for i, j in folds], outside_dims), 1.0
             ),
         )
-        self._causes = direct_causes(self.model.A, np.cov(x.T), self.slices)
+        self._causes = direct_causes(self.model.A, np.atleast_2d(np.cov(x.T)), self.slices)
         self.posterior = RootPosterior(
             self.model, self.slices, self.prior, LOOKBACK + HORIZON + 1, HORIZON, nominal
         )
@@ -268,8 +268,8 @@ class RootCauseServer:
         stop = min(detected + HORIZON + 1, position)
         ended = min(stop, incident.last + 1)
         answers, kind = [], "undecided"
-        if "shift" in self.statistics:  # the fault may have ended with the alarm, or not
-            windows = (stop, ended) if ended < stop else (stop,)
+        if "shift" in self.statistics:  # the fault may have ended with a short alarm, or not
+            windows = (stop, ended) if ended - detected < HORIZON // 2 else (stop,)
             answers += [self._by_shift(rows, first, begin, until, detected) for until in windows]
         if "energy" in self.statistics:
             answers.append(self._by_energy(rows, first, begin, stop, detected))

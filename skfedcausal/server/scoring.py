@@ -61,7 +61,7 @@ class Scoring:
         matrix = self.columns.square()
         if getattr(objective, "prior", None) is not None:
             matrix += objective.prior.information(structure.free, point.Q)
-        self._factor = _metric(matrix) if structure.partition.n_inputs else _cholesky(matrix)
+        self._factor = _metric(matrix) if structure.partition.n_known else _cholesky(matrix)
         self.gradient = self.gradient_at(point)
         self.step = cho_solve(self._factor, self.gradient, check_finite=False)
 

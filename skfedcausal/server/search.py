@@ -6,13 +6,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..statespace.positive import spectral_radius
-from .blocktests import correlation_estimates, input_estimates, link_estimates, uncoupled_estimates
+from .blocktests import (
+    correlation_estimates,
+    input_estimates,
+    link_estimates,
+    step_estimates,
+    uncoupled_estimates,
+)
 from .evidence import benjamini_hochberg
 from .scoring import Point, Scoring, ascend, is_valid, made_valid
 
 _MAX_ADDITIONS = 3  # new links per effect and round
 _MAX_ROUNDS = 60
 _UNIT_ROOT = 0.98  # spectral radius of units that are close to a unit root
+_STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts at a step that is known
 _SINGULAR = 1e-3  # smallest eigenvalue of the process noise of a plant that needs no prior
 
 
@@ -108,7 +115,7 @@ def is_singular(Q):
 
 def first_links(objective, structure, point):
     """One-step estimates of all links at the plant whose states are uncoupled."""
-    if structure.partition.n_inputs:  # the same inputs drive the states of all units: nothing decouples
+    if structure.partition.n_known:  # the same inputs drive the states of all units: nothing decouples
         return link_estimates(Scoring(objective, structure, point))
     return uncoupled_estimates(objective, structure.partition, point)[0]
 
@@ -121,7 +128,7 @@ def _first_structure(objective, structure, point, alpha, near, tests):
     if correlated.any():  # they disturb the tests of the links, so they come first
         structure = structure.with_correlated(correlated)
         point = ascend(objective, Scoring(objective, structure, point), gain_tol=near).point
-    if correlated.any() or partition.n_inputs:
+    if correlated.any() or partition.n_known:
         scoring = Scoring(objective, structure, point)
         if scoring.gain > near:  # units whose inputs are under feedback may not have settled
             point = ascend(objective, scoring, gain_tol=near).point
@@ -132,7 +139,7 @@ def _first_structure(objective, structure, point, alpha, near, tests):
         driven = benjamini_hochberg(input_estimates(scoring).p_value, alpha)
         structure = structure.with_driven(driven)
         A = A.copy()
-        A[:, partition.n_states :][partition.input_mask(~driven)] = 0.0
+        A[:, partition.n_states :][:, : partition.n_inputs][partition.input_mask(~driven)] = 0.0
     linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
     if linked.any():
         A = _with_blocks(A, links, linked, partition)
@@ -152,6 +159,10 @@ def _proposal(scoring, alpha):
         driven = _wanted(input_estimates(scoring).p_value, structure.driven, partition.input_pairs, alpha)
         if (driven != structure.driven).any():
             return structure.with_driven(driven)
+    if partition.n_steps:
+        shifted = structure.shifted & (step_estimates(scoring).p_value <= _STEP_LEVEL)
+        if (shifted != structure.shifted).any():
+            return structure.with_shifted(shifted)
     correlated = _symmetric_bh(correlation_estimates(scoring).p_value, partition, alpha)
     return structure.with_correlated(correlated)
 

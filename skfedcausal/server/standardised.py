@@ -9,7 +9,7 @@ from ..statespace.riccati import predicted_covariance, stationary_covariance
 from ..statespace.timedomain import KnownInputs, TimeDomainLikelihood
 from ..statespace.units import fit_units
 from ..statespace.whittle import WhittleLikelihood
-from .joint import Scores
+from .level_shifts import UnitRecord
 from .structure import Structure
 
 _MIN_LAGS, _MAX_LAGS = 12, 400
@@ -45,10 +45,10 @@ class StandardisedPlant:
         self.partition = record.partition
         self.n_samples = record.n_samples
         self.is_complete = record.is_constant and all(record.determined)
-        self._record, self._scores = record, Scores(record)
+        self._record, self._scores = record, record.scores
         local = [None] * len(record.names) if local is None else local
         self._scale = _state_scales(record, self._scores, local)
-        D = [record.input_scale[own] for own in self.partition.input_slices]
+        D = [record.known_scale[own] for own in self.partition.input_slices]
         self._local = [_rescaled(*unit) for unit in zip(local, self._scale, D, strict=True)]
         self._fix_local = fix_local
         self._S = record.block_diagonal(self._scale)
@@ -62,9 +62,22 @@ class StandardisedPlant:
         return self._S
 
     @property
-    def input_scale(self):
-        """Standard deviations of the inputs, shape (k,)."""
-        return self._record.input_scale
+    def known_scale(self):
+        """Standard deviations of the inputs and steps, shape (k + n_steps,)."""
+        return self._record.known_scale
+
+    @property
+    def steps(self):
+        """Rows at which levels shift."""
+        return self._record.steps
+
+    def _predicted(self, record):
+        """Covariance of each unit's states before a measurement, by its own model."""
+        A, Q = self.uncoupled
+        return [
+            predicted_covariance(A[rows, rows], part.mean_information, Q[rows, rows])
+            for rows, part in zip(self.partition.slices, record.parts, strict=True)
+        ]
 
     @property
     def has_scores(self):
@@ -73,7 +86,7 @@ class StandardisedPlant:
 
     @property
     def regressor_covariance(self):
-        """Covariance of states and inputs, shape (c, c)."""
+        """Covariance of states, inputs and steps, shape (c, c)."""
         covariance = self._left @ self._scores.covariance() @ self._left.T
         n = self.partition.n_states
         covariance[:n, :n] -= self._noise
@@ -94,7 +107,7 @@ class StandardisedPlant:
     def unscaled(self, A):
         """Coefficients in the units' own states and inputs."""
         n = self.partition.n_states
-        return self._S @ np.hstack([A[:, :n] @ self._Sinv, A[:, n:] / self.input_scale])
+        return self._S @ np.hstack([A[:, :n] @ self._Sinv, A[:, n:] / self.known_scale])
 
     def unscaled_covariance(self, Q):
         """Process covariance in the units' own states."""
@@ -114,13 +127,20 @@ class StandardisedPlant:
 
         Along the way the number of lags is set to what the units' filters remember.
         """
-        while True:
-            A, Q, memory = self._fit_units()
-            needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
-            needed = min(needed, _MAX_LAGS, max(self.n_samples // _ROWS_PER_LAG, 1))
-            if needed <= self._n_lags:
-                return A, Q
+        A, Q, memory = self._first_models
+        while (needed := self._lags_for(memory)) > self._n_lags:
             self._n_lags = needed
+            A, Q, memory = self._fit_units()
+        return A, Q
+
+    @cached_property
+    def _first_models(self):
+        """The units' own models from few lags, and what their filters remember."""
+        return self._fit_units()
+
+    def _lags_for(self, memory):
+        needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
+        return min(needed, _MAX_LAGS, max(self.n_samples // _ROWS_PER_LAG, 1))
 
     def _fit_units(self):
         moments = self._moments()
@@ -157,6 +177,18 @@ class StandardisedPlant:
             n = self.partition.n_states
             A[self.partition.slices[unit], n + own.start : n + own.stop] = B
 
+    def unit_records(self):
+        """Every unit on its own, without those whose measurements do not determine their states."""
+        n_lags = max(self._lags_for(self._first_models[2]), _MIN_LAGS)
+        records = []
+        for m in np.flatnonzero(self._record.determined):
+            rows = self.partition.slices[m]
+            scores, present = self._scores.of_unit(m)
+            scores = scores @ self._Sinv[rows, rows].T
+            N = self._noise[rows, rows]
+            records.append(UnitRecord(scores, present, N, self._scores.known, self._record.starts, n_lags))
+        return records
+
     def _moments(self):
         return self._scores.moments(self._n_lags).transformed(self._left)
 
@@ -184,13 +216,13 @@ class StandardisedPlant:
         """Exact likelihood of the information series given the inputs."""
         record = self._record.rescaled(self._scale)
         inputs = None
-        if self.partition.n_inputs:
+        if self.partition.n_known:
             # a driven state of unknown past has at most the variance of the record, which is one
-            inputs = KnownInputs(self._scores.inputs, self._moments().early, np.eye(self.partition.n_states))
+            inputs = KnownInputs(self._scores.known, self._moments().early, np.eye(self.partition.n_states))
         return TimeDomainLikelihood(
             record.z,
             record.matrices,
-            record.regimes(),
+            record.regimes(self._predicted(record)),
             record.starts,
             self._n_lags,
             is_constant=record.is_constant,
@@ -203,7 +235,7 @@ def _state_scales(record, scores, local):
 
     Estimated from its scores, or taken from its own model where the scores do not determine its states.
     """
-    G0 = scores.covariance()
+    G0 = scores.level_covariance()
     scales = []
     for k, (rows, N) in enumerate(zip(record.partition.slices, scores.noise, strict=True)):
         S = G0[rows, rows]

@@ -28,6 +28,9 @@ class Structure:
         Pairs of ``partition.input_pairs`` whose block of the input matrix is free; None stands for all.
     own_inputs : ndarray of bool, shape (n_units,), default=None
         Units whose own input matrix B_mm is re-estimated; None stands for all.
+    shifted : ndarray of bool, shape (n_steps * n_units,), default=None
+        Pairs (unit, step) of ``partition.step_pairs`` for which the unit's level shifts at the step; None
+        stands for all units whose dynamics the data can tell.
     """
 
     partition: Partition
@@ -37,12 +40,15 @@ class Structure:
     free_noise: np.ndarray
     driven: np.ndarray | None = None
     own_inputs: np.ndarray | None = None
+    shifted: np.ndarray | None = None
 
     def __post_init__(self):
         if self.driven is None:
             object.__setattr__(self, "driven", np.ones(len(self.partition.input_pairs.pairs), dtype=bool))
         if self.own_inputs is None:
             object.__setattr__(self, "own_inputs", np.ones(self.partition.n_units, dtype=bool))
+        if self.shifted is None:
+            object.__setattr__(self, "shifted", np.tile(self.free_noise, self.partition.n_steps))
 
     @classmethod
     def uncoupled(cls, partition, free_dynamics, free_noise, own_inputs=None):
@@ -53,6 +59,10 @@ class Structure:
     def with_driven(self, driven):
         """The same structure with other units driven by the inputs of others."""
         return replace(self, driven=driven)
+
+    def with_shifted(self, shifted):
+        """The same structure with the levels of other units shifting at the steps."""
+        return replace(self, shifted=shifted)
 
     def with_links(self, linked):
         """The same structure with other links."""
@@ -69,22 +79,24 @@ class Structure:
             linked=self.linked & other.linked,
             correlated=self.correlated & other.correlated,
             driven=self.driven & other.driven,
+            shifted=self.shifted & other.shifted,
         )
 
     @property
     def key(self):
         """Hashable identity of the structure."""
-        return self.linked.tobytes() + self.correlated.tobytes() + self.driven.tobytes()
+        masks = (self.linked, self.correlated, self.driven, self.shifted)
+        return b"".join(mask.tobytes() for mask in masks)
 
     @cached_property
     def transition_mask(self):
         """Free elements of the coefficients ``[A | B]``."""
         partition = self.partition
         transition = partition.pair_mask(self.linked) | partition.unit_mask(self.free_dynamics)
-        if not partition.n_inputs:
+        if not partition.n_known:
             return transition
         inputs = partition.input_mask(self.driven) | partition.own_input_mask(self.own_inputs)
-        return np.hstack([transition, inputs])
+        return np.hstack([transition, inputs, partition.step_mask(self.shifted)])
 
     @cached_property
     def covariance_mask(self):

@@ -210,6 +210,32 @@ def midpoints(n_frequencies):
     return (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
 
 
+def frequencies_of_states(A, least, most=400, aliased=0.01):
+    """How many midpoints integrate the spectrum of the states of a plant.
+
+    What such a spectrum has at lag l comes back at a distance of ``2 n`` lags on n midpoints, and falls as
+    ``A^l``.
+
+    Parameters
+    ----------
+    A : ndarray of shape (..., n, n)
+    least, most : int
+    aliased : float
+        Share of the states' covariance that may come back.
+
+    Returns
+    -------
+    int
+    """
+    n_frequencies = least
+    while n_frequencies < most:
+        left = np.linalg.matrix_power(A, 2 * n_frequencies)
+        if np.square(left).sum(axis=-2).max(initial=0.0) <= aliased**2:
+            return n_frequencies
+        n_frequencies = min(3 * n_frequencies // 2 + 1, most)
+    return most
+
+
 def remove_episode_means(series, starts=(0,), copy=True):
     """Series less its mean in each episode, in place unless it is to be copied."""
     centred = np.array(series) if copy else series

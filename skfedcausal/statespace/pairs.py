@@ -35,9 +35,11 @@ def transition_pair_information(info, partition):
     return _as_matrices(np.transpose(own, (0, 2, 3, 1, 4)) + cross, partition)
 
 
-def input_pair_information(info, partition):
-    """Information of the block B_mn of each pair with inputs with itself, shape (n_pairs, e, e)."""
-    family = partition.input_pairs
+def input_pair_information(info, partition, family):
+    """Information of each block of a family of pairs of B with itself, shape (n_pairs, e, e).
+
+    `family` is ``partition.input_pairs`` or ``partition.step_pairs``.
+    """
     c = partition.n_regressors
     padded = family.pair_elements == family.n_elements
     rows, cols = np.divmod(np.where(padded, 0, family.pair_elements), c)

@@ -1,7 +1,8 @@
 """Which states and inputs belong to which unit, and where each block of the plant matrices lies.
 
 The matrix of coefficients is ``[A | B]``: the transition matrix of the plant with the input matrix appended,
-shape (n_states, n_regressors). Without inputs it is A.
+shape (n_states, n_regressors). Without inputs it is A. Steps (shifts of a level at known times) have columns
+behind those of the inputs.
 """
 
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ import numpy as np
 @dataclass(frozen=True)
 class InputPairs:
     """Ordered pairs of different units (effect, cause) whose cause has inputs, with their blocks of B.
+
+    Also the pairs (unit, step) of a plant with steps.
 
     Attributes
     ----------
@@ -40,10 +43,13 @@ class Partition:
         Number of states of each unit, in the order of the plant matrices.
     input_sizes : tuple of int, default=()
         Number of inputs of each unit; empty for a plant without inputs.
+    n_steps : int, default=0
+        Number of steps.
     """
 
     sizes: tuple[int, ...]
     input_sizes: tuple[int, ...] = ()
+    n_steps: int = 0
 
     @property
     def n_units(self):
@@ -61,14 +67,24 @@ class Partition:
         return int(sum(self.input_sizes))
 
     @property
+    def n_known(self):
+        """Number of regressors that are no states: inputs and steps."""
+        return self.n_inputs + self.n_steps
+
+    @property
     def n_regressors(self):
-        """Number of states and inputs."""
-        return self.n_states + self.n_inputs
+        """Number of states, inputs and steps."""
+        return self.n_states + self.n_known
 
     @cached_property
     def without_inputs(self):
         """The same division of the states alone."""
-        return Partition(self.sizes) if self.n_inputs else self
+        return Partition(self.sizes) if self.n_known else self
+
+    @cached_property
+    def without_steps(self):
+        """The same division of states and inputs."""
+        return Partition(self.sizes, self.input_sizes) if self.n_steps else self
 
     @property
     def n_elements(self):
@@ -158,6 +174,15 @@ class Partition:
         )
 
     @cached_property
+    def step_pairs(self):
+        """Pairs (unit, step), step by step, with the unit's elements of that column."""
+        step, unit = np.divmod(np.arange(self.n_steps * self.n_units), self.n_units)
+        rows = self.padded[unit]
+        index = rows * self.n_regressors + (self.n_states + self.n_inputs + step)[:, None]
+        index = np.where(rows < self.n_states, index, self.n_elements)
+        return InputPairs(np.column_stack([unit, step]), index, np.asarray(self.sizes)[unit], self.n_elements)
+
+    @cached_property
     def pair_dof(self):
         """Number of elements of each off-diagonal block, shape (n_pairs,)."""
         sizes = np.asarray(self.sizes)
@@ -183,6 +208,16 @@ class Partition:
         effect, cause = self.input_pairs.pairs[chosen].T
         blocks[effect, cause] = True
         return blocks[self.unit_of_state[:, None], self.unit_of_input[None, :]]
+
+    def step_mask(self, chosen):
+        """Boolean mask over the columns of the steps.
+
+        Parameters
+        ----------
+        chosen : ndarray of bool, shape (n_steps * n_units,)
+            Pairs of :attr:`step_pairs`.
+        """
+        return np.asarray(chosen).reshape(self.n_steps, self.n_units).T[self.unit_of_state]
 
     def own_input_mask(self, chosen):
         """Boolean mask over B of the inputs of chosen units acting on their own states.

@@ -76,7 +76,7 @@ def _constant_after(rows, n_samples):
 
 def _level(schedule, residual, response):
     """Maximum-likelihood level from the information innovations of the record without one."""
-    J, n_samples, n = schedule.J, *residual.shape
+    J, (n_samples, n) = schedule.J, residual.shape
     k = min(len(response), n_samples)
     normal, right = np.zeros((n, n)), np.zeros(n)
     for t in range(k):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .inputs import DrivenSpectrum, input_term
-from .lagcov import midpoints
+from .lagcov import frequencies_of_states, midpoints
 from .likelihood import Evaluation, SpectralInformation, hermitian
 from .riccati import adjoint_lyapunov, stationary_covariance
 from .smoothed import SmoothedStates
@@ -111,12 +111,8 @@ class TimeDomainLikelihood:
         self._z, self._matrices, self._starts = z, matrices, starts
         self._regimes = regimes
         self._J = regimes[0][1] if is_constant else None
-        frequencies = midpoints(n_frequencies)
-        self._rotation = np.exp(1j * frequencies)[:, None, None]
+        self._n_frequencies = n_frequencies
         self._inputs = KnownInputs() if inputs is None else inputs
-        self._driven = None
-        if inputs is not None:
-            self._driven = DrivenSpectrum(inputs.moments, z.shape[1], frequencies)
 
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q), A with the columns of B appended."""
@@ -133,10 +129,13 @@ class TimeDomainLikelihood:
         """Expected information, each regime taken as if it lasted for ever."""
         n = len(Q)
         A, B = A[:, :n], A[:, n:]
-        inverse = np.linalg.inv(self._rotation * np.eye(n) - A)
+        frequencies = midpoints(frequencies_of_states(A, self._n_frequencies))
+        inverse = np.linalg.inv(np.exp(1j * frequencies)[:, None, None] * np.eye(n) - A)
         H = inverse @ Q
         S = H @ hermitian(inverse)
-        driven = None if self._driven is None else self._driven.at(A, B)
+        driven = None
+        if B.shape[1]:
+            driven = DrivenSpectrum(self._inputs.moments, n, frequencies).at(A, B)
         U, spectra = [], []
         for share, J in self._regimes:
             middle = np.linalg.solve(np.eye(n) + J @ S, np.broadcast_to(J, S.shape))

@@ -80,11 +80,14 @@ class UnitFit:
         With the columns of B appended where there are inputs.
     Q : ndarray of shape (n_units, p, p)
     converged : ndarray of bool, shape (n_units,)
+    value : ndarray of shape (n_units,)
+        Log-likelihood per time step.
     """
 
     A: np.ndarray
     Q: np.ndarray
     converged: np.ndarray
+    value: np.ndarray
 
 
 def fit_units(moments, N, *, fixed_A=None, max_iter=30, tol=1e-3):
@@ -121,7 +124,7 @@ def fit_units(moments, N, *, fixed_A=None, max_iter=30, tol=1e-3):
         if converged.all():
             break
         A, Q, current = _line_search(likelihood, current, A, Q, step_A, step_Q)
-    return UnitFit(A, Q, converged)
+    return UnitFit(A, Q, converged, current.value)
 
 
 def _scoring_step(likelihood, current, A, Q, basis, free):

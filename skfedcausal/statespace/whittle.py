@@ -23,7 +23,7 @@ References
 import numpy as np
 
 from .inputs import DrivenSpectrum
-from .lagcov import midpoints
+from .lagcov import frequencies_of_states, midpoints
 from .likelihood import Evaluation, SpectralInformation, hermitian
 
 
@@ -42,16 +42,17 @@ class WhittleLikelihood:
         self.N = N
         self.n_samples = moments.n_transitions
         n = N.shape[-1]
-        frequencies = midpoints(max(len(moments.late) - 1, 1))
+        self._n_frequencies = max(len(moments.late) - 1, 1)
+        frequencies = midpoints(self._n_frequencies)
         self._rotation = np.exp(1j * frequencies)[:, None, None]
         late, cross, early = moments.spectra(frequencies)
         self._late, self._cross, self._early = late[..., :n, :n], cross[..., :n, :], early
-        self._driven = None
-        if early.shape[-1] > n:
-            self._driven = DrivenSpectrum(moments.early, n, frequencies)
+        self._inputs = moments.early if early.shape[-1] > n else None
+        self._driven = {}  # by number of frequencies
 
-    def _Z(self, A):
-        return self._rotation * np.eye(A.shape[-1]) - A[..., None, :, :]
+    def _Z(self, A, rotation=None):
+        rotation = self._rotation if rotation is None else rotation
+        return rotation * np.eye(A.shape[-1]) - A[..., None, :, :]
 
     def evaluate(self, A, Q):
         """Value and gradients at (A, Q), A with the columns of B appended where there are inputs."""
@@ -74,11 +75,20 @@ class WhittleLikelihood:
         return Evaluation(value, grad_A, (grad_Q + np.swapaxes(grad_Q, -1, -2)) / 2)
 
     def information(self, A, Q):
-        """Expected information at (A, Q) as a :class:`SpectralInformation`."""
+        """Expected information at (A, Q) as a :class:`SpectralInformation`.
+
+        It holds the spectrum of the states, whose poles are those of A: slow states need more frequencies
+        than the likelihood.
+        """
         n = Q.shape[-1]
         A, B = A[..., :n], A[..., n:]
-        Z = self._Z(A)
+        frequencies = midpoints(frequencies_of_states(A, self._n_frequencies))
+        Z = self._Z(A, np.exp(1j * frequencies)[:, None, None])
         Phi = Q[..., None, :, :] + Z @ self.N[..., None, :, :] @ hermitian(Z)
         H = np.linalg.solve(Z, np.broadcast_to(Q[..., None, :, :], Z.shape))
-        S = None if self._driven is None else self._driven.at(A, B)
+        S = None
+        if self._inputs is not None:
+            if len(frequencies) not in self._driven:
+                self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, n, frequencies)
+            S = self._driven[len(frequencies)].at(A, B)
         return SpectralInformation(np.linalg.inv(Phi), H, S)

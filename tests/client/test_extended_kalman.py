@@ -10,6 +10,7 @@ from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, MomentServer
 from skfedcausal.client.maps import fitted_map
+from skfedcausal.client.nonlinear import WatchedNonlinearClient
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.statespace.filter import covariance_schedule, filtered_states
 
@@ -136,6 +137,22 @@ def test_units_fit_it_at_home_and_the_detector_keeps_one_information_matrix():
     assert set(np.flatnonzero(message.index)) == {100, 200, 201, 202}
     again = pickle.loads(pickle.dumps(detector))
     assert again.incidents(nominal).equals(detector.incidents(nominal))
+
+
+@pytest.mark.parametrize("size", [1, 7, 60])
+def test_stream_in_pieces_tells_what_the_whole_tells(size):
+    plant = make_nonlinear_plant(n_samples=300, size=0, random_state=0)
+    Y = plant.data["unit0"][:120].copy()
+    Y[50:53, 1] = np.nan
+    unit = WatchedNonlinearClient(ExtendedKalmanClient(random_state=0)).fit(plant.data["unit0"])
+    whole, _ = unit.watched_message(Y, (0,))
+    pieces, stands = [], None
+    for first in range(0, 120, size):
+        message, stands = unit.watched_message(Y[first : first + size], (0,), stands)
+        pieces.append(message)
+    for series in ("z", "off_subspace"):
+        joined = np.concatenate([getattr(message, series) for message in pieces])
+        assert_allclose(joined, getattr(whole, series), rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.slow

@@ -1,8 +1,13 @@
 """Transports and a mechanism for tests of what is left of a raw record once it is released."""
 
+import secrets
+import tempfile
+from pathlib import Path
+
 import numpy as np
 
 from skfedcausal import GaussianMechanism
+from skfedcausal.federation import FileLoopback
 from skfedcausal.federation.packet import Packet
 from skfedcausal.federation.transport import InProcessTransport
 
@@ -42,8 +47,22 @@ class Threads(ByBytes):
         self.clients = self._behind.clients
 
 
+_FOLDER = tempfile.TemporaryDirectory(prefix="skfedcausal-")
+
+
+def by_files(sites):
+    """Packets travel as files between the sites' ledgers."""
+    return FileLoopback(Path(_FOLDER.name) / secrets.token_hex(8))(sites)
+
+
 # every transport of the library belongs here: what follows a release must not need the raw record on any
-TRANSPORTS = {"in process": None, "bytes": ByBytes, "threads": Threads, "processes": OtherProcesses}
+TRANSPORTS = {
+    "in process": None,
+    "bytes": ByBytes,
+    "threads": Threads,
+    "processes": OtherProcesses,
+    "files": by_files,
+}
 
 
 class Poisoning(GaussianMechanism):

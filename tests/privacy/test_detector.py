@@ -1,9 +1,12 @@
 """Privacy of the detector: of the nominal record, of records and streams that are watched, of flags."""
 
+import pickle
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom
+from sklearn.base import clone
 
 from skfedcausal import FederatedRCADetector, GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from skfedcausal.datasets import make_granger_plant
@@ -222,6 +225,23 @@ def test_a_budget_stops_a_stream_before_anything_leaves(unit):
     assert not any(entry.op == "states" and entry.round == 0 for entry in detector.ledger_.entries)
 
 
+@pytest.mark.parametrize("several", [False, True], ids=["one", "list"])
+def test_copies_share_the_account_and_files_have_none(several):
+    nominal, new = make_records()
+    mechanism = GaussianMechanism(**SETTINGS)
+    privacy = [mechanism, RandomizedResponse(epsilon=2.0)] if several else mechanism
+    detector = FederatedRCADetector(privacy=privacy, evidence="flags", horizon=20).fit(nominal)
+    detector.update(new)
+    clone(detector).fit({name: 2 * Y for name, Y in nominal.items()})
+    assert_allclose(mechanism.account.spent().mu, np.sqrt(3) * 2.0)
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(detector)
+    saved = pickle.loads(pickle.dumps(detector.set_params(privacy=None)))
+    assert saved.privacy_statement_ == detector.privacy_statement_
+    with pytest.raises(ValueError, match="no mechanism any more"):
+        saved.update(new)
+
+
 @pytest.mark.parametrize("noise", [1.0, 0.5], ids=["as promised", "halved"])
 def test_no_attack_on_a_stream_learns_more_than_promised(noise):
     """Every row is a stream's row of its own: the same worst case in all of them."""
@@ -325,7 +345,7 @@ def test_flags_are_answered_at_random_and_only_flags_leave():
     nominal, new = make_records()
     mechanism = RandomizedResponse(epsilon=2.0, random_state=0)
     detector = FederatedRCADetector(privacy=mechanism, evidence="flags", horizon=20).fit(nominal)
-    assert detector.privacy_spent_.epsilon == 0
+    assert (detector.privacy_spent_.epsilon, detector.privacy_spent_.unit) == (0, "flag pair")
     assert detector.privacy_statement_.startswith("Not differentially private as to the nominal record")
     plain = FederatedRCADetector(evidence="flags", horizon=20).fit(nominal)
     before = len(detector.ledger_.entries)

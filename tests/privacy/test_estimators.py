@@ -12,8 +12,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 
-import skfedcausal
 from skfedcausal import (
+    FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     GaussianMechanism,
     GradientServer,
@@ -209,11 +209,12 @@ def test_a_unit_predicts_for_itself_from_its_raw_record_and_pays_nothing():
 
 
 @pytest.mark.slow
-def test_tests_keep_their_size_under_noise():
+@pytest.mark.parametrize("radius", [(0.5, 0.85), 0.95], ids=["fast states", "slow states"])
+def test_tests_keep_their_size_under_noise(radius):
     """Score tests of 12 pairs without a link in 60 plants; the binomial error of the share is 0.0081."""
     p_values = []
     for seed in range(60):
-        X, _ = make_granger_plant(4, n_links=0, n_samples=3000, random_state=seed)
+        X, _ = make_granger_plant(4, n_links=0, n_samples=3000, radius=radius, random_state=seed)
         privacy = GaussianMechanism(mu=1.5, clip_norm=25.0, event_radius=5.0, random_state=seed)
         estimator = FederatedGrangerEstimator(KalmanClient(n_states=2), privacy=privacy).fit(X)
         p_values += list(estimator.links_["p_value"])
@@ -373,11 +374,20 @@ def test_gradient_training_is_post_processing(settings, transport):
 # --- every estimator --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["FederatedGrangerEstimator", "FederatedCounterfactualEstimator"])
-def test_no_estimator_needs_the_raw_record_after_the_release(name):
-    X = make_plant(n_samples=2000)
-    mechanism = Poisoning(mu=2.0, clip_norm=25.0, event_radius=3.0, random_state=0)
-    estimator = getattr(skfedcausal, name)(KalmanClient(n_states=P), privacy=mechanism).fit(X)
+@pytest.mark.parametrize("server", [None, GradientServer(max_iter=3, tol=0)], ids=["likelihood", "gradients"])
+@pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_counterfactual_estimator_needs_no_raw_record_after_the_release(transport, server):
+    X, U = make_plant(n_samples=600), np.random.default_rng(0).normal(size=(600, 1))
+    clean, inputs = {name: Y.copy() for name, Y in X.items()}, {"unit0": U}
+    found = []
+    for kind, record in ((Poisoning, X), (GaussianMechanism, clean)):
+        mechanism = kind(mu=2.0, clip_norm=25.0, event_radius=3.0, random_state=0)
+        estimator = FederatedCounterfactualEstimator(
+            KalmanClient(n_states=P), privacy=mechanism, transport=transport, server=server
+        )
+        found.append(estimator.fit(record, inputs=inputs).server_)
+        assert len(mechanism.account) == 3
     assert all(np.isnan(Y).all() for Y in X.values())
-    assert np.isfinite(estimator.server_.transition_).all()
-    assert len(mechanism.account) == 3
+    assert_array_equal(found[0].transition_, found[1].transition_)
+    assert_array_equal(found[0].input_, found[1].input_)

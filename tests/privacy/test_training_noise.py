@@ -145,6 +145,8 @@ def test_the_statement_gives_the_papers_total_and_the_exact_one():
     assert set(estimator.privacy_ledger_["bound"]) == {"theta taken for public"}
     with pytest.raises(ValueError, match="has none for a record"):
         estimator.losses(X)
+    with pytest.raises(ValueError, match="The oracle pools"):
+        estimator.oracle(X)
 
 
 @pytest.mark.parametrize("privacy", [paper, trusted])

@@ -190,6 +190,17 @@ def test_compression_is_found_before_and_after_rounding():
     assert kinds(report, "unit1__s2") == ["interpolated"]
 
 
+def test_setpoints_with_ramps_modes_and_smooth_curves_are_no_defects():
+    X = plant()
+    corners = [0, 300, 340, 800, 900, 1400, 1450, 1499]
+    X["unit0__ramp"] = np.interp(np.arange(1500), corners, [20, 20, 55.5, 55.5, 31.2, 31.2, 40, 40])
+    X["unit1__mode"] = np.random.default_rng(0).choice([0.0, 1.0, 2.0, 3.0], 1500)
+    X.iloc[200:700, X.columns.get_loc("unit1__mode")] = 2.0
+    X["unit2__season"] = 50 + 5 * np.sin(2 * np.pi * np.arange(1500) / 20_000)
+    X = X[sorted(X)]
+    assert check_plant(X).ok
+
+
 def test_lattice_of_a_tag():
     assert Tag.of(np.array([0.1, 0.3, 0.2, np.nan, 0.5]), np.array([0])).resolution == pytest.approx(0.1)
     assert Tag.of(np.random.default_rng(0).standard_normal(100), np.array([0])).resolution == 0

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal.server.joint import JointRecord, Scores
+from skfedcausal.statespace.observation import Information
 from skfedcausal.statespace.timedomain import TimeDomainLikelihood
 
 from ..statespace._reference import assert_within, rounding, with_gaps
@@ -191,3 +192,12 @@ def test_more_lags_on_demand_are_those_asked_for_at_once():
     for name in ("early", "cross", "late"):
         first, second = (getattr(s.moments(6), name) for s in (gradual, at_once))
         assert_within(first, second, rounding(40) * np.abs(second).max())
+
+
+def test_varying_information_is_worth_less_than_its_mean():
+    """Half the rows with information 1, half with 3: filtered variances 1 / 2 and 1 / 4 of a unit prior
+    variance leave 3 / 8 on average, as a constant information of 5 / 3 would."""
+    part = Information(np.zeros((4, 1)), np.array([[[1.0]], [[3.0]]]), np.array([0, 1, 0, 1]))
+    record = JointRecord(("a",), (part,), (0,))
+    assert record.regimes()[0][1].item() == pytest.approx(2)
+    assert record.regimes([np.eye(1)])[0][1].item() == pytest.approx(5 / 3)

@@ -9,6 +9,8 @@ from scipy import stats
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
+from skfedcausal import KalmanClient
+from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.likelihood import LikelihoodServer
 from skfedcausal.server.links import COLUMNS
@@ -371,3 +373,16 @@ def test_units_that_drift_like_random_walks_are_named():
     )
     with pytest.warns(UserWarning, match="drift like a random walk within this record: unit1. "):
         fit(coupled, Y)
+
+
+def test_tests_of_slow_units_keep_their_size():
+    """Statistics over degrees of freedom have mean one and variance 2 / dof where nothing couples."""
+    ratios = []
+    for seed in range(12):
+        X, _ = make_granger_plant(
+            4, n_samples=2000, links=[], radius=(0.95, 0.95), measurement_noise=2.0, random_state=seed
+        )
+        table = LikelihoodServer().screen({name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()})
+        ratios += (table.statistic / 4).tolist()
+    # a few per cent of a record this long are transients that no expansion around the mean knows
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.04 + 3 * np.sqrt(0.5 / len(ratios)))

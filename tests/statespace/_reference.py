@@ -7,6 +7,8 @@ import numpy as np
 from scipy.linalg import block_diag, solve_discrete_are, solve_discrete_lyapunov
 from statsmodels.tsa.statespace.kalman_smoother import KalmanSmoother
 
+from skfedcausal.statespace.lagcov import frequencies_of_states
+
 EPS = np.finfo(float).eps
 
 
@@ -343,7 +345,11 @@ def unit_directions(n, elements, *, symmetric=False):
 
 
 def whittle_information(A, Q, N, n_frequencies, of_A, of_Q):
-    """``1/2 mean tr S^-1 dS_a S^-1 dS_b`` for directions of A, then of Q; and the relative rounding error."""
+    """``1/2 mean tr S^-1 dS_a S^-1 dS_b`` for directions of A, then of Q; and the relative rounding error.
+
+    On so many frequencies, or as many more as slow states need.
+    """
+    n_frequencies = frequencies_of_states(A, n_frequencies)
     frequencies = half_circle(n_frequencies)
     inverse = np.linalg.inv(rotated(A, frequencies))
     S = score_spectrum(A, Q, N, frequencies)

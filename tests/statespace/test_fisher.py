@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal.statespace import fisher
 from skfedcausal.statespace.fisher import FreeElements, InformationColumns
@@ -110,3 +111,22 @@ def test_gradient_is_that_of_a_function_of_the_free_elements():
 
     start = np.zeros((1, free.n_transition + len(free.first)))
     assert_gradient(free.gradient(3 * weight * A**2, np.linalg.inv(Q))[None], function, start)
+
+
+@pytest.mark.parametrize("radius", [0.5, 0.9, 0.95, 0.99])
+def test_slow_states_get_the_frequencies_that_their_information_needs(radius):
+    """The states' spectrum has the poles of A; the grid of the likelihood, which has not, misses its peak."""
+    A, Q, N = matrices(4)
+    A *= radius / np.abs(np.linalg.eigvals(A)).max()
+    root = np.linalg.cholesky(solve_discrete_lyapunov(A, Q))  # states of unit covariance, as plants have them
+    A, Q = np.linalg.solve(root, A @ root), np.linalg.inv(root) @ Q @ np.linalg.inv(root).T
+    free = masked(4, 1.0, 0.0)
+    result = InformationColumns(spectral_information(A, Q, N), free).square()
+    fine = WhittleLikelihood(EndlessRecord(A, Q, N, 3000), N).information(A, Q)
+    expected = InformationColumns(fine, free).square()
+    root = np.linalg.cholesky(np.linalg.inv(expected))
+    shares = np.linalg.eigvalsh(root.T @ result @ root)
+    # 0.025 of each column of the covariance may come back, from either side; of what is known of the states
+    # that is the more the less is known
+    known = np.linalg.eigvalsh(fine.V.mean(axis=0).real)[0]
+    assert np.abs(shares - 1).max() < 2 * 0.025 * np.sqrt(4) / known

@@ -267,3 +267,16 @@ def test_estimates_are_those_of_the_exact_likelihood_to_a_small_fraction_of_a_st
     assert distance[4000] < 0.1
     # falls like 1 / sqrt(T): expected ratio sqrt(1 / 8) = 0.35, with a margin of two for six records
     assert distance[4000] < 0.7 * distance[500]
+
+
+@pytest.mark.parametrize("radius", [0.6, 0.9, 0.97])
+def test_information_resolves_the_peaks_of_slow_states(radius):
+    """However few the lags: the spectrum of the states has the poles of A, not those of the filter."""
+    A = radius * np.array([[np.cos(0.3), np.sin(0.3)], [-np.sin(0.3), np.cos(0.3)]])
+    few, many = (
+        WhittleLikelihood(EndlessRecord(A, np.eye(2), np.eye(2), n), np.eye(2)).information(A, np.eye(2))
+        for n in (12, 2000)
+    )
+    coarse, fine = ((info.V * info.U).real.mean(axis=0) for info in (few, many))
+    # one in a hundred of the covariance may come back from a distance, on either side
+    np.testing.assert_allclose(coarse, fine, atol=2e-2 * np.abs(fine).max())

@@ -1,0 +1,118 @@
+"""Fits over a transport to units whose records are elsewhere."""
+
+import numpy as np
+
+from ._privacy import promise
+from .federation.ledger import Ledger, LedgeredTransport
+from .utils import PlantLayout
+
+
+class LearningFromSites:
+    """What the estimators can do where the units' records are not in this process."""
+
+    def fit_sites(self, transport):
+        """Learn the plant from units that are reached over a transport and hold their records themselves.
+
+        The models of the units are what the sites say they are, and so is differential privacy: `client`,
+        `augmenter` and `privacy` belong to the settings of a site. What needs a unit's sensors (predictions,
+        effects on measurements) is at the sites after that; everything about the plant is here.
+
+        Parameters
+        ----------
+        transport : Transport
+            Stays open, for questions; close it to tell the sites that the run is over.
+
+        Returns
+        -------
+        self : estimator
+
+        Raises
+        ------
+        ClientError
+            If a unit that is needed gave no usable message.
+        ValueError
+            If a parameter that belongs to the sites is given, or the link is one-way and the server needs
+            more than one message.
+
+        Warns
+        -----
+        LostUnitWarning
+            If the fit went on without some answers.
+
+        See Also
+        --------
+        skfedcausal.federation.FileTransport : Files between the machines.
+        """
+        self._validate_params()
+        given = [name for name in ("client", "augmenter", "privacy") if getattr(self, name) is not None]
+        if given:
+            raise ValueError(
+                f"{', '.join(given)} cannot be given to `fit_sites`: units at sites have their own settings."
+            )
+        channel = LedgeredTransport(transport, Ledger())
+        server = self._new_server()
+        several = hasattr(server, "dialogue") or getattr(server, "trains_corrections", False)
+        if channel.one_way and (several or getattr(server, "n_rounds", 1) > 1):
+            raise ValueError(
+                f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way "
+                "link. Use a LikelihoodServer with n_rounds=1."
+            )
+        names = channel.clients()
+        self._learn(channel, server, names, self._sites_have_inputs, look=self._look_at)
+        self._keep_sites({})
+        self._channel = channel
+        self.layout_ = self._layout_of_sites(names)
+        self.noise_covariance_ = {}
+        self.communication_ = self.ledger_.communication(dict.fromkeys(names, np.nan))
+        for name, value in promise(None, names, 0).items():
+            setattr(self, name, value)
+        self._store_fit(server)
+        return self
+
+    _sites_have_inputs = False
+
+    def _look_at(self, messages):
+        """Messages as the server is about to see them; of gradient training the units' local models."""
+        return messages
+
+    def _layout_of_sites(self, names):
+        """Units without columns: what their sensors are called stays with them."""
+        nothing = ((),) * len(names)
+        return PlantLayout(tuple(names), nothing, nothing, nothing, nothing, named=True)
+
+
+class WatchingFromSites(LearningFromSites):
+    """The same for a detector, which also learns what is nominal."""
+
+    def fit_sites(self, transport):
+        """Learn the plant and what is nominal from units at sites of their own, see the other estimators.
+
+        The message that a unit sends to learn the plant is about nominal operation and serves for the
+        thresholds too: this works over a one-way link.
+
+        Parameters
+        ----------
+        transport : Transport
+
+        Returns
+        -------
+        self : FederatedRCADetector
+
+        Raises
+        ------
+        ClientError
+            If a unit that is needed gave no usable message.
+        ValueError
+            If ``evidence="flags"``, which is decided at the units, or the budget cannot be read.
+        """
+        if self.evidence == "flags":
+            raise ValueError("evidence='flags' is not offered over sites; use evidence='innovations'.")
+        super().fit_sites(transport)
+        messages, self._nominal = self._nominal, None
+        budget = self._budget(None, self.client_names_, len(next(iter(messages.values())).z))
+        self._learn_nominal(messages, *budget)
+        return self
+
+    def _look_at(self, messages):
+        self._nominal = messages
+        return messages

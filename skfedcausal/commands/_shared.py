@@ -1,0 +1,65 @@
+"""What the commands share: options, progress, exit codes."""
+
+import argparse
+import json
+import sys
+import tomllib
+from pathlib import Path
+
+from ..federation.lost import ClientError
+from ..federation.packet import PacketError
+from ..federation.site_ledger import ByteLimitError, LedgerError
+
+DONE, FAILED, WRONG_CALL = 0, 1, 2
+ERRORS = (ClientError, PacketError, LedgerError, ByteLimitError, ValueError, OSError, RuntimeError)
+
+
+def parser(command, description):
+    """Parser of a command that takes a settings file."""
+    parser = argparse.ArgumentParser(prog=f"python -m skfedcausal {command}", description=description)
+    parser.add_argument("settings", type=Path, help="settings file (TOML)")
+    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    return parser
+
+
+def answer(options, work, text):
+    """Do the work of a command and print its result, or the reason why there is none.
+
+    Parameters
+    ----------
+    options : Namespace
+        With `json`.
+    work : callable
+        Gives a dict.
+    text : callable
+        Text of that dict for a reader.
+
+    Returns
+    -------
+    int
+        Exit code: 0 if it was done, 1 if it failed; the reason is on standard error.
+    """
+    try:
+        result = work()
+    except ERRORS as error:
+        if options.json:
+            print(json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}))
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return FAILED
+    print(json.dumps({"ok": True, **result}, default=str) if options.json else text(result))
+    return DONE
+
+
+def told(options, line):
+    """Tell how far long work has come, on standard error."""
+    if not options.json:
+        print(line, file=sys.stderr, flush=True)
+
+
+def section_of(path):
+    """Whether a settings file is that of a site or of a server."""
+    try:
+        everything = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, tomllib.TOMLDecodeError):
+        return "site"  # reading it says what is wrong
+    return "server" if "server" in everything else "site"

@@ -1,0 +1,80 @@
+"""``python -m skfedcausal flare``: NVIDIA FLARE kits, and a run over it."""
+
+import argparse
+from pathlib import Path
+
+from ._shared import answer
+
+
+def main(arguments):
+    """Make start-up kits, start one, or run a fit.
+
+    Parameters
+    ----------
+    arguments : list of str
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    reader = argparse.ArgumentParser(
+        prog="python -m skfedcausal flare", description="NVIDIA FLARE: certificates, processes, runs."
+    )
+    actions = reader.add_subparsers(dest="action", required=True)
+    action = actions.add_parser("provision", help="make certificates and hardened start-up kits")
+    action.add_argument("units", nargs="+", help="names of the sites")
+    action.add_argument("--folder", type=Path, default=Path("flare"))
+    action.add_argument("--server", default="localhost", help="name under which sites reach the server")
+    action.add_argument("--port", type=int, default=8002)
+    action = actions.add_parser("harden", help="allow this library's classes in a kit and nothing else")
+    action.add_argument("kit", type=Path)
+    action = actions.add_parser("start", help="start the engine of a kit, in the foreground")
+    action.add_argument("kit", type=Path)
+    action = actions.add_parser("fit", help="run the fit of a server's settings file")
+    action.add_argument("settings", type=Path)
+    action.add_argument("--admin", type=Path, required=True, help="kit of the administrator")
+    action.add_argument("--out", type=Path, default=Path("results"))
+    action.add_argument("--journal", type=Path, help="folder on the server's machine, to resume a run")
+    action.add_argument("--attempts", type=int, default=1, help="jobs to try, with --journal each goes on")
+    for action in actions.choices.values():
+        action.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    options = reader.parse_args(arguments)
+    return answer(options, lambda: _ACTIONS[options.action](options), _text)
+
+
+def _text(result):
+    return "\n".join(f"{name}: {value}" for name, value in result.items())
+
+
+def _provision(options):
+    from ..engines import nvflare_kit
+
+    kits = nvflare_kit.provision(options.units, options.folder, server=options.server, port=options.port)
+    return {name: str(kit) for name, kit in kits.items()}
+
+
+def _harden(options):
+    from ..engines import nvflare_kit
+
+    nvflare_kit.harden(options.kit)
+    return {"hardened": str(options.kit)}
+
+
+def _start(options):
+    from ..engines import nvflare_kit
+
+    code = nvflare_kit.start(options.kit).wait()
+    if code:
+        raise RuntimeError(f"The engine ended with code {code}; see {options.kit / 'engine.log'}.")
+    return {"ended": str(options.kit)}
+
+
+def _fit(options):
+    from ..engines import nvflare_kit
+
+    settings = {"journal": options.journal, "attempts": options.attempts}
+    return nvflare_kit.submit(options.settings, options.admin, options.out, **settings)
+
+
+_ACTIONS = {"provision": _provision, "harden": _harden, "start": _start, "fit": _fit}

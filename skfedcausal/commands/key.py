@@ -1,0 +1,30 @@
+"""``python -m skfedcausal key``: make a key that a site shares with its server."""
+
+import argparse
+from pathlib import Path
+
+from ..federation.envelope import write_key
+from ._shared import answer
+
+
+def main(arguments):
+    """Make a key.
+
+    Parameters
+    ----------
+    arguments : list of str
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    reader = argparse.ArgumentParser(prog="python -m skfedcausal key", description="Make a key for a site.")
+    reader.add_argument("path", type=Path, help="file to write; must not exist")
+    reader.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+    options = reader.parse_args(arguments)
+    return answer(
+        options,
+        lambda: {"key": str(write_key(options.path))},
+        lambda result: f"{result['key']}: bring a copy to the server by a way that you trust.",
+    )

@@ -1,0 +1,88 @@
+"""``python -m skfedcausal plan``: what a site would send and accept, before anything is sent."""
+
+from ..federation.purposes import described, purpose
+from ..server_settings import read_server_settings
+from ..site_settings import SiteRecord, read_site_settings
+from ._shared import answer, parser, section_of
+
+
+def main(arguments):
+    """Rehearse a run: nothing is sent, nothing is written.
+
+    Parameters
+    ----------
+    arguments : list of str
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    options = parser(
+        "plan", "Show what would leave a site and what it would accept; nothing is sent."
+    ).parse_args(arguments)
+    if section_of(options.settings) == "server":
+        return answer(options, lambda: _server(options.settings), _server_text)
+    return answer(options, lambda: _site(options.settings), _site_text)
+
+
+def _site(path):
+    settings = read_site_settings(path)
+    record = SiteRecord.read(settings)
+    packet = settings.worker(record).handle(settings.request, {})[0]
+    fields = {name: described(packet.op, name, value) for name, value in packet.arrays.items()}
+    raw = record.outputs.nbytes + (0 if record.inputs is None else record.inputs.nbytes)
+    return {
+        "site": settings.name,
+        "rows": len(record.outputs),
+        "sensors": record.outputs.shape[1],
+        "raw_bytes": raw,
+        "packet": packet.op,
+        "purpose": purpose(packet.op),
+        "bytes": packet.nbytes,
+        "max_bytes": settings.max_bytes,
+        "fields": fields,
+        "accepts": [] if settings.one_way else ["questions signed with the site's key, in turn and once"],
+        "noise": "none",
+    }
+
+
+def _site_text(plan):
+    lines = [
+        f"Site {plan['site']}: {plan['rows']:,} rows of {plan['sensors']} sensors, {plan['raw_bytes']:,} "
+        "bytes.",
+        f"Would send, once per fit: {plan['bytes']:,} bytes ({plan['bytes'] / plan['raw_bytes']:.1%} of the "
+        f"raw data), {plan['purpose']}:",
+    ]
+    for name, field in plan["fields"].items():
+        shape = " x ".join(map(str, field["shape"])) or "one number"
+        lines.append(
+            f"  {name:12} {field['dtype']:8} {shape:>14}  {field['bytes']:>12,} bytes  {field['meaning']}"
+        )
+    lines += [
+        "Never: rows of measurements, names of sensors.",
+        f"Would accept: {', '.join(plan['accepts']) or 'nothing (one-way)'}.",
+        f"Limit of bytes in a run: {plan['max_bytes'] or 'none'}. Noise: {plan['noise']} (data-minimising, "
+        "not differentially private).",
+        "Nothing was sent.",
+    ]
+    return "\n".join(lines)
+
+
+def _server(path):
+    settings = read_server_settings(path)
+    settings.new_estimator()._validate_params()
+    return {
+        "run": settings.run,
+        "units": list(settings.units),
+        "estimator": settings.estimator,
+        "learner": settings.learner.get("kind", "likelihood"),
+        "quorum": settings.quorum or len(settings.units),
+        "timeout": settings.timeout,
+        "one_way": settings.one_way,
+        "questions": list(settings.questions),
+    }
+
+
+def _server_text(plan):
+    return "\n".join(f"{name:10} {value}" for name, value in plan.items())

@@ -1,0 +1,57 @@
+"""``python -m skfedcausal run``: a site's side of a run over files."""
+
+from ..federation.files import FileSite
+from ..site_settings import SettingsError, read_site_settings
+from . import plan
+from ._shared import answer, parser, told
+
+
+def main(arguments):
+    """Answer the server's questions until the run is over, or send once over a one-way link.
+
+    Parameters
+    ----------
+    arguments : list of str
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    reader = parser("run", "Take part in a run as a site, over a folder of files.")
+    reader.add_argument("--dry-run", action="store_true", help="only show what would leave, as `plan` does")
+    reader.add_argument("--out", help="folder of the exchange, instead of the one in the settings")
+    reader.add_argument("--timeout", type=float, help="seconds without a question after which to give up")
+    options = reader.parse_args(arguments)
+    if options.dry_run:
+        return plan.main([str(options.settings), *(["--json"] if options.json else [])])
+    return answer(options, lambda: _run(options), _text)
+
+
+def _run(options):
+    settings = read_site_settings(options.settings)
+    folder = options.out or settings.folder
+    if folder is None:
+        raise SettingsError("[site] names no `folder` of the exchange, and there is no --out.")
+    gate = settings.gate(key=settings.read_key())
+    site = FileSite(gate, folder)
+    if settings.one_way:
+        if settings.run is None:
+            raise SettingsError("[site] with one_way = true needs `run`, the name of the run.")
+        site.send(settings.run, settings.request)
+        closed = True
+    else:
+        told(options, f"{settings.name}: waiting for questions in {site.folder / 'inbox'}")
+        timeout = options.timeout or settings.timeout
+        closed = site.serve(timeout, watch=lambda path: told(options, f"{settings.name}: wrote {path.name}"))
+    if not closed:
+        raise RuntimeError(f"No question came for {timeout:g} seconds and the run is not over.")
+    gate.ledger.to_html(settings.home / "ledger.html")
+    return {"site": settings.name, "ledger": str(gate.ledger.path), **gate.ledger.verify()}
+
+
+def _text(result):
+    return (
+        f"{result['site']}: {result['bytes_up']:,} bytes left, {result['bytes_down']:,} bytes came, "
+        f"{result['refused']} refused. Account: {result['ledger']}"
+    )

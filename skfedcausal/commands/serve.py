@@ -1,0 +1,51 @@
+"""``python -m skfedcausal serve``: the server's side of a run over files."""
+
+from ..server_settings import read_server_settings
+from ._shared import answer, parser, told
+
+
+def main(arguments):
+    """Learn the plant from the sites of a settings file and write the results.
+
+    Parameters
+    ----------
+    arguments : list of str
+
+    Returns
+    -------
+    int
+        Exit code.
+    """
+    options = parser("serve", "Run a fit over sites that are reached through a folder of files.").parse_args(
+        arguments
+    )
+    return answer(options, lambda: _serve(options), _text)
+
+
+def _serve(options):
+    settings = read_server_settings(options.settings)
+    transport = settings.file_transport()
+    exchange = transport.exchange
+
+    def told_exchange(out, *, timeout=None):
+        answers = exchange(out, timeout=timeout)
+        seconds = transport.seconds[-1]
+        told(options, f"{settings.run}: packet {len(transport.seconds)} to {len(out)} sites, {seconds:.2f} s")
+        return answers
+
+    transport.exchange = told_exchange
+    summary = settings.learn(transport)  # when it fails the sites wait for the run to be resumed
+    transport.close()
+    return summary
+
+
+def _text(summary):
+    lines = [
+        f"Run {summary['run']}: {len(summary['units'])} units, {summary['rounds']} rounds, "
+        f"{summary['wire_bytes_up']:,} bytes up, {summary['wire_bytes_down']:,} bytes down.",
+        *(f"  {link['cause']} -> {link['effect']}  {link['strength']:.3g}" for link in summary["links"]),
+        f"Results: {summary['results']}",
+    ]
+    if summary["lost"]:
+        lines.insert(1, f"Without some answers of: {', '.join(summary['lost'])}; see lost_units.csv.")
+    return "\n".join(lines)

@@ -1,0 +1,46 @@
+"""``python -m skfedcausal verify``: check a site's account of what left and came."""
+
+from pathlib import Path
+
+from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger
+from ..site_settings import read_site_settings
+from ._shared import answer, parser
+
+
+def main(arguments):
+    """Check the chain of a ledger, add up, and write the page for the security officer.
+
+    Parameters
+    ----------
+    arguments : list of str
+
+    Returns
+    -------
+    int
+        Exit code; 1 if the chain is broken.
+    """
+    reader = parser("verify", "Check a site's ledger: its chain of hashes and its sums.")
+    reader.add_argument("--html", type=Path, help="also write the ledger as a page to read and sign")
+    reader.add_argument("--head", help="last hash as it was noted elsewhere: the ledger has to contain it")
+    options = reader.parse_args(arguments)
+    return answer(options, lambda: _verify(options), _text)
+
+
+def _verify(options):
+    path = options.settings
+    if path.suffix != ".jsonl":
+        path = read_site_settings(path).home / "ledger.jsonl"
+    totals = verify_ledger(path)
+    if options.head and options.head not in {entry["hash"] for entry in read_ledger(path)}:
+        raise ValueError(f"{path} does not contain the hash {options.head}: lines were cut off or rewritten.")
+    if options.html:
+        SiteLedger(path).to_html(options.html)
+    return {"ledger": str(path), **totals}
+
+
+def _text(totals):
+    return (
+        f"{totals['ledger']}: chain of hashes intact, {totals['entries']} packets, {totals['bytes_up']:,} "
+        f"bytes left, {totals['bytes_down']:,} bytes came, {totals['refused']} refused.\nLast hash: "
+        f"{totals['head']}"
+    )

@@ -1,0 +1,110 @@
+"""The links of a plant as a graph."""
+
+import numpy as np
+
+from ..utils.optional import import_optional
+
+
+class LinkGraphDisplay:
+    """Units on a circle and an arrow for every influence that was found, as wide as it is strong.
+
+    Pairs about which nothing can be said are dashed; pairs without influence are left out. Use
+    :meth:`from_estimator` or :meth:`from_links`; the constructor only stores.
+
+    Parameters
+    ----------
+    links : DataFrame
+        With columns ``cause, effect, strength, verdict``.
+    names : sequence of str
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.displays import LinkGraphDisplay
+    >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+    >>> display = LinkGraphDisplay.from_estimator(FederatedGrangerEstimator().fit(X))
+    >>> [text.get_text() for text in display.ax_.texts if text.get_text()]
+    ['unit0', 'unit1', 'unit2']
+    """
+
+    def __init__(self, links, names):
+        self.links = links
+        self.names = names
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None, title=None, undecided=False):
+        """Draw the links between states of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : FederatedGrangerEstimator or FederatedCounterfactualEstimator
+        ax : matplotlib Axes, default=None
+        title : str, default=None
+        undecided : bool, default=False
+            Also draw the pairs with the verdict "cannot tell".
+
+        Returns
+        -------
+        LinkGraphDisplay
+        """
+        links = estimator.links_
+        return cls.from_links(
+            links[links["kind"] == "state"], estimator.client_names_, ax=ax, title=title, undecided=undecided
+        )
+
+    @classmethod
+    def from_links(cls, links, names, *, ax=None, title=None, undecided=False):
+        """Draw a table of links with columns ``cause, effect, strength, verdict``."""
+        return cls(links, names).plot(ax=ax, title=title, undecided=undecided)
+
+    def plot(self, *, ax=None, title=None, undecided=False):
+        """Draw the graph.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        title : str, default=None
+        undecided : bool, default=False
+
+        Returns
+        -------
+        LinkGraphDisplay
+        """
+        plt = import_optional("matplotlib.pyplot", "plot", "Drawing links")
+        if ax is None:
+            _, ax = plt.subplots(figsize=(5, 5), layout="constrained")
+        angle = np.pi / 2 - 2 * np.pi * np.arange(len(self.names)) / len(self.names)
+        place = dict(zip(self.names, np.column_stack([np.cos(angle), np.sin(angle)]), strict=True))
+        kept = ["influence", "cannot tell"] if undecided else ["influence"]
+        drawn = self.links[self.links["verdict"].isin(kept)]
+        top = drawn["strength"].max() if len(drawn) else 1.0
+        for link in drawn.itertuples():
+            found = link.verdict == "influence"
+            ax.annotate(
+                "",
+                xy=place[link.effect],
+                xytext=place[link.cause],
+                arrowprops={
+                    "arrowstyle": "-|>",
+                    "connectionstyle": "arc3,rad=0.15",
+                    "linewidth": 0.5 + 2.5 * link.strength / top if found else 0.8,
+                    "linestyle": "-" if found else "--",
+                    "color": "tab:blue" if found else "0.6",
+                    "shrinkA": 22,
+                    "shrinkB": 22,
+                },
+            )
+        for name, (x, y) in place.items():
+            box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
+            ax.text(x, y, name, ha="center", va="center", bbox=box)
+        ax.set(xlim=(-1.4, 1.4), ylim=(-1.3, 1.3), aspect="equal", title=title or "")
+        ax.set_axis_off()
+        self.figure_, self.ax_ = ax.figure, ax
+        return self

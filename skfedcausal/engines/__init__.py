@@ -1,0 +1,1 @@
+"""Federated learning engines as carriers of packets. Each module needs its optional extra."""

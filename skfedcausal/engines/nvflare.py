@@ -1,0 +1,189 @@
+"""NVIDIA FLARE as the carrier of packets: the server's side and the sites' side of one job.
+
+The sites run this installed library; a job brings settings, never code. Names come from the sites'
+certificates, and the engine's mutual TLS proves who sends, so that envelopes are not signed again. Arrays
+travel as raw bytes in messages of the engine's own (auxiliary) channel.
+"""
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from nvflare.apis.event_type import EventType
+from nvflare.apis.executor import Executor
+from nvflare.apis.fl_constant import ReturnCode
+from nvflare.apis.impl.controller import Controller
+from nvflare.apis.shareable import Shareable, make_reply
+
+from ..federation.framed import FramedTransport
+from ..federation.packet import Failure
+from ..server_settings import ServerSettings
+from ..site_settings import read_site_settings
+
+TOPIC = "skfedcausal.exchange"
+SETTINGS = "skfedcausal.toml"  # in the folder `local` of a site's kit
+_FRAME, _HELLO = "frame", "hello"
+_KINDS = {ReturnCode.TIMEOUT: "timeout", ReturnCode.EXECUTION_EXCEPTION: "client-error"}
+_THERE = (ReturnCode.OK, ReturnCode.EXECUTION_EXCEPTION)
+_LOG = logging.getLogger(__name__)
+
+
+class SiteExecutor(Executor):
+    """The site's side: a gate that answers the engine's messages.
+
+    Settings and record are the site's own, in ``local/skfedcausal.toml`` of its kit.
+    """
+
+    def handle_event(self, event_type, fl_ctx):
+        """Open the gate when the job starts."""
+        if event_type != EventType.START_RUN:
+            return
+        engine = fl_ctx.get_engine()
+        folder = Path(engine.get_workspace().get_site_config_dir())
+        self._lock = threading.Lock()
+        self._gate, self._name = None, fl_ctx.get_identity_name()
+        self._settings = folder / SETTINGS
+        engine.register_aux_message_handler(TOPIC, self._answer)
+
+    def _answer(self, topic, request, fl_ctx):
+        try:
+            with self._lock:
+                if self._gate is None:
+                    self._gate = read_site_settings(self._settings).gate(self._name)
+                if _HELLO in request:
+                    return make_reply(ReturnCode.OK)
+                answer = self._gate.answer(request[_FRAME])
+        except Exception:
+            _LOG.exception("The gate of %r failed", self._name)  # stays in the site's own log
+            return make_reply(ReturnCode.EXECUTION_EXCEPTION)
+        if answer is None:
+            return make_reply(ReturnCode.EXECUTION_EXCEPTION)
+        reply = make_reply(ReturnCode.OK)
+        reply[_FRAME] = answer
+        return reply
+
+    def execute(self, task_name, shareable, fl_ctx, abort_signal):
+        """There are no tasks: everything is asked over the auxiliary channel."""
+        return make_reply(ReturnCode.TASK_UNKNOWN)
+
+
+class EngineTransport(FramedTransport):
+    """The server's side: packets to the sites of a running job, all at a time.
+
+    Parameters
+    ----------
+    engine : ServerEngineSpec
+        Of the job.
+    names : sequence of str
+        The sites, as in their certificates.
+    run, timeout, journal, max_frame
+        As in :class:`~skfedcausal.federation.framed.FramedTransport`.
+    stopped : callable, default=None
+        Whether the job is being aborted.
+    """
+
+    def __init__(self, engine, names, run, *, stopped=lambda: False, **settings):
+        super().__init__(names, run, **settings)
+        self._engine, self._stopped = engine, stopped
+        self._pool = ThreadPoolExecutor(max_workers=max(len(self._names), 1))
+
+    def _carry(self, frames, timeout):
+        def carried(name, frame):
+            request = Shareable()
+            request[_FRAME] = frame
+            return self._sent(name, request, timeout)
+
+        return dict(zip(frames, self._pool.map(carried, frames, frames.values()), strict=True))
+
+    def _sent(self, name, request, timeout):
+        if self._stopped():
+            return Failure("offline", "the job is being aborted")
+        with self._engine.new_context() as context:
+            replies = self._engine.send_aux_request([name], TOPIC, request, timeout, context, optional=True)
+        reply = (replies or {}).get(name)
+        code = None if reply is None else reply.get_return_code()
+        if code == ReturnCode.OK:
+            frame = reply.get(_FRAME)
+            return frame if isinstance(frame, bytes) else Failure("client-error")
+        return Failure(_KINDS.get(code, "offline"))
+
+    def greet(self, patience):
+        """Wait until the sites' part of the job is up; one that is not is asked all the same later.
+
+        Returns
+        -------
+        list of str
+            Sites that did not answer within `patience` seconds.
+        """
+        end, silent = time.monotonic() + patience, list(self._names)
+        while silent and time.monotonic() < end and not self._stopped():
+            there = list(self._pool.map(self._is_there, silent))
+            silent = [name for name, answered in zip(silent, there, strict=True) if not answered]
+            if silent:
+                time.sleep(0.1)
+        return silent
+
+    def _is_there(self, name):
+        hello = Shareable()
+        hello[_HELLO] = True
+        with self._engine.new_context() as context:
+            replies = self._engine.send_aux_request([name], TOPIC, hello, 2.0, context, optional=True)
+        reply = (replies or {}).get(name)
+        return reply is not None and reply.get_return_code() in _THERE
+
+    def leave(self):
+        """Let go of the threads."""
+        self._pool.shutdown(wait=False)
+
+
+class ServerController(Controller):
+    """The server's side of a job: fits over the sites, writes the results into the job's folder.
+
+    Parameters
+    ----------
+    settings : dict
+        As :meth:`skfedcausal.server_settings.ServerSettings.to_args` gives them.
+    patience : float, default=60.0
+        Seconds to wait for sites to come up at the start.
+    """
+
+    def __init__(self, settings, patience=60.0):
+        super().__init__()
+        self._settings, self._patience = settings, patience
+
+    def control_flow(self, abort_signal, fl_ctx):
+        """The fit."""
+        engine = fl_ctx.get_engine()
+        out = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id()))
+        settings = ServerSettings.from_args({**self._settings, "out": str(out / "results")})
+        journal = self._settings.get("out")
+        transport = EngineTransport(
+            engine,
+            settings.units,
+            settings.run,
+            timeout=settings.timeout,
+            journal=Path(journal) / "journal" if journal and settings.resume else None,
+            stopped=lambda: abort_signal.triggered,
+        )
+        try:
+            silent = transport.greet(self._patience)
+            if silent:
+                _LOG.warning("Sites %s are not up after %g seconds", silent, self._patience)
+            settings.learn(transport)
+            transport.close()
+        except Exception as error:
+            transport.leave()
+            _LOG.exception("The run %r has no result", settings.run)
+            (out / "failed.txt").write_text(f"{type(error).__name__}: {error}\n", encoding="utf-8")
+            self.system_panic(f"{type(error).__name__}: {error}", fl_ctx)
+
+    def start_controller(self, fl_ctx):
+        """Nothing to start."""
+
+    def stop_controller(self, fl_ctx):
+        """Nothing to stop."""
+
+    def process_result_of_unknown_task(self, client, task_name, client_task_id, result, fl_ctx):
+        """There are no tasks."""

@@ -1,0 +1,208 @@
+"""A packet on its way between two machines: addressed, numbered, signed.
+
+The envelope says whose packet it is, in which run and which number it has; the signature covers all of it.
+A packet that was changed, sent to another unit, taken from another run or sent again is told from a good one
+without looking inside.
+"""
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from .packet import PacketError
+
+_MAGIC = b"SKFE"
+_VERSION = 1
+_PREFIX = struct.Struct("<4sHIQ")
+_SIGNATURE = hashlib.sha256().digest_size
+_MAX_HEADER = 4096  # bytes
+MAX_FRAME = 2**30  # bytes; more is refused unread
+_MIN_KEY = 16  # bytes
+
+
+class PartialFrameError(PacketError):
+    """The beginning of an envelope: the rest may still come."""
+
+
+@dataclass(frozen=True)
+class Envelope:
+    """What is written on the outside of a packet.
+
+    Attributes
+    ----------
+    run : str
+        The run it belongs to.
+    site : str
+        The unit that sends or gets it.
+    direction : {"up", "down"}
+        From the unit to the server, or back.
+    sequence : int
+        Number of the question in the run, from 1; an answer has that of its question.
+
+    Examples
+    --------
+    >>> from skfedcausal.federation.envelope import Envelope
+    >>> key = bytes(32)
+    >>> frame = Envelope("march", "boiler", "up", 1).seal(b"content", key)
+    >>> Envelope("march", "boiler", "up", 1).open(frame, key)
+    b'content'
+    """
+
+    run: str
+    site: str
+    direction: Literal["up", "down"]
+    sequence: int
+
+    def seal(self, payload, key=None):
+        """Bytes of the envelope with its content.
+
+        Parameters
+        ----------
+        payload : bytes
+        key : bytes, default=None
+            Shared by the unit and the server. None leaves the proof of origin to the channel; the signature
+            is then a checksum.
+        """
+        header = json.dumps(vars(self), separators=(",", ":")).encode("ascii")
+        parts = (_PREFIX.pack(_MAGIC, _VERSION, len(header), len(payload)), header, payload)
+        return b"".join((*parts, _signed(parts, key)))
+
+    def open(self, frame, key=None, max_bytes=MAX_FRAME):
+        """Content of an envelope that is expected to be this one.
+
+        Raises
+        ------
+        PartialFrameError
+            If the bytes stop before the end of the envelope.
+        PacketError
+            If it is another one, was changed, or is signed with another key.
+        """
+        found, payload = read_envelope(frame, key, max_bytes)
+        for name, value in vars(self).items():
+            if getattr(found, name) != value:
+                raise PacketError(
+                    f"Packet is of {name} {getattr(found, name)!r}, not {value!r}: sent again, or astray."
+                )
+        return payload
+
+
+def read_envelope(frame, key=None, max_bytes=MAX_FRAME):
+    """Outside and content of an envelope.
+
+    Parameters
+    ----------
+    frame : bytes
+    key : bytes, default=None
+    max_bytes : int
+
+    Returns
+    -------
+    envelope : Envelope
+    payload : bytes
+
+    Raises
+    ------
+    PartialFrameError, PacketError
+    """
+    _check_size(frame, max_bytes)
+    n_header = _PREFIX.unpack_from(frame)[2]
+    size = len(frame)
+    end = _PREFIX.size + n_header
+    signed, signature = memoryview(frame)[: size - _SIGNATURE], bytes(frame[size - _SIGNATURE :])
+    if not hmac.compare_digest(_signed((signed,), key), signature):
+        raise PacketError("Signature does not fit: changed on the way, or signed with another key.")
+    return _header(bytes(frame[_PREFIX.size : end])), bytes(frame[end : size - _SIGNATURE])
+
+
+def outside(frame):
+    """What a whole envelope claims to be, unproven.
+
+    Raises
+    ------
+    PartialFrameError, PacketError
+    """
+    _check_size(frame)
+    n_header = _PREFIX.unpack_from(frame)[2]
+    return _header(bytes(frame[_PREFIX.size : _PREFIX.size + n_header]))
+
+
+def _signed(parts, key):
+    digest = hmac.new(key or b"", digestmod="sha256")
+    for part in parts:
+        digest.update(part)
+    return digest.digest()
+
+
+def _check_size(frame, max_bytes=MAX_FRAME):
+    """Refuse bytes that are not one whole envelope of a known version."""
+    if len(frame) > max_bytes:
+        raise PacketError(f"Packet of {len(frame)} bytes is larger than the {max_bytes} that are taken.")
+    if len(frame) < _PREFIX.size:
+        if not _MAGIC.startswith(bytes(frame[: len(_MAGIC)])):
+            raise PacketError("These bytes are not a signed packet (wrong magic number).")
+        raise PartialFrameError(f"Packet of {len(frame)} bytes is shorter than its prefix.")
+    magic, version, n_header, n_payload = _PREFIX.unpack_from(frame)
+    if magic != _MAGIC:
+        raise PacketError("These bytes are not a signed packet (wrong magic number).")
+    if version != _VERSION:
+        raise PacketError(f"Signed packet version {version} is not known; this library reads {_VERSION}.")
+    size = _PREFIX.size + n_header + n_payload + _SIGNATURE
+    if n_header > _MAX_HEADER or size > max_bytes:
+        raise PacketError(f"Packet says it has {size} bytes, more than the {max_bytes} that are taken.")
+    if len(frame) < size:
+        raise PartialFrameError(f"Packet has {len(frame)} of {size} bytes.")
+    if len(frame) > size:
+        raise PacketError(f"Packet has {len(frame) - size} bytes after its signature.")
+
+
+def _header(text):
+    try:
+        header = json.loads(text.decode("ascii"))
+        kinds = {"run": str, "site": str, "direction": str, "sequence": int}
+        good = set(header) == set(kinds) and all(type(header[k]) is kind for k, kind in kinds.items())
+    except (ValueError, TypeError, RecursionError):
+        good = False
+    if not good or header["direction"] not in ("up", "down"):
+        raise PacketError("The outside of the packet cannot be read.")
+    return Envelope(**header)
+
+
+def write_key(path):
+    """Make a key for a unit and its server, readable by its owner only.
+
+    Parameters
+    ----------
+    path : str or Path
+        Must not exist yet. Bring a copy to the other side by a way that you trust.
+
+    Returns
+    -------
+    Path
+    """
+    path = Path(path)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_hex(32) + "\n")
+    return path
+
+
+def read_key(path):
+    """Key in a file, as :func:`write_key` writes it.
+
+    Raises
+    ------
+    ValueError
+        If the file holds no key.
+    """
+    try:
+        key = bytes.fromhex(Path(path).read_text(encoding="ascii").strip())
+    except (ValueError, UnicodeDecodeError):
+        key = b""
+    if len(key) < _MIN_KEY:
+        raise ValueError(f"{path} holds no key: expected at least {_MIN_KEY} bytes in hexadecimal digits.")
+    return key

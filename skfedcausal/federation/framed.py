@@ -1,0 +1,161 @@
+"""The server's side of every transport that leaves the process: packets in envelopes, checked on return."""
+
+import hashlib
+import logging
+import re
+import time
+from pathlib import Path
+
+from .atomic import file_name, write_whole
+from .envelope import MAX_FRAME, Envelope
+from .gate import CLOSE, ERROR
+from .packet import Failure, Packet, PacketError
+
+_LOG = logging.getLogger(__name__)
+_KINDS = ("client-error", "refused")
+
+
+class FramedTransport:
+    """Base of the transports between machines: a subclass carries bytes.
+
+    A subclass has the method ``_carry(frames, timeout)``, which takes the bytes for each site and gives each
+    site's bytes or a :class:`Failure`.
+
+    Parameters
+    ----------
+    names : sequence of str
+        The sites.
+    run : str
+        Name of the run. A run that is started again under its name, with a `journal`, goes on where it was.
+    keys : dict of str to bytes, default=None
+        One key per site, shared with it. None where the channel proves who sends.
+    timeout : float, default=600.0
+        Seconds to wait for answers where `exchange` is not told.
+    journal : str or Path, default=None
+        Folder for the answers of the run. None keeps none.
+    max_frame : int, default=2**30
+        Largest answer that is taken, in bytes.
+    """
+
+    one_way = False
+
+    def __init__(self, names, run, keys=None, *, timeout=600.0, journal=None, max_frame=MAX_FRAME):
+        self._names, self.run = tuple(names), run
+        missing = [name for name in self._names if keys is not None and name not in keys]
+        if missing:
+            raise ValueError(f"No key for the sites {missing}; give one for each of {list(self._names)}.")
+        self._keys = keys or {}
+        self._timeout = timeout
+        self._max_frame = max_frame
+        self._journal = None if journal is None else Path(journal) / file_name(run)
+        self._sequence = 0
+        self._reached = self._last_in_journal()
+        self.refusals = []  # (site, reason) of everything that came and was not taken
+        self.bytes_up = self.bytes_down = 0  # on the wire, envelopes included
+        self.seconds = []  # that every exchange took
+
+    def clients(self):
+        """Names of the sites."""
+        return self._names
+
+    def exchange(self, out, *, timeout=None):
+        """Send a packet to each named site and collect the answers.
+
+        Returns
+        -------
+        dict of str to (Packet or Failure)
+            A site that is late, cannot be reached or sends what is not its answer to this packet is a
+            failure.
+        """
+        started = time.monotonic()
+        self._sequence += 1
+        timeout = self._timeout if timeout is None else timeout
+        payloads = {name: packet.encode() for name, packet in out.items()}
+        answers = {name: self._remembered(name, payload) for name, payload in payloads.items()}
+        frames = {
+            name: Envelope(self.run, name, "down", self._sequence).seal(payload, self._keys.get(name))
+            for name, payload in payloads.items()
+            if answers[name] is None
+        }
+        if not self.one_way:
+            self.bytes_down += sum(map(len, frames.values()))
+        for name, came in self._carry(frames, timeout).items():
+            answers[name] = self._taken(name, came)
+            self._remember(name, payloads[name], came, answers[name])
+        self.seconds.append(time.monotonic() - started)
+        return answers
+
+    def close(self):
+        """Tell the sites that the run is over. Not for a run that is to be resumed: see :meth:`leave`."""
+        if not self.one_way:
+            self.exchange(dict.fromkeys(self._names, Packet(CLOSE)), timeout=min(self._timeout, 5.0))
+        self.leave()
+
+    def leave(self):
+        """Let go of what the transport holds; the sites wait for the run to be resumed."""
+
+    def _carry(self, frames, timeout):
+        raise NotImplementedError
+
+    def _taken(self, name, came):
+        """Packet in the bytes of a site, or why there is none."""
+        if isinstance(came, Failure):
+            return came
+        self.bytes_up += len(came)
+        try:
+            expected = Envelope(self.run, name, "up", self._sequence)
+            packet = Packet.decode(expected.open(came, self._keys.get(name), self._max_frame))
+        except PacketError as error:
+            return self._refused(name, str(error))
+        return _failure(packet) if packet.op == ERROR else packet
+
+    def _refused(self, name, reason):
+        _LOG.warning("Refused what came from site %r: %s", name, reason)
+        self.refusals.append((name, reason))
+        return Failure("refused", reason)
+
+    # -- the journal -----------------------------------------------------------------------------
+
+    def _path(self, name):
+        return self._journal / f"{self._sequence:08d}-{file_name(name)}"
+
+    def _remember(self, name, payload, came, answer):
+        """Keep what came: an answer, or that there was none."""
+        if self._journal is None:
+            return
+        digest = hashlib.sha256(payload).digest()
+        if isinstance(came, Failure) or (isinstance(answer, Failure) and answer.kind == "refused"):
+            write_whole(self._path(name), digest + b"F" + f"{answer.kind} {answer.detail}".encode())
+        else:
+            write_whole(self._path(name), digest + b"A" + came)
+
+    def _last_in_journal(self):
+        """Number of the last packet of the run before it was broken off."""
+        if self._journal is None or not self._journal.exists():
+            return 0
+        return max((int(path.name[:8]) for path in self._journal.glob("[0-9]*-*")), default=0)
+
+    def _remembered(self, name, payload):
+        """What came in answer to the same packet, where the run was broken off later than that."""
+        if self._journal is None or not self._path(name).exists():
+            return None
+        kept = self._path(name).read_bytes()
+        if kept[:32] != hashlib.sha256(payload).digest():
+            raise ValueError(
+                f"Run {self.run!r} was begun with other settings: packet {self._sequence} for {name!r} is "
+                "another one now. Give the run a new name, or its settings back."
+            )
+        if kept[32:33] == b"F" and self._sequence == self._reached:
+            return None  # what the run was broken off for: ask again
+        if kept[32:33] == b"F":
+            kind, _, detail = kept[33:].decode().partition(" ")
+            return Failure(kind, detail)
+        return self._taken(name, kept[33:])
+
+
+def _failure(packet):
+    """What a site tells of its failure, as far as it may: kinds and one name, never a text."""
+    kind, detail = packet.scalars.get("kind"), packet.scalars.get("detail")
+    if kind not in _KINDS or not isinstance(detail, str) or not re.fullmatch(r"\w{1,64}", detail, re.ASCII):
+        return Failure("client-error")
+    return Failure(kind, detail)

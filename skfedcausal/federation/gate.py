@@ -1,0 +1,238 @@
+"""The gate of a site: the one place where bytes come in and go out.
+
+Whatever carries the bytes (files, an engine), a worker behind a gate is only asked what was signed by the
+server for this unit and this run, in turn and once; everything that leaves is in the site's ledger before it
+leaves; and a gate that was shut down in the middle of a run goes on where it was.
+"""
+
+import hashlib
+import json
+import logging
+import traceback
+from pathlib import Path
+
+from .atomic import file_name, write_whole
+from .envelope import MAX_FRAME, Envelope, read_envelope
+from .packet import Packet, PacketError
+from .site_ledger import ByteLimitError, SiteLedger
+
+CLOSE = "close"  # operation of the packet that says the run is over
+ERROR = "error"  # operation of the packet that says there is no answer
+_LOG = logging.getLogger(__name__)
+
+
+class Gate:
+    """A worker of a site behind checks, a ledger and a journal.
+
+    Parameters
+    ----------
+    name : str
+        The unit.
+    worker : Worker
+        Answers the same packets alike: the journal rests on it.
+    home : str or Path
+        Folder of the site that no other party reads: ledger, journals, errors.
+    key : bytes, default=None
+        Shared with the server. None where the channel proves who sends.
+    max_bytes : int, default=None
+        Most bytes that may leave in one run.
+    max_frame : int, default=2**30
+        Largest packet that is taken.
+    noise : str, default="none"
+        What noise was added to the measurements, for the ledger.
+    fingerprint : str, default=""
+        Of the unit's record: a run is not continued on another one.
+    after : callable, default=None
+        Called with every packet that was answered and the worker's state then.
+
+    Notes
+    -----
+    The journal holds the packets that were answered and the answers. A gate that starts again lets the worker
+    answer them once more, which brings it to the state it was in; nothing is sent by that. The same question
+    gets the answer that is in the journal, so that nothing is counted twice.
+
+    What goes wrong at the site stays there (``errors.log``); the server is told the kind of the exception.
+    """
+
+    def __init__(
+        self,
+        name,
+        worker,
+        home,
+        *,
+        key=None,
+        max_bytes=None,
+        max_frame=MAX_FRAME,
+        noise="none",
+        fingerprint="",
+        after=None,
+    ):
+        self.name = name
+        self.worker = worker
+        self.home = Path(home)
+        self.ledger = SiteLedger(self.home / "ledger.jsonl", max_bytes, noise)
+        self.run, self.state, self.closed = None, {}, False
+        self._key, self._max_frame, self._fingerprint = key, max_frame, fingerprint
+        self._after = after
+        self._sequence = 0
+
+    # -- answering -------------------------------------------------------------------------------
+
+    def answer(self, frame):
+        """Answer to a packet of the server.
+
+        Parameters
+        ----------
+        frame : bytes
+
+        Returns
+        -------
+        bytes or None
+            What may leave; None where nothing must be answered, as to a packet that is not the server's.
+        """
+        try:
+            envelope, payload = read_envelope(frame, self._key, self._max_frame)
+            packet = self._checked(envelope, payload)
+        except PacketError as error:
+            self._refuse(str(error))
+            return None
+        kept = self._kept(envelope.sequence, payload)
+        if kept is not None:
+            return kept
+        if envelope.sequence <= self._sequence:
+            self._refuse(
+                f"Packet {packet.op!r} has number {envelope.sequence}, but the run is at {self._sequence}: "
+                "sent again, or late."
+            )
+            return None
+        self.ledger.record(self.run, self.name, "down", packet, frame, envelope.sequence)
+        return self._answered(envelope.sequence, packet, payload)
+
+    def volunteer(self, run, packet):
+        """Answer to a packet that the site asks itself, where nothing comes in.
+
+        Returns
+        -------
+        bytes
+        """
+        payload = packet.encode()
+        self._enter(run)
+        kept = self._kept(self._sequence, payload)
+        return kept if kept is not None else self._answered(self._sequence + 1, packet, payload)
+
+    def rehearse(self, packet):
+        """What would leave in answer to a packet; nothing is sent, kept or accounted for."""
+        return self.worker.handle(packet, {})[0]
+
+    def _checked(self, envelope, payload):
+        if envelope.site != self.name or envelope.direction != "down":
+            raise PacketError(
+                f"Packet is for {envelope.site!r} ({envelope.direction}), not for {self.name!r}: astray."
+            )
+        packet = Packet.decode(payload)
+        self._enter(envelope.run)
+        return packet
+
+    def _answered(self, sequence, packet, payload):
+        try:
+            answer, state = self._handled(packet)
+        except Exception as error:
+            return self._failed(sequence, packet, "client-error", type(error).__name__)
+        frame = self._sealed(sequence, answer)
+        try:
+            self.ledger.record(self.run, self.name, "up", answer, frame, sequence)
+        except ByteLimitError:
+            return self._failed(sequence, packet, "refused", "max_bytes")
+        self._keep(sequence, payload, frame)
+        self.state, self._sequence = state, sequence
+        self.closed = packet.op == CLOSE
+        if self._after is not None:
+            self._after(packet, state)
+        return frame
+
+    def _handled(self, packet):
+        if packet.op == CLOSE:
+            return Packet("done", packet.round), self.state
+        try:
+            answer, state = self.worker.handle(packet, self.state)
+            answer.encode()  # what cannot travel is an error of the worker
+        except Exception:
+            _LOG.error("%s: packet %r of round %d failed", self.name, packet.op, packet.round)
+            with open(self.home / "errors.log", "a", encoding="utf-8") as file:
+                file.write(traceback.format_exc())
+            raise
+        return answer, state
+
+    def _failed(self, sequence, packet, kind, detail):
+        """Tell the server that there is no answer. All is as before the packet, which may come again."""
+        answer = Packet(ERROR, packet.round, scalars={"kind": kind, "detail": detail})
+        frame = self._sealed(sequence, answer)
+        try:
+            self.ledger.record(self.run, self.name, "up", answer, frame, sequence)
+        except ByteLimitError:
+            return None
+        return frame
+
+    def _sealed(self, sequence, answer):
+        return Envelope(self.run, self.name, "up", sequence).seal(answer.encode(), self._key)
+
+    def _refuse(self, reason):
+        _LOG.warning("%s refused a packet: %s", self.name, reason)
+        self.ledger.refuse(self.run, self.name, reason)
+
+    # -- the journal -----------------------------------------------------------------------------
+
+    @property
+    def _journal(self):
+        return self.home / "runs" / file_name(self.run)
+
+    def _enter(self, run):
+        """Begin a run, or go on with one after the gate was shut down."""
+        if run == self.run:
+            return
+        previous = self.run, self.state, self._sequence
+        self.run, self.state, self._sequence = run, {}, 0
+        try:
+            self._replay()
+        except PacketError:
+            self.run, self.state, self._sequence = previous
+            raise
+
+    def _replay(self):
+        head = self._journal / "run.json"
+        about = {"run": self.run, "site": self.name, "record": self._fingerprint}
+        if not head.exists():
+            write_whole(head, json.dumps(about).encode())
+            return
+        if json.loads(head.read_text()) != about:
+            raise PacketError(
+                f"Run {self.run!r} was begun on another record of {self.name!r}: give the run a new name."
+            )
+        for path in sorted(self._journal.glob("*.question")):
+            self._sequence = int(path.stem)
+            packet = Packet.decode(path.read_bytes())
+            if packet.op != CLOSE:
+                _, self.state = self.worker.handle(packet, self.state)
+
+    def _kept(self, sequence, payload):
+        """The answer in the journal to the same question."""
+        question = self._journal / f"{sequence:08d}.question"
+        if not question.exists() or _digest(question.read_bytes()) != _digest(payload):
+            return None
+        return question.with_suffix(".answer").read_bytes()
+
+    def _keep(self, sequence, payload, frame):
+        question = self._journal / f"{sequence:08d}.question"
+        write_whole(question.with_suffix(".answer"), frame)
+        write_whole(question, payload)  # last: a question that is there has its answer
+
+    @property
+    def last_answer(self):
+        """Number of the last question of the run and the answer to it, None before the first."""
+        if self.run is None or self._sequence == 0:
+            return None
+        return self._sequence, (self._journal / f"{self._sequence:08d}.answer").read_bytes()
+
+
+def _digest(data):
+    return hashlib.sha256(data).digest()

@@ -1,0 +1,303 @@
+"""A site's settings file: which record is its own, what it may send, where it answers.
+
+See the user guide for an example. Paths are relative to the folder of the file.
+"""
+
+import hashlib
+import tomllib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from .client.kalman import KalmanClient
+from .client.monitor import watched
+from .client.worker import UnitWorker
+from .federation.atomic import file_name
+from .federation.envelope import read_key
+from .federation.gate import Gate
+from .federation.packet import Packet
+from .message import REQUEST, WIRE_DTYPES, EffectReply
+from .utils import check_lengths, constant_columns, episode_starts
+from .utils.names import SEPARATOR, listed
+
+_CHUNK = 100_000  # rows of a table that are in memory at a time while it is read
+
+
+class SettingsError(ValueError):
+    """A settings file that cannot be used: says which key, what was found and what is expected."""
+
+
+@dataclass(frozen=True)
+class SiteSettings:
+    """Settings of a site, see the user guide.
+
+    Attributes
+    ----------
+    name : str
+        The unit.
+    data : Path
+        ``.csv`` with one column per sensor, or ``.npy``, which is read from disk as needed.
+    home : Path
+        Folder of the site: ledger, journals, answers, errors.
+    time : str or None
+        Column of a table that is the time, not a sensor.
+    inputs : tuple of str or int
+        Columns that are inputs.
+    lengths : tuple of int or None
+        Time steps of each episode.
+    folder : Path or None
+        Of the exchange of files.
+    key : Path or None
+        The key shared with the server.
+    run : str or None
+        Name of the run, where nothing comes in that says it.
+    one_way : bool
+        Nothing comes in: the site sends its message on its own.
+    wire_dtype : str
+        Precision in which a one-way site sends its series.
+    max_bytes : int or None
+        Most bytes that may leave in one run.
+    timeout : float or None
+        Seconds without a question after which the site gives up.
+    watch : bool
+        The unit is watched for faults: its messages also say how far its sensors are from its states.
+    client : dict
+        Parameters of the unit's :class:`~skfedcausal.KalmanClient`.
+    """
+
+    name: str
+    data: Path
+    home: Path
+    time: str | None = None
+    inputs: tuple = ()
+    lengths: tuple | None = None
+    folder: Path | None = None
+    key: Path | None = None
+    run: str | None = None
+    one_way: bool = False
+    wire_dtype: str = "float64"
+    max_bytes: int | None = None
+    timeout: float | None = None
+    watch: bool = False
+    client: dict = field(default_factory=dict)
+
+    @property
+    def request(self):
+        """What a one-way site asks itself, and what a rehearsal answers."""
+        return Packet(REQUEST, 1, scalars={"dtype": self.wire_dtype, "const": False, "local_model": False})
+
+    def gate(self, name=None, *, key=None, **more):
+        """The site's gate, with its record behind it.
+
+        Parameters
+        ----------
+        name : str, default=None
+            What the channel proves the site to be; it has to be the name in the settings.
+        """
+        if name is not None and name != self.name:
+            raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
+        record = SiteRecord.read(self)
+        worker = self.worker(record)
+
+        def after(packet, state):
+            if packet.op == EffectReply.OP:
+                write_effect(self.home / "answers", record.columns, state)
+
+        settings = {"max_bytes": self.max_bytes, "fingerprint": record.fingerprint, "after": after, **more}
+        return Gate(self.name, worker, self.home, key=key, **settings)
+
+    def worker(self, record):
+        """The unit's worker on its record."""
+        try:
+            client = KalmanClient(**self.client) if self.client or not self.watch else None
+            client = watched(client) if self.watch else client
+        except TypeError as error:
+            raise SettingsError(f"[client]: {error}") from None
+        return UnitWorker(self.name, record.outputs, record.inputs, record.starts, record.columns, client)
+
+    def read_key(self):
+        """The key in its file."""
+        if self.key is None:
+            raise SettingsError("[site] names no `key`: give the file of the key shared with the server.")
+        return read_key(self.key)
+
+
+_KINDS = {
+    "name": str,
+    "data": str,
+    "home": str,
+    "time": str,
+    "inputs": list,
+    "lengths": list,
+    "folder": str,
+    "key": str,
+    "run": str,
+    "one_way": bool,
+    "wire_dtype": str,
+    "max_bytes": int,
+    "timeout": (int, float),
+    "watch": bool,
+}
+_PATHS = ("data", "home", "folder", "key")
+
+
+def read_table_of(path, section, kinds, needed):
+    """One section of a settings file with its keys and types checked.
+
+    Raises
+    ------
+    SettingsError
+    """
+    try:
+        everything = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise SettingsError(f"There is no settings file {path}.") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not TOML: {error}") from None
+    table = everything.get(section)
+    if not isinstance(table, dict):
+        raise SettingsError(f"{path} has no section [{section}].")
+    unknown = sorted(set(table) - set(kinds))
+    if unknown:
+        raise SettingsError(
+            f"{path}, [{section}]: unknown keys {listed(unknown)}; known are {listed(kinds)}."
+        )
+    for key, value in table.items():
+        if not isinstance(value, kinds[key]) or (isinstance(value, bool) and kinds[key] is not bool):
+            raise SettingsError(f"{path}, [{section}]: `{key}` is {value!r}, of the wrong kind.")
+    missing = [key for key in needed if key not in table]
+    if missing:
+        raise SettingsError(f"{path}, [{section}]: give {listed(missing)} too.")
+    return table, everything
+
+
+def read_site_settings(path):
+    """Settings of a site from a TOML file with a section ``[site]``.
+
+    Raises
+    ------
+    SettingsError
+        Naming the key that is missing, unknown or of the wrong kind.
+    """
+    table, everything = read_table_of(path, "site", _KINDS, ("name", "data"))
+    folder = Path(path).resolve().parent
+    values = {"home": f"home-{file_name(table['name'])}", **table, "client": everything.get("client", {})}
+    values |= {key: folder / values[key] for key in _PATHS if key in values}
+    values |= {key: tuple(values[key]) for key in ("inputs", "lengths") if key in values}
+    if values.get("wire_dtype", "float64") not in WIRE_DTYPES:
+        raise SettingsError(f"{path}: wire_dtype={values['wire_dtype']!r}; choose {listed(WIRE_DTYPES)}.")
+    return SiteSettings(**values)
+
+
+@dataclass(frozen=True)
+class SiteRecord:
+    """A unit's own record.
+
+    Attributes
+    ----------
+    outputs : ndarray of shape (n_samples, n_sensors)
+    inputs : ndarray of shape (n_samples, n_inputs) or None
+        Without those that never move: their effect cannot be learned.
+    starts : tuple of int
+        First row of each episode.
+    columns : tuple of str
+        Names of the sensors; they stay here.
+    fingerprint : str
+    """
+
+    outputs: np.ndarray
+    inputs: np.ndarray | None
+    starts: tuple
+    columns: tuple
+    fingerprint: str
+
+    @classmethod
+    def read(cls, settings):
+        """Record in the file that the settings name."""
+        table, columns = _read_columns(settings)
+        which = [_position(column, columns, settings) for column in settings.inputs]
+        own = [k for k in range(len(columns)) if k not in which]
+        if not own:
+            raise SettingsError(f"{settings.data} has no sensor of {settings.name!r} besides its inputs.")
+        outputs = table if not which else np.ascontiguousarray(table[:, own])
+        U = np.ascontiguousarray(table[:, which]) if which else None
+        if U is not None:
+            if not np.isfinite(U).all():
+                raise SettingsError(f"The inputs in {settings.data} have missing values; fill them in.")
+            moving = ~constant_columns(U)
+            U = np.ascontiguousarray(U[:, moving]) if moving.any() else None
+        lengths = check_lengths(settings.lengths, len(table))
+        names = tuple(f"{settings.name}{SEPARATOR}{columns[k]}" for k in own)
+        return cls(outputs, U, episode_starts(lengths), names, _fingerprint(outputs, U))
+
+
+def _read_columns(settings):
+    """The whole record as one array, and the names of its columns."""
+    path = settings.data
+    if not path.exists():
+        raise SettingsError(f"There is no file {path} with the record of {settings.name!r}.")
+    if path.suffix == ".npy":
+        table = np.load(path, mmap_mode="r")
+        if table.ndim != 2 or table.dtype.kind not in "fiu":
+            raise SettingsError(
+                f"{path} holds {table.dtype} of shape {table.shape}; give a table of numbers."
+            )
+        table = table if table.dtype == float else table.astype(float)
+        return table, tuple(f"x{k}" for k in range(table.shape[1]))
+    if path.suffix == ".csv":
+        with pd.read_csv(path, chunksize=_CHUNK) as chunks:
+            return _joined(chunks, settings)
+    raise SettingsError(f"{path}: records are .csv or .npy files.")
+
+
+def _joined(chunks, settings):
+    """Pieces of a table as one array of numbers, and the names of its columns."""
+    parts, columns = [], ()
+    for chunk in chunks:
+        chunk = chunk.drop(columns=[settings.time] if settings.time else [])
+        words = [name for name in chunk if chunk[name].dtype.kind not in "fiub"]
+        if words:
+            raise SettingsError(
+                f"Columns {listed(words)} of {settings.data} are no numbers. Is one of them the time? "
+                "Name it with `time`."
+            )
+        parts.append(chunk.to_numpy(dtype=float))
+        columns = tuple(map(str, chunk))
+    return np.concatenate(parts), columns
+
+
+def _position(column, columns, settings):
+    if column not in columns:
+        raise SettingsError(f"{settings.data} has no column {column!r}; it has {listed(columns)}.")
+    return columns.index(column)
+
+
+def _fingerprint(*arrays):
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array is not None:
+            digest.update(repr(array.shape).encode())
+            for start in range(0, len(array), _CHUNK):
+                digest.update(np.ascontiguousarray(array[start : start + _CHUNK]).data)
+    return digest.hexdigest()
+
+
+def write_effect(folder, columns, state):
+    """Write what a change of inputs does to the unit's own sensors, where only the site reads it.
+
+    One row per step ahead, one column per sensor and one, ``<sensor> (std)``, for its standard error.
+
+    Returns
+    -------
+    Path
+    """
+    effect = pd.DataFrame(state["effect"], columns=list(columns))
+    for name, std in zip(columns, state["effect_std"].T, strict=True):
+        effect[f"{name} (std)"] = std
+    effect.index = pd.RangeIndex(1, len(effect) + 1, name="step")
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"effect{len(list(folder.glob('effect*.csv')))}.csv"
+    effect.to_csv(path)
+    return path

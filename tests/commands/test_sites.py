@@ -1,0 +1,168 @@
+"""Sites without Python skills: settings files, plan, run, serve, verify; as real processes once."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+from skfedcausal import FederatedGrangerEstimator
+from skfedcausal.__main__ import main
+from skfedcausal.datasets import make_granger_plant
+
+UNITS = ("mill", "kiln")
+X, _ = make_granger_plant(2, names=UNITS, n_samples=300, links=[(0, 1)], random_state=0)
+
+
+@pytest.fixture
+def plant(tmp_path):
+    """Settings of two sites and a server, as files."""
+    times = pd.date_range("2026-01-01", periods=300, freq="min")
+    for name in UNITS:
+        frame = pd.DataFrame(X[name], columns=[f"TI{k}" for k in range(X[name].shape[1])])
+        frame.insert(0, "time", times)
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+        assert main(["key", str(tmp_path / f"{name}.key"), "--json"]) == 0
+        site(tmp_path, name)
+    server(tmp_path)
+    return tmp_path
+
+
+def site(folder, name, more=""):
+    (folder / f"{name}.toml").write_text(
+        f'[site]\nname = "{name}"\ndata = "{name}.csv"\ntime = "time"\nkey = "{name}.key"\n'
+        f'folder = "exchange"\n{more}'
+    )
+
+
+def server(folder, more=""):
+    (folder / "server.toml").write_text(
+        f'[server]\nrun = "march"\nunits = {list(UNITS)}\nfolder = "exchange"\nkeys = "."\n'
+        f"timeout = 60\n{more}"
+    )
+
+
+def told(capsys):
+    return json.loads(capsys.readouterr().out.splitlines()[-1])
+
+
+def test_a_whole_run_with_real_processes(plant, capsys):
+    command = [sys.executable, "-m", "skfedcausal", "run"]
+    sites = [
+        subprocess.Popen(
+            [*command, str(plant / f"{name}.toml"), "--json", "--timeout", "60"],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in UNITS
+    ]
+    assert main(["serve", str(plant / "server.toml"), "--json"]) == 0
+    summary = told(capsys)
+    answers = [json.loads(process.communicate(timeout=60)[0]) for process in sites]
+    assert all(process.returncode == 0 for process in sites)
+    here = FederatedGrangerEstimator().fit(X)
+    there = np.load(f"{summary['results']}/plant.npz")
+    assert_array_equal(there["transition"], here.transition_)
+    assert sum(answer["bytes_up"] for answer in answers) > summary["wire_bytes_up"]  # and the closing ones
+    files = sum(path.stat().st_size for path in plant.glob("exchange/*/outbox/*.packet"))
+    assert sum(answer["bytes_up"] for answer in answers) == files
+    assert [(link["cause"], link["effect"]) for link in summary["links"]] == [("mill", "kiln")]
+    assert main(["verify", str(plant / "mill.toml"), "--html", str(plant / "page.html")]) == 0
+    assert "intact" in capsys.readouterr().out
+    assert "sufficient statistic" in (plant / "page.html").read_text()
+
+
+def test_plan_shows_what_would_leave_and_sends_nothing(plant, capsys):
+    before = sorted(path.name for path in plant.rglob("*"))
+    assert main(["plan", str(plant / "mill.toml"), "--json"]) == 0
+    plan = told(capsys)
+    assert plan["rows"] == 300
+    assert plan["fields"]["z"]["shape"] == [300, 2]
+    assert plan["bytes"] < plan["raw_bytes"] / 3
+    assert main(["run", str(plant / "mill.toml"), "--dry-run"]) == 0
+    text = capsys.readouterr().out
+    assert "Nothing was sent" in text
+    assert "TI0" not in text
+    assert sorted(path.name for path in plant.rglob("*")) == before
+
+
+def test_over_a_one_way_link_everybody_runs_alone(plant, capsys):
+    for name in UNITS:
+        site(plant, name, 'one_way = true\nrun = "march"\n')
+        assert main(["run", str(plant / f"{name}.toml"), "--json"]) == 0
+    server(plant, "one_way = true\n")
+    assert main(["serve", str(plant / "server.toml"), "--json"]) == 0
+    summary = told(capsys)
+    assert_array_equal(
+        np.load(f"{summary['results']}/plant.npz")["transition"],
+        FederatedGrangerEstimator().fit(X).transition_,
+    )
+    assert summary["wire_bytes_down"] == 0
+    assert main(["plan", str(plant / "mill.toml")]) == 0
+    assert "nothing (one-way)" in capsys.readouterr().out
+
+
+def test_a_run_without_its_sites_fails_with_names_and_code_1(plant, capsys):
+    server(plant, "")
+    text = (plant / "server.toml").read_text().replace("timeout = 60", "timeout = 0.2")
+    (plant / "server.toml").write_text(text)
+    assert main(["serve", str(plant / "server.toml")]) == 1
+    error = capsys.readouterr().err
+    assert "'mill' gave no answer: timeout" in error
+    assert main(["run", str(plant / "kiln.toml"), "--timeout", "0.2", "--out", str(plant / "none")]) == 1
+    assert "No question came" in capsys.readouterr().err
+
+
+def test_a_ledger_that_was_changed_has_code_1(plant, capsys):
+    site(plant, "mill", 'one_way = true\nrun = "march"\n')
+    assert main(["run", str(plant / "mill.toml")]) == 0
+    path = plant / "home-mill" / "ledger.jsonl"
+    head = json.loads(path.read_text().splitlines()[-1])["hash"]
+    assert main(["verify", str(path), "--head", head]) == 0
+    assert main(["verify", str(path), "--head", "0" * 64]) == 1
+    path.write_text(path.read_text().replace('"round": 1', '"round": 2'))
+    assert main(["verify", str(path), "--json"]) == 1
+    assert "was changed" in told(capsys)["error"]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ("dtae = 3\n", "unknown keys 'dtae'"),
+        ("max_bytes = 'many'\n", "`max_bytes` is 'many'"),
+        ('wire_dtype = "float8"\n', "wire_dtype='float8'"),
+        ('inputs = ["valve"]\n', "no column 'valve'"),
+        ("[client]\nstates = 3\n", "states"),
+        ("= = =\n", "is not TOML"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_explained(plant, more, reason, capsys):
+    site(plant, "mill", more)
+    assert main(["plan", str(plant / "mill.toml")]) == 1
+    assert reason in capsys.readouterr().err
+
+
+def test_a_time_column_that_was_not_named_is_explained(plant, capsys):
+    site(plant, "mill")
+    text = (plant / "mill.toml").read_text().replace('time = "time"\n', "")
+    (plant / "mill.toml").write_text(text)
+    assert main(["plan", str(plant / "mill.toml")]) == 1
+    assert "Name it with `time`" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ('estimator = "magic"\n', "estimator='magic'"),
+        ('[learner]\nkind = "magic"\n', "kind='magic'"),
+        ('[[question]]\nunit = "mill"\n', r"[[question]] has"),
+        ("quorum = 1.5\n", "quorum=1.5"),
+    ],
+)
+def test_server_settings_that_cannot_be_used_are_explained(plant, more, reason, capsys):
+    server(plant, more)
+    assert main(["plan", str(plant / "server.toml")]) == 1
+    assert reason in capsys.readouterr().err

@@ -1,0 +1,156 @@
+"""What is signed cannot be changed, moved or sent again; whatever else comes is refused and never crashes."""
+
+import struct
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from skfedcausal.federation.envelope import (
+    Envelope,
+    PartialFrameError,
+    outside,
+    read_envelope,
+    read_key,
+    write_key,
+)
+from skfedcausal.federation.framed import FramedTransport
+from skfedcausal.federation.lost import Attendance, ClientError, LostUnits
+from skfedcausal.federation.packet import Packet, PacketError
+from skfedcausal.federation.rounds import collect_messages
+from skfedcausal.message import StateMessage
+
+KEY = b"k" * 32
+OUTSIDE = Envelope("march", "mill", "up", 3)
+FRAME = OUTSIDE.seal(b"content", KEY)
+MESSAGE = StateMessage(np.ones((6, 2)), np.eye(2)[None], None, (6,))
+
+
+def test_what_was_sealed_is_opened():
+    assert OUTSIDE.open(FRAME, KEY) == b"content"
+    assert read_envelope(FRAME, KEY) == (OUTSIDE, b"content")
+    assert outside(FRAME) == OUTSIDE
+
+
+def test_the_same_content_has_the_same_bytes():
+    assert OUTSIDE.seal(b"content", KEY) == FRAME
+
+
+@pytest.mark.parametrize("position", range(len(FRAME)))
+def test_no_byte_can_be_changed(position):
+    changed = bytearray(FRAME)
+    changed[position] ^= 0x20
+    with pytest.raises(PacketError):
+        OUTSIDE.open(bytes(changed), KEY)
+
+
+@pytest.mark.parametrize("size", range(len(FRAME)))
+def test_the_beginning_of_an_envelope_is_told_from_a_bad_one(size):
+    with pytest.raises(PartialFrameError):
+        read_envelope(FRAME[:size], KEY)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"run": "april"}, {"site": "kiln"}, {"direction": "down"}, {"sequence": 4}], ids=str
+)
+def test_an_envelope_counts_for_one_run_site_direction_and_number(changed):
+    with pytest.raises(PacketError, match=f"of {next(iter(changed))} "):
+        OUTSIDE.open(replace(OUTSIDE, **changed).seal(b"content", KEY), KEY)
+
+
+@pytest.mark.parametrize("key", [b"other" * 8, None])
+def test_another_key_does_not_open(key):
+    with pytest.raises(PacketError, match="Signature"):
+        OUTSIDE.open(FRAME, key)
+
+
+def test_a_size_that_is_only_claimed_is_refused_before_it_comes():
+    claim = struct.pack("<4sHIQ", b"SKFE", 1, 100, 2**62)
+    with pytest.raises(PacketError, match="more than the"):
+        read_envelope(claim, KEY)
+
+
+def test_a_key_in_a_file_is_for_its_owner(tmp_path):
+    path = write_key(tmp_path / "mill.key")
+    assert path.stat().st_mode & 0o077 == 0
+    assert len(read_key(path)) == 32
+    with pytest.raises(FileExistsError):
+        write_key(path)
+    path.write_text("secret")
+    with pytest.raises(ValueError, match="holds no key"):
+        read_key(path)
+
+
+# --- fuzz -----------------------------------------------------------------------------------------
+
+
+class Hostile(FramedTransport):
+    """A transport whose one site sends whatever it is told to."""
+
+    def __init__(self, key=KEY):
+        super().__init__(["mill"], "march", {"mill": key})
+
+    def _carry(self, frames, timeout):
+        return {"mill": self.came}
+
+    def sends(self, payload):
+        """The site signs this: only its content is hostile."""
+        self.came = Envelope("march", "mill", "up", self._sequence + 1).seal(payload, KEY)
+        return self
+
+
+def damaged(data, rng):
+    """Bytes with some of them changed, cut, doubled or made up."""
+    data = bytearray(data)
+    kind = rng.integers(5)
+    at = int(rng.integers(len(data)))
+    if kind == 0:
+        for k in rng.integers(len(data), size=rng.integers(1, 8)):
+            data[k] = rng.integers(256)
+    elif kind == 1:
+        del data[at:]
+    elif kind == 2:
+        data[at:at] = rng.bytes(int(rng.integers(1, 40)))
+    elif kind == 3:
+        data[at : at + 8] = struct.pack("<d", rng.choice([np.nan, np.inf, -1.0, 1e300, 2.0**60]))
+    else:
+        data = bytearray(rng.bytes(int(rng.integers(0, 300))))
+    return bytes(data)
+
+
+def test_ten_thousand_fuzzed_packets_never_crash_the_server():
+    rng = np.random.default_rng(0)
+    good = {dtype: MESSAGE.to_packet(1, dtype).encode() for dtype in ("float64", "float32", "float16")}
+    taken = refused = 0
+    for k in range(10_000):
+        transport = Hostile()
+        payload = damaged(good[("float64", "float32", "float16")[k % 3]], rng)
+        transport.sends(payload)
+        if k % 4 == 0:  # every fourth is damaged on the way instead
+            transport.came = damaged(transport.came, rng)
+        attendance = Attendance(["mill"], LostUnits(quorum=1))
+        try:
+            (message,) = collect_messages(transport, attendance=attendance).values()
+            taken += 1
+            assert np.isfinite(message.z).all()
+        except ClientError:
+            refused += 1
+    assert taken + refused == 10_000
+    assert refused > 8_000
+
+
+@pytest.mark.parametrize(
+    ("arrays", "reason"),
+    [
+        ({"z": np.ones(6)}, "has shape"),
+        ({"z": np.ones((6, 2), dtype=np.int64)}, "has dtype int64"),
+        ({"z": np.full((6, 2), np.nan)}, "not finite"),
+        ({"lengths": np.array([5])}, "does not cut 6 rows"),
+        ({"more": np.ones(3)}, "does not carry arrays"),
+    ],
+)
+def test_signed_content_that_cannot_be_meant_is_refused_by_name(arrays, reason):
+    packet = MESSAGE.to_packet(1)
+    bad = Packet(packet.op, 1, {**packet.arrays, **arrays})
+    with pytest.raises(ClientError, match=f"'mill' sent a message that cannot be used.*{reason}"):
+        collect_messages(Hostile().sends(bad.encode()))

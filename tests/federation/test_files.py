@@ -1,0 +1,410 @@
+"""Files between the machines carry the same fit, whole or not at all; what is not the site's is refused."""
+
+import threading
+from functools import partial
+
+import pytest
+from numpy.testing import assert_array_equal
+
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    FederatedRCADetector,
+    GradientServer,
+    KalmanClient,
+    LikelihoodServer,
+)
+from skfedcausal.client.monitor import WatchedClient
+from skfedcausal.client.worker import UnitWorker
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.federation import (
+    ClientError,
+    FileLoopback,
+    FileSite,
+    FileTransport,
+    Gate,
+    LostUnits,
+    LostUnitWarning,
+    Packet,
+    verify_ledger,
+)
+from skfedcausal.federation.atomic import file_name
+
+UNITS = ("mill", "kiln", "raw mix/2")
+X, _ = make_granger_plant(3, names=UNITS, n_samples=400, random_state=3)
+DRIVEN, DRIVEN_TRUTH = make_granger_plant(
+    2, n_samples=600, links=[(0, 1)], n_inputs=1, input_links=[(0, 1)], random_state=0
+)
+KEYS = {name: bytes([k + 1]) * 32 for k, name in enumerate((*UNITS, *DRIVEN))}
+
+
+class Sites:
+    """Sites in threads of this process, as they would be in processes of their own."""
+
+    def __init__(self, tmp_path, record, inputs=None, keys=KEYS, run="march"):
+        self.folder, self.home, self.run, self.keys = tmp_path / "exchange", tmp_path / "home", run, keys
+        self.record, self.inputs = record, dict(zip(record, inputs or (), strict=False))
+        self.stop, self.threads, self.gates = False, [], {}
+        self.client = KalmanClient()
+
+    def gate(self, name, **settings):
+        U = self.inputs.get(name)
+        worker = UnitWorker(name, self.record[name], U, (0,), None, self.client)
+        return Gate(name, worker, self.home / file_name(name), key=self.keys[name], **settings)
+
+    def start(self, *names, **settings):
+        for name in names or self.record:
+            self.gates[name] = self.gate(name, **settings)
+            site = FileSite(self.gates[name], self.folder)
+            thread = threading.Thread(target=site.serve, kwargs={"stop": lambda: self.stop}, daemon=True)
+            self.threads.append(thread)
+            thread.start()
+        return self
+
+    def transport(self, **settings):
+        settings = {"timeout": 30.0} | settings
+        return FileTransport(self.folder, list(self.record), self.run, self.keys, **settings)
+
+    def wire(self, box):
+        return sum(path.stat().st_size for path in self.folder.glob(f"*/{box}/*.packet"))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop = True
+        for thread in self.threads:
+            thread.join()
+
+
+@pytest.fixture
+def sites(tmp_path):
+    with Sites(tmp_path, X) as sites:
+        yield sites
+
+
+# --- the same numbers -----------------------------------------------------------------------------
+
+SERVERS = {
+    "likelihood": LikelihoodServer(),
+    "likelihood, two rounds": LikelihoodServer(n_rounds=2),
+    "gradient, series": GradientServer(max_iter=5, tol=0.0),
+    "gradient, moments": GradientServer(exchange="moments", max_iter=5, tol=0.0),
+    "gradient, stationary": GradientServer(solve="stationary"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS.keys())
+def test_sites_behind_files_learn_the_identical_plant(sites, server):
+    here = FederatedGrangerEstimator(server=server).fit(X)
+    sites.start()
+    transport = sites.transport()
+    there = FederatedGrangerEstimator(server=server).fit_sites(transport)
+    transport.close()
+    assert_array_equal(there.transition_, here.transition_)
+    assert there.links_.equals(here.links_)
+    for name in UNITS:
+        state = sites.gates[name].state
+        assert_array_equal(state["augmenter"].coef_, here.augmenters_[name].coef_)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_the_identical_plant_in_lower_precision(sites, dtype):
+    sites.start()
+    there = FederatedGrangerEstimator(wire_dtype=dtype).fit_sites(sites.transport())
+    here = FederatedGrangerEstimator(wire_dtype=dtype).fit(X)
+    assert_array_equal(there.transition_, here.transition_)
+
+
+def test_counterfactuals_are_identical_at_the_sites(tmp_path):
+    here = FederatedCounterfactualEstimator().fit(DRIVEN, inputs=DRIVEN_TRUTH.inputs)
+    effect, std = here.counterfactual("unit0", 0.0, 1.0, horizon=5, return_std=True)
+    with Sites(tmp_path, DRIVEN, DRIVEN_TRUTH.inputs) as sites:
+        sites.start()
+        there = FederatedCounterfactualEstimator().fit_sites(sites.transport())
+        states = there.counterfactual("unit0", 0.0, 1.0, horizon=5, level="state")
+        assert_array_equal(there.input_, here.input_)
+        assert states.equals(here.counterfactual("unit0", 0.0, 1.0, horizon=5, level="state"))
+        for name in DRIVEN:
+            columns = [c for c in effect if c.startswith(name)]
+            assert_array_equal(sites.gates[name].state["effect"], effect[columns])
+            assert_array_equal(sites.gates[name].state["effect_std"], std[columns])
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("exchange", ["series", "moments"])
+def test_gradient_training_with_inputs_is_identical_at_the_sites(tmp_path, exchange):
+    server = GradientServer(exchange=exchange, max_iter=4, tol=0.0)
+    here = FederatedCounterfactualEstimator(server=server).fit(DRIVEN, inputs=DRIVEN_TRUTH.inputs)
+    effect = here.counterfactual("unit0", 0.0, 1.0, horizon=3)
+    with Sites(tmp_path, DRIVEN, DRIVEN_TRUTH.inputs) as sites:
+        sites.start()
+        there = FederatedCounterfactualEstimator(server=server).fit_sites(sites.transport())
+        there.counterfactual("unit0", 0.0, 1.0, horizon=3, level="state")
+        assert_array_equal(there.input_, here.input_)
+        for name in DRIVEN:
+            columns = [c for c in effect if c.startswith(name)]
+            assert_array_equal(sites.gates[name].state["effect"], effect[columns])
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_a_detector_learns_links_and_thresholds_from_sites(sites, one_way):
+    here = FederatedRCADetector(false_alarm_rate=0.01).fit(X)
+    sites.client = WatchedClient()
+    if one_way:
+        request = Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False})
+        for name in UNITS:
+            FileSite(sites.gate(name), sites.folder).send("march", request)
+    else:
+        sites.start()
+    there = FederatedRCADetector(false_alarm_rate=0.01).fit_sites(sites.transport(one_way=one_way))
+    assert_array_equal(there.transition_, here.transition_)
+    assert there.thresholds_ == here.thresholds_
+    assert there.false_alarms_ == here.false_alarms_
+
+
+ESTIMATORS = {
+    "granger": (FederatedGrangerEstimator, X, {}),
+    "counterfactual": (FederatedCounterfactualEstimator, DRIVEN, {"inputs": DRIVEN_TRUTH.inputs}),
+    "root cause": (partial(FederatedRCADetector, false_alarm_rate=0.01), X, {}),
+}
+
+
+@pytest.mark.parametrize("case", ESTIMATORS.values(), ids=ESTIMATORS.keys())
+def test_every_estimator_fits_over_files_as_in_process(case, tmp_path):
+    kind, record, more = case
+    there = kind(transport=FileLoopback(tmp_path)).fit(record, **more)
+    here = kind().fit(record, **more)
+    assert_array_equal(there.transition_, here.transition_)
+    assert_array_equal(there.transform(record, **more), here.transform(record, **more))
+
+
+# --- one-way --------------------------------------------------------------------------------------
+
+
+def test_over_a_one_way_link_links_come_out_and_nothing_goes_in(sites):
+    here = FederatedGrangerEstimator().fit(X)
+    request = Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False})
+    for name in UNITS:
+        FileSite(sites.gate(name), sites.folder).send("march", request)
+    there = FederatedGrangerEstimator().fit_sites(sites.transport(one_way=True))
+    assert_array_equal(there.transition_, here.transition_)
+    assert there.links_.equals(here.links_)
+    assert not list(sites.folder.glob("*/inbox/*"))
+    assert there.communication_["bytes_down"] == 0
+
+
+def test_training_by_gradients_is_refused_over_a_one_way_link(sites):
+    with pytest.raises(ValueError, match="several rounds"):
+        FederatedGrangerEstimator(server=GradientServer()).fit_sites(sites.transport(one_way=True))
+
+
+# --- accounts -------------------------------------------------------------------------------------
+
+
+def test_ledgers_equal_the_bytes_of_the_files(sites):
+    sites.start()
+    transport = sites.transport()
+    est = FederatedGrangerEstimator().fit_sites(transport)
+    transport.close()
+    accounts = [verify_ledger(sites.home / file_name(name) / "ledger.jsonl") for name in UNITS]
+    assert sum(account["bytes_up"] for account in accounts) == sites.wire("outbox") == transport.bytes_up
+    assert sum(account["bytes_down"] for account in accounts) == sites.wire("inbox") == transport.bytes_down
+    closing = sum(
+        e["packet_bytes"] for g in sites.gates.values() for e in g.ledger.entries() if e["round"] == 0
+    )
+    packets = sum(e["packet_bytes"] for gate in sites.gates.values() for e in gate.ledger.entries())
+    assert packets - closing == est.communication_["bytes_up"] + est.communication_["bytes_down"]
+
+
+def test_a_limit_of_bytes_stops_before_anything_is_sent(sites):
+    sites.start(*UNITS[:2])
+    sites.start(UNITS[2], max_bytes=1000)
+    with pytest.raises(ClientError, match=r"'raw mix/2' gave no answer: refused max_bytes"):
+        FederatedGrangerEstimator().fit_sites(sites.transport())
+    account = sites.gates[UNITS[2]].ledger
+    assert account.verify()["bytes_up"] < 1000
+    assert [e["event"] for e in account.entries()] == ["taken", "not sent", "sent"]
+
+
+# --- lost units -----------------------------------------------------------------------------------
+
+
+def test_a_unit_that_never_answers_is_left_out_exactly(sites):
+    sites.start("mill", "kiln")
+    est = FederatedGrangerEstimator(lost_units=LostUnits(quorum=2, timeout=1.0))
+    with pytest.warns(LostUnitWarning, match="raw mix/2"):
+        est.fit_sites(sites.transport())
+    alone = FederatedGrangerEstimator().fit({name: X[name] for name in ("mill", "kiln")})
+    assert_array_equal(est.transition_, alone.transition_)
+    assert list(est.lost_units_["unit"]) == ["raw mix/2"]
+    assert "timeout" in est.lost_units_["reason"][0]
+
+
+def test_below_the_quorum_the_fit_ends_with_names_and_reasons(sites):
+    sites.start("mill")
+    est = FederatedGrangerEstimator(lost_units=LostUnits(quorum=2, timeout=0.5))
+    with pytest.raises(ClientError, match=r"(?s)'kiln' gave no answer: timeout.*1 of 3 units.*quorum is 2"):
+        est.fit_sites(sites.transport())
+
+
+def test_a_late_site_is_not_asked_what_is_no_longer_wanted(sites):
+    sites.start("mill", "kiln")
+    with pytest.warns(LostUnitWarning):
+        FederatedGrangerEstimator(lost_units=LostUnits(quorum=2, timeout=0.5)).fit_sites(sites.transport())
+    assert not list((sites.folder / file_name("raw mix/2") / "inbox").glob("*"))
+
+
+# --- what is not taken ----------------------------------------------------------------------------
+
+
+def put(sites, name, data, sequence=1):
+    path = sites.folder / file_name(name) / "outbox" / f"march-{sequence:08d}.packet"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def test_part_of_a_file_is_waited_for_and_never_read(sites):
+    transport = sites.transport(timeout=0.5, one_way=True)
+    request = Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False})
+    path = FileSite(sites.gate("mill"), sites.folder).send("march", request)
+    whole = path.read_bytes()
+    for size in (0, 3, 10, 60, len(whole) - 1):
+        path.write_bytes(whole[:size])
+        transport._sequence = 0
+        answer = transport.exchange({"mill": request})["mill"]
+        assert (answer.kind, answer.detail) == ("timeout", "only part of a file came")
+    threading.Timer(0.2, path.write_bytes, [whole]).start()
+    transport._sequence = 0
+    assert transport.exchange({"mill": request}, timeout=5.0)["mill"].op == "states"
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda frame: b"garbage" * 30, "wrong magic number"),
+        (lambda frame: frame[:4] + b"\x07\x00" + frame[6:], "version 7 is not known"),
+        (lambda frame: frame[:-1] + bytes([frame[-1] ^ 1]), "Signature does not fit"),
+        (lambda frame: frame[:200] + bytes([frame[200] ^ 1]) + frame[201:], "Signature does not fit"),
+        (lambda frame: frame + b"more", "4 bytes after"),
+    ],
+)
+def test_a_file_that_was_tampered_with_is_refused_by_name(sites, change, reason):
+    request = Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False})
+    for name in UNITS:
+        path = FileSite(sites.gate(name), sites.folder).send("march", request)
+    path.write_bytes(change(path.read_bytes()))
+    transport = sites.transport(one_way=True)
+    with pytest.raises(ClientError, match=f"'raw mix/2' gave no answer: refused .*{reason}"):
+        FederatedGrangerEstimator().fit_sites(transport)
+    assert [name for name, _ in transport.refusals] == ["raw mix/2"]
+
+
+def test_a_huge_file_is_refused_unread(sites):
+    put(sites, "mill", bytes(50_000))
+    transport = sites.transport(one_way=True, max_frame=40_000)
+    answer = transport.exchange({"mill": Packet("fit", 1)})["mill"]
+    assert answer.kind == "refused"
+    assert "50000 bytes" in answer.detail
+
+
+def test_another_unit_s_packet_and_an_old_one_are_refused(sites):
+    request = Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False})
+    frame = FileSite(sites.gate("mill"), sites.folder).send("march", request).read_bytes()
+    transport = FileTransport(
+        sites.folder, ["mill", "kiln"], "march", dict.fromkeys(UNITS, KEYS["mill"]), one_way=True
+    )
+    put(sites, "kiln", frame)
+    answers = transport.exchange({"mill": request, "kiln": request})
+    assert answers["mill"].op == "states"
+    assert "site 'mill', not 'kiln'" in answers["kiln"].detail
+    put(sites, "mill", frame, sequence=2)
+    assert "sequence 1, not 2: sent again" in transport.exchange({"mill": request})["mill"].detail
+
+
+@pytest.mark.parametrize("key", [None, b"another key of another site 12345"])
+def test_a_site_answers_nobody_but_its_server(sites, key):
+    gate = sites.gate("mill")
+    transport = FileTransport(
+        sites.folder, ["mill"], "march", None if key is None else {"mill": key}, timeout=0.3
+    )
+    site = FileSite(gate, sites.folder)
+    thread = threading.Thread(target=site.serve, kwargs={"timeout": 0.5})
+    thread.start()
+    answer = transport.exchange({"mill": Packet("fit", 1)})["mill"]
+    thread.join()
+    assert answer.kind == "timeout"
+    assert [e["event"] for e in gate.ledger.entries()] == ["refused"]
+    assert "Signature" in gate.ledger.entries()[0]["reason"]
+
+
+def test_the_text_of_an_exception_stays_at_the_site(sites):
+    gate = sites.gate("mill")
+    gate.worker._client = 3.14159  # no client
+    with Sites(sites.home.parent, X) as own:
+        own.gates["mill"] = gate
+        thread = threading.Thread(target=FileSite(gate, own.folder).serve, kwargs={"timeout": 1.0})
+        thread.start()
+        answer = sites.transport().exchange({"mill": Packet("fit", 1)})["mill"]
+        thread.join()
+    assert (answer.kind, answer.detail) == ("client-error", "TypeError")
+    assert "3.14159" not in str(answer)
+    assert "TypeError" in (sites.home / "mill" / "errors.log").read_text()
+
+
+# --- after a crash --------------------------------------------------------------------------------
+
+
+def test_a_site_that_was_killed_goes_on_where_it_was(sites):
+    server = GradientServer(max_iter=8, tol=0.0)
+    transport = sites.transport()
+    exchange, rounds = transport.exchange, []
+
+    def killing_exchange(out, *, timeout=None):
+        rounds.append(len(rounds))
+        if len(rounds) == 5:
+            sites.__exit__()
+            sites.stop = False
+            sites.start()
+        return exchange(out, timeout=timeout)
+
+    transport.exchange = killing_exchange
+    sites.start()
+    there = FederatedGrangerEstimator(server=server).fit_sites(transport)
+    here = FederatedGrangerEstimator(server=server).fit(X)
+    assert_array_equal(there.transition_, here.transition_)
+    account = verify_ledger(sites.home / "mill" / "ledger.jsonl")
+    assert account["bytes_up"] == sum(
+        p.stat().st_size for p in (sites.folder / "mill/outbox").glob("*.packet")
+    )
+
+
+def test_a_server_that_was_killed_goes_on_where_it_was(sites, tmp_path):
+    server = GradientServer(max_iter=8, tol=0.0)
+    sites.start()
+    transport = sites.transport(journal=tmp_path / "journal")
+    exchange = transport.exchange
+
+    def dying_exchange(out, *, timeout=None):
+        if transport._sequence == 5:
+            raise KeyboardInterrupt
+        return exchange(out, timeout=timeout)
+
+    transport.exchange = dying_exchange
+    with pytest.raises(KeyboardInterrupt):
+        FederatedGrangerEstimator(server=server).fit_sites(transport)
+    asked = sites.wire("inbox")
+    again = sites.transport(journal=tmp_path / "journal")
+    there = FederatedGrangerEstimator(server=server).fit_sites(again)
+    here = FederatedGrangerEstimator(server=server).fit(X)
+    assert_array_equal(there.transition_, here.transition_)
+    assert sites.wire("inbox") == asked + again.bytes_down
+
+
+def test_a_run_is_not_continued_on_another_record(sites):
+    gate = sites.gate("mill", fingerprint="a")
+    request = Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False})
+    FileSite(gate, sites.folder).send("march", request)
+    with pytest.raises(ValueError, match="begun on another record"):
+        FileSite(sites.gate("mill", fingerprint="b"), sites.folder).send("march", request)

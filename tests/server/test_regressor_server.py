@@ -1,0 +1,67 @@
+"""Any scikit-learn regressor as the model of the whole plant."""
+
+import numpy as np
+import pytest
+from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
+from sklearn.linear_model import BayesianRidge, Ridge
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from skfedcausal import FederatedRCADetector, RegressorServer
+from skfedcausal.datasets import make_nonlinear_plant
+from skfedcausal.metrics import incident_report
+
+REGRESSORS = {
+    "ridge": Ridge(),
+    "nearest neighbours": KNeighborsRegressor(20),
+    "pipeline, one output": make_pipeline(StandardScaler(), BayesianRidge()),
+    "forest": RandomForestRegressor(5, min_samples_leaf=5),
+    "boosting, one output": HistGradientBoostingRegressor(max_iter=30),
+}
+SLOW = ("forest", "boosting, one output")
+
+
+@pytest.fixture(scope="module")
+def records():
+    nominal = make_nonlinear_plant(n_samples=1500, size=0, random_state=1).data
+    return nominal, make_nonlinear_plant(n_samples=500, size=4.0, random_state=2)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in REGRESSORS]
+)
+def test_faults_are_found_and_named(records, name):
+    """Four faults at units drawn anew, as large as twice the radius of the cycle."""
+    nominal, plant = records
+    server = RegressorServer(REGRESSORS[name])
+    detector = FederatedRCADetector(server=server, false_alarm_rate=1 / 500, random_state=0).fit(nominal)
+    for first, stop, unit in plant.faults:
+        assert detector.attribute(plant.data, start=first, end=stop).client[0] == unit
+
+
+@pytest.mark.slow
+def test_a_network_beats_the_linear_model_under_strong_coupling():
+    """Weak faults, strong influence (held out; both at one alarm per 500 steps)."""
+    how = {"strength": 3.0, "process_noise": 0.1}
+    nominal = make_nonlinear_plant(n_samples=3000, size=0, random_state=1, **how).data
+    plant = make_nonlinear_plant(n_samples=4000, size=0.5, random_state=5, **how)
+    scores = []
+    for server in (None, RegressorServer()):
+        detector = FederatedRCADetector(server=server, false_alarm_rate=1 / 500, random_state=0).fit(nominal)
+        scores.append(incident_report(detector.incidents(plant.data), plant.faults, 4000)["f1"])
+    assert scores[1] > scores[0]
+    assert scores[1] > 0.9
+
+
+def test_same_seed_same_thresholds(records):
+    nominal, _ = records
+    fits = [
+        FederatedRCADetector(
+            server=RegressorServer(REGRESSORS["forest"]), false_alarm_rate=1 / 500, random_state=seed
+        ).fit(nominal)
+        for seed in (3, 3, 4)
+    ]
+    assert fits[0].thresholds_ == fits[1].thresholds_
+    assert fits[0].thresholds_ != fits[2].thresholds_
+    assert np.isfinite(list(fits[0].thresholds_.values())).all()
