@@ -11,7 +11,7 @@ What this example does not show: real records are nonlinear, controlled and dist
 import numpy as np
 from matplotlib import pyplot as plt
 
-from skfedcausal import FederatedGrangerEstimator
+from skfedcausal import FederatedGrangerEstimator, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import LinkMatrixDisplay
 
@@ -43,16 +43,25 @@ print(f"{sent['bytes_up']:,} of {sent['raw_bytes']:,} bytes, oracle gap {estimat
 # %%
 # A change of the operating point
 # -------------------------------
-# From the middle of the record on, constants act on storage and water. Their common movement looks like
-# links; cutting the record there removes them.
+# From the middle of the record on, constants act on storage and water. Their common movement would look like
+# links. The server looks for such shifts and gives each a term of its own; cutting the record where the change
+# is known removes them as well.
 shifts = [{"unit": name, "size": 3.0, "at": 0.5} for name in ("water", "storage")]
 shifted, _ = make_granger_plant(5, level_shift=shifts, **settings)
 real = set(links)
-for label, lengths in (("one episode", None), ("cut at the shift", [1500, 1500])):
-    table = FederatedGrangerEstimator().fit(shifted, lengths=lengths).links_
+for label, level_shifts, lengths in (
+    ("default", "auto", None),
+    ("without looking", None, None),
+    ("cut at the shift", None, [1500, 1500]),
+):
+    server = LikelihoodServer(level_shifts=level_shifts)
+    fitted = FederatedGrangerEstimator(server=server).fit(shifted, lengths=lengths)
+    table = fitted.links_
     found = table[table["verdict"] == "influence"]
     found = set(zip(found["cause"], found["effect"], strict=True))
     print(f"{label}: {len(found & real)} of {len(real)} links, extra: {sorted(found - real)}")
+    if len(fitted.server_.level_shifts_):
+        print(fitted.server_.level_shifts_.round(2).to_string(index=False))
 
 # %%
 # The filter of the whole plant predicts better than a unit alone, most of all where the boiler acts.

@@ -109,6 +109,7 @@ def promise(mechanism, names, n_samples):
         )
     else:
         spent = mechanism.account.spent(getattr(mechanism, "delta", None), names)
+        spent = replace(spent, unit=mechanism.scope.unit)  # also before anything was charged
         table = mechanism.account.table
         statement = mechanism.statement(spent, names, n_samples)
     return {"privacy_spent_": spent, "privacy_ledger_": table, "privacy_statement_": statement}

@@ -206,3 +206,8 @@ def test_a_budget_too_small_for_any_link_says_which_would_do():
         warnings.simplefilter("always")
         FederatedGrangerEstimator(privacy=GaussianMechanism(epsilon=2 * enough, **settings)).fit(X)
     assert not any("told from noise" in str(w.message) for w in caught)
+
+
+def test_a_record_that_runs_backwards_is_refused():
+    with pytest.raises(ValueError, match=r"run backwards in time.*Sort them by time"):
+        FederatedGrangerEstimator().fit(plant(60).iloc[::-1])

@@ -46,12 +46,18 @@ def repeated_text(times):
     return f"Times from {first} to {last} occur twice or go back."
 
 
-def warn_repeated_times(index, lengths):
-    """Warn of times that repeat or go back inside an episode."""
+def check_times(index, lengths):
+    """Refuse episodes that run backwards and warn of times that repeat or go back inside one."""
     if not isinstance(index, pd.DatetimeIndex):
         return
     for start, length in zip(episode_starts(lengths), lengths, strict=True):
-        text = repeated_text(index[start : start + length])
+        times = index[start : start + length]
+        if times.is_monotonic_decreasing and times[-1] < times[0]:
+            raise ValueError(
+                f"The rows of X run backwards in time, from {times[0]} to {times[-1]}: what was an effect "
+                "would be taken for a cause. Sort them by time."
+            )
+        text = repeated_text(times)
         if text is not None:
             warnings.warn(
                 f"{text} Rows are taken in the order they came; nothing was dropped. Clocks put back in "

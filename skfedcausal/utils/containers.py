@@ -13,7 +13,7 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from .arrays import as_native, names_units, same_kind
-from .clock import warn_repeated_times
+from .clock import check_times
 from .episodes import check_lengths, episode_starts
 from .layout import PlantLayout
 from .names import SEPARATOR, listed
@@ -259,7 +259,7 @@ def _read_record(X, inputs, lengths, min_samples, *, layout, **settings):
     full_layout, inputs_beside, input_clocks = read_inputs(inputs, inner_layout, learned=layout is not None)
     index = common_index(clocks + input_clocks)
     lengths = check_lengths(lengths, outputs[0].shape[0])
-    warn_repeated_times(index, lengths)
+    check_times(index, lengths)
     return PlantData(
         layout=full_layout,
         outputs=outputs,

@@ -17,24 +17,22 @@ def sampling_period(index):
 
 
 def check_sampling(index, period):
-    """Refuse rows at another sampling period than in `fit`, or out of order.
+    """Refuse rows at another sampling period than in `fit`.
 
     Parameters
     ----------
     index : pandas.Index or None
     period : Timedelta or None
-        Of the nominal record; None checks the order only.
+        Of the nominal record.
 
     Raises
     ------
     ValueError
     """
     came = sampling_period(index)
-    if came is None:
+    if came is None or period is None:
         return
-    if came <= pd.Timedelta(0):
-        raise ValueError("The rows of X run backwards in time; sort them by time.")
-    if period is not None and abs(came / period - 1) > _SAME:
+    if abs(came / period - 1) > _SAME:
         raise ValueError(
             f"X has a row every {came}, the nominal record had one every {period}. Dynamics are learned per "
             "row: resample X, or fit to a nominal record of that sampling."

@@ -345,7 +345,7 @@ def test_flags_are_answered_at_random_and_only_flags_leave():
     nominal, new = make_records()
     mechanism = RandomizedResponse(epsilon=2.0, random_state=0)
     detector = FederatedRCADetector(privacy=mechanism, evidence="flags", horizon=20).fit(nominal)
-    assert detector.privacy_spent_.epsilon == 0
+    assert (detector.privacy_spent_.epsilon, detector.privacy_spent_.unit) == (0, "flag pair")
     assert detector.privacy_statement_.startswith("Not differentially private as to the nominal record")
     plain = FederatedRCADetector(evidence="flags", horizon=20).fit(nominal)
     before = len(detector.ledger_.entries)

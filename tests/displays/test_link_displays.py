@@ -1,0 +1,59 @@
+"""Pictures of links: what is drawn is what the tables hold."""
+
+import pandas as pd
+import pytest
+
+pytest.importorskip("matplotlib").use("Agg")
+
+from matplotlib import pyplot as plt
+
+from skfedcausal import FederatedGrangerEstimator
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.displays import LinkGraphDisplay, SpectrumDisplay
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+    return FederatedGrangerEstimator().fit(X)
+
+
+@pytest.fixture(autouse=True)
+def close():
+    yield
+    plt.close("all")
+
+
+def arrows(ax):
+    return [text for text in ax.texts if text.get_text() == ""]
+
+
+def test_graph_has_one_arrow_for_each_influence(fitted):
+    display = LinkGraphDisplay.from_estimator(fitted)
+    assert len(arrows(display.ax_)) == (fitted.links_.verdict == "influence").sum() == 1
+
+
+def test_graph_draws_undecided_pairs_only_when_asked():
+    links = pd.DataFrame(
+        {
+            "cause": ["a", "b"],
+            "effect": ["b", "a"],
+            "strength": [1.0, 0.2],
+            "verdict": ["influence", "cannot tell"],
+        }
+    )
+    assert len(arrows(LinkGraphDisplay.from_links(links, "ab").ax_)) == 1
+    assert len(arrows(LinkGraphDisplay.from_links(links, "ab", undecided=True).ax_)) == 2
+
+
+def test_spectrum_is_drawn_with_the_measure_of_the_time_domain(fitted):
+    display = SpectrumDisplay.from_estimator(fitted, "unit0", "unit2")
+    curve, level = display.ax_.get_lines()
+    assert curve.get_ydata().tolist() == display.spectrum["measure"].tolist()
+    assert level.get_ydata()[0] == display.spectrum.attrs["total"]
+
+
+def test_pictures_go_into_given_axes(fitted):
+    _, ax = plt.subplots()
+    assert LinkGraphDisplay.from_estimator(fitted, ax=ax).ax_ is ax
+    assert SpectrumDisplay.from_estimator(fitted, "unit0", "unit2", ax=ax).figure_ is ax.figure
