@@ -286,6 +286,12 @@ class SELURegressor(_TorchRegressor):
     weights_ : list of ndarray
     loss_curve_ : list of float
     n_iter_ : int
+
+    Examples
+    --------
+    >>> from skfedcausal import SELURegressor
+    >>> SELURegressor(hidden=8).get_params()["hidden"]
+    8
     """
 
     def __init__(
