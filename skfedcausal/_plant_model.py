@@ -5,13 +5,14 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator
+from ._link_answers import LinkAnswers
 from ._sites import LearningFromSites
 from .server.likelihood import LikelihoodServer
 
 _MODELS = ("augmented", "client", "server")
 
 
-class FederatedPlantModel(LearningFromSites, FederatedEstimator):
+class FederatedPlantModel(LinkAnswers, LearningFromSites, FederatedEstimator):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
     def _store_fit(self, server):

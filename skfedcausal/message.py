@@ -101,12 +101,16 @@ class StateMessage:
 
     def rows(self, start, stop):
         """The message about some rows of one episode."""
+        return self.at(slice(start, stop), (stop - start,))
+
+    def at(self, rows, lengths):
+        """The message about some rows, a slice or array of positions, that make up episodes of `lengths`."""
         series = {
-            name: getattr(self, name)[start:stop]
+            name: getattr(self, name)[rows]
             for name in ("z", "index", "const", "inputs", "off_subspace")
             if getattr(self, name) is not None
         }
-        return replace(self, lengths=(stop - start,), **series)
+        return replace(self, lengths=lengths, **series)
 
     def with_inputs(self, inputs, input_matrix=None):
         """The message with the unit's inputs; its input matrix only travels with the rest of its model."""

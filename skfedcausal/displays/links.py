@@ -18,6 +18,8 @@ class LinkMatrixDisplay:
         NaN on the diagonal.
     verdict : ndarray of str, shape (n_units, n_units)
     names : sequence of str
+    intervals : ndarray of shape (n_units, n_units, 2), default=None
+        Lower and upper end of each strength, to be written in the cells.
 
     Attributes
     ----------
@@ -35,26 +37,35 @@ class LinkMatrixDisplay:
     'cause'
     """
 
-    def __init__(self, strength, verdict, names):
+    def __init__(self, strength, verdict, names, intervals=None):
         self.strength = strength
         self.verdict = verdict
         self.names = names
+        self.intervals = intervals
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, title=None):
-        """Draw the links of a fitted estimator.
+    def from_estimator(cls, estimator, *, ax=None, title=None, intervals=None):
+        """Draw the links between states of a fitted estimator.
 
         Parameters
         ----------
-        estimator : FederatedGrangerEstimator
+        estimator : FederatedGrangerEstimator or FederatedCounterfactualEstimator
         ax : matplotlib Axes, default=None
         title : str, default=None
+        intervals : float, default=None
+            Coverage of the interval of the strength that is written in each cell, such as 0.95, see
+            ``estimator.link_intervals``. None writes none.
 
         Returns
         -------
         LinkMatrixDisplay
         """
-        return cls.from_links(estimator.links_, estimator.client_names_, ax=ax, title=title)
+        links = estimator.links_
+        links = links[links["kind"] == "state"]
+        if intervals is not None:
+            ends = estimator.link_intervals(intervals).drop(columns="strength")
+            links = links.merge(ends, on=["cause", "effect"], validate="one_to_one")
+        return cls.from_links(links, estimator.client_names_, ax=ax, title=title)
 
     @classmethod
     def from_links(cls, links, names, *, ax=None, title=None):
@@ -63,7 +74,8 @@ class LinkMatrixDisplay:
         Parameters
         ----------
         links : DataFrame
-            With columns ``cause, effect, strength`` and, where there are verdicts, ``verdict``.
+            With columns ``cause, effect, strength`` and, where there are any, ``verdict`` and the ends of
+            intervals, ``low, high``.
         names : sequence of str
             Units in the order of rows and columns.
         ax : matplotlib Axes, default=None
@@ -81,7 +93,11 @@ class LinkMatrixDisplay:
         strength[rows, cols] = links["strength"]
         if "verdict" in links:
             verdict[rows, cols] = links["verdict"]
-        return cls(strength, verdict, names).plot(ax=ax, title=title)
+        intervals = None
+        if {"low", "high"} <= set(links):
+            intervals = np.full((*strength.shape, 2), np.nan)
+            intervals[rows, cols] = links[["low", "high"]]
+        return cls(strength, verdict, names, intervals).plot(ax=ax, title=title)
 
     def plot(self, *, ax=None, title=None, vmax=None):
         """Draw the matrix.
@@ -101,14 +117,24 @@ class LinkMatrixDisplay:
         plt = import_optional("matplotlib.pyplot", "plot", "Drawing links")
         n = len(self.names)
         if ax is None:
-            _, ax = plt.subplots(figsize=(2.2 + 0.45 * n, 1.8 + 0.45 * n), layout="constrained")
+            cell = 0.45 if self.intervals is None else 0.8
+            _, ax = plt.subplots(figsize=(2.2 + cell * n, 1.8 + cell * n), layout="constrained")
         cmap = plt.get_cmap("Blues").with_extremes(bad="0.85")
         image = ax.imshow(self.strength, cmap=cmap, vmin=0, vmax=vmax)
         top = image.norm.vmax
-        for row, col in zip(*np.nonzero(self.verdict != ""), strict=True):
-            dark = self.strength[row, col] > 0.5 * top
-            mark = _MARKS.get(self.verdict[row, col], "")
-            ax.text(col, row, mark, ha="center", va="center", color="white" if dark else "black")
+        for row, col in zip(*np.nonzero(np.isfinite(self.strength)), strict=True):
+            label = self._label(row, col)
+            if label:
+                dark = self.strength[row, col] > 0.5 * top
+                ax.text(
+                    col,
+                    row,
+                    label,
+                    ha="center",
+                    va="center",
+                    color="white" if dark else "black",
+                    fontsize=None if self.intervals is None else "small",
+                )
         ax.set_xticks(range(n), self.names, rotation=45, ha="right", rotation_mode="anchor")
         ax.set_yticks(range(n), self.names)
         ax.set_xlabel("cause")
@@ -117,3 +143,11 @@ class LinkMatrixDisplay:
             ax.set_title(title)
         self.figure_, self.ax_, self.image_ = ax.figure, ax, image
         return self
+
+    def _label(self, row, col):
+        """Mark of the verdict and the interval of a pair."""
+        mark = _MARKS.get(self.verdict[row, col], "")
+        if self.intervals is None or not np.isfinite(self.intervals[row, col]).all():
+            return mark
+        low, high = self.intervals[row, col]
+        return f"{mark}\n{low:.2f}–{high:.2f}".lstrip()

@@ -177,17 +177,9 @@ def estimate_plant(
 
 def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_iter, tol):
     """Estimate of a plant whose level shifts are known."""
-    first = Uncoupled.of(plant)
-    degenerate = is_degenerate(first.likelihood, plant.partition, first.point, alpha, tests=first.tests)
-    goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
     settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
-    objective, search = _learn_structure(plant, first, degenerate, **settings)
-    ascent = ascend(objective, search.scoring, **goal)
-    if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
-        degenerate = True
-        objective, search = _learn_structure(plant, first, degenerate, **settings)
-        ascent = ascend(objective, search.scoring, **goal)
-    scoring = Scoring(objective, search.scoring.structure, ascent.point)
+    climb = _climb(plant, {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}, **settings)
+    objective, scoring, ascent = climb.objective, climb.scoring, climb.ascent
     blocks = link_estimates(scoring)
     input_blocks = input_estimates(scoring) if plant.partition.n_inputs else None
     theta = shrunk = ascent.point.A
@@ -221,12 +213,50 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_i
             plant.regressor_covariance[:c, :c],
         ),
         LevelShifts.of(plant.steps, levels, Q, scoring),
-        search.n_rounds,
+        climb.n_rounds,
         ascent.n_iter,
-        search.settled and ascent.converged,
+        climb.settled and ascent.converged,
         float(np.sqrt(ascent.gain / plant.n_samples)),
-        degenerate,
+        climb.degenerate,
     )
+
+
+@dataclass(frozen=True)
+class _Climb:
+    """A likelihood at its maximum over the plants of the structure that was found."""
+
+    objective: object
+    scoring: Scoring
+    ascent: object
+    n_rounds: int
+    settled: bool
+    degenerate: bool
+
+
+def _climb(plant, goal, **settings):
+    """Learn the structure of a plant and climb to the maximum."""
+    first = Uncoupled.of(plant)
+    alpha = settings["alpha"]
+    degenerate = is_degenerate(first.likelihood, plant.partition, first.point, alpha, tests=first.tests)
+    objective, search = _learn_structure(plant, first, degenerate, **settings)
+    ascent = ascend(objective, search.scoring, **goal)
+    if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
+        degenerate = True
+        objective, search = _learn_structure(plant, first, degenerate, **settings)
+        ascent = ascend(objective, search.scoring, **goal)
+    scoring = Scoring(objective, search.scoring.structure, ascent.point)
+    return _Climb(objective, scoring, ascent, search.n_rounds, search.settled, degenerate)
+
+
+def fitted_likelihood(record, *, local, fix_local, sparsity, alpha, time_domain, max_iter, tol):
+    """The likelihood that :func:`estimate_plant` maximised, and the :class:`Scoring` at its maximum.
+
+    Shifts of levels are those of the record.
+    """
+    plant = StandardisedPlant(record, local, fix_local)
+    goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
+    climb = _climb(plant, goal, sparsity=sparsity, alpha=alpha, time_domain=time_domain)
+    return climb.objective, climb.scoring
 
 
 def screen_plant(record):

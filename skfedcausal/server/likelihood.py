@@ -249,17 +249,23 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
     def _estimate(self, record, messages, feedback=False):
         return estimate_plant(
             record,
-            local=[_local_model(name, message, self.fix_local) for name, message in messages.items()],
-            fix_local=self.fix_local,
-            sparsity=self.sparsity,
-            alpha=self.alpha,
             shrinkage=self.shrink,
-            time_domain=self.likelihood == "time-domain",
             feedback=feedback,
             level_shifts=self.level_shifts,
-            max_iter=self.max_iter,
-            tol=self.tol,
+            **self._likelihood_settings(messages),
         )
+
+    def _likelihood_settings(self, messages):
+        """What decides which likelihood is maximised."""
+        return {
+            "local": [_local_model(name, message, self.fix_local) for name, message in messages.items()],
+            "fix_local": self.fix_local,
+            "sparsity": self.sparsity,
+            "alpha": self.alpha,
+            "time_domain": self.likelihood == "time-domain",
+            "max_iter": self.max_iter,
+            "tol": self.tol,
+        }
 
     def _store(self, record, estimate):
         self.names_, self.n_samples_ = record.names, record.n_samples

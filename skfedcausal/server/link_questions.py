@@ -1,9 +1,13 @@
 """What a fitted plant answers about its links."""
 
 import pandas as pd
+from sklearn.base import clone
 
 from ..statespace.geweke_spectrum import geweke_spectrum
+from .benefit import Benefit, split_messages
+from .estimate import fitted_likelihood
 from .intervals import intervals_table
+from .link_tests import METHODS, pair_statistics, tests_table
 
 
 class LinkQuestions:
@@ -36,6 +40,57 @@ class LinkQuestions:
             alpha=self.alpha,
             margin=self.margin,
         )
+
+    def benefit(self, messages, *, held_out=0.3):
+        """What every unit gains from the plant, on rows that nothing was learned from.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            About the record to learn from and to predict.
+        held_out : float, default=0.3
+            Share of every episode, its last part, to predict; the rest is learned from.
+
+        Returns
+        -------
+        Benefit
+            With the tables ``by_unit()`` and ``by_pair()``.
+
+        Raises
+        ------
+        ValueError
+            For a plant with inputs, or episodes that cannot be split.
+        """
+        if self.partition_.n_inputs:
+            raise ValueError("The benefit of joining is computed for plants without inputs.")
+        head, tail = split_messages(messages, held_out)
+        return Benefit(clone(self).fit(head), lambda name: clone(self).fit({name: head[name]}), tail)
+
+    def test_links(self, messages, method="lr"):
+        """Test every link between states given the others, by one of the three classical tests.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            About the record to learn from.
+        method : {"lr", "wald", "score"}, default="lr"
+
+        Returns
+        -------
+        DataFrame
+            One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value, p_holm, p_fdr``.
+
+        Raises
+        ------
+        ValueError
+            If the method is unknown.
+        """
+        if method not in METHODS:
+            raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
+        plant = clone(self).fit(messages)
+        settings = self._likelihood_settings(messages)
+        objective, scoring = fitted_likelihood(plant._record(messages), **settings)
+        return tests_table(plant.names_, scoring, pair_statistics(objective, scoring, method))
 
     def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None):
         """Geweke's measure of the influence of one unit on another over frequency.

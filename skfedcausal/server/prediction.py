@@ -6,6 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from ..statespace.filter import (
+    CovarianceSchedule,
     covariance_schedule,
     filtered_states,
     log_likelihood_terms,
@@ -13,9 +14,9 @@ from ..statespace.filter import (
 )
 from ..statespace.inputs import input_term
 from ..statespace.lagcov import PIECE
-from ..statespace.riccati import stationary_covariance
+from ..statespace.riccati import filtered_covariance, stationary_covariance
 from ..statespace.timedomain import smooth_series
-from ..statespace.varying import filter_rows
+from ..statespace.varying import Covariances, filter_rows, log_density_terms
 
 
 class PlantFilter:
@@ -113,6 +114,33 @@ class PlantFilter:
         terms[list(self._record.starts)] = 0.0
         return terms
 
+    def unit_log_densities(self):
+        """Log-density of each unit's own measurements at each step given the past of all units.
+
+        Less the term free of the states, which only the unit knows and which is the same for every plant.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_units)
+        """
+        record, slices = self._record, self._record.partition.slices
+        terms = np.empty((len(record.z), len(slices)))
+        if not record.is_constant:
+            parts = filter_rows(self._A, self._Q, self._P0, record.z, record.matrices, **self._settings)
+            for part in parts:
+                for m, own in enumerate(slices):
+                    covariances = _of_unit(part.covariances, own)
+                    z, means = record.z[part.rows, own], part.predicted[:, own]
+                    terms[part.rows, m] = log_density_terms(covariances, z, means)
+            return terms
+        for m, own in enumerate(slices):
+            P, J = self._schedule.predicted[:, own, own], record.parts[m].patterns[0]
+            filtered = np.array([filtered_covariance(step, J) for step in P])
+            schedule = CovarianceSchedule(self._A[own, own], J, P, filtered)
+            own_series = record.z[:, own], 0.0, self.predicted[:, own]
+            terms[:, m] = log_likelihood_terms(schedule, *own_series, record.starts)
+        return terms
+
     def log_likelihood(self):
         """Log-density of all measurements at each step given the past, shape (n_samples,).
 
@@ -128,6 +156,13 @@ class PlantFilter:
         if not record.is_constant:
             return const + self._with_gaps[2]
         return log_likelihood_terms(self._schedule, record.z, const, self.predicted, record.starts)
+
+
+def _of_unit(covariances, own):
+    """Covariances of one unit's states before and after its own measurement alone."""
+    J, P = covariances.J[:, own, own], covariances.predicted[:, own, own]
+    filtered = np.linalg.solve(np.eye(J.shape[1]) + P @ J, P)
+    return Covariances(J, P, filtered, None, None)
 
 
 @dataclass(frozen=True)

@@ -193,10 +193,10 @@ def _next_point(objective, scoring, proposed, goal):
         return ascent.point, ascent.gain if proposed.key == structure.key else np.inf
     if ascent.n_iter:
         scoring = Scoring(objective, structure, ascent.point)
-    return _dropped(objective, scoring, proposed), np.inf
+    return dropped(objective, scoring, proposed), np.inf
 
 
-def _dropped(objective, scoring, proposed, max_steps=8):
+def dropped(objective, scoring, proposed, max_steps=8):
     """Plant without the blocks that `proposed` does not have.
 
     The other elements follow to first order, or stay if that is better. Where either leaves the valid

@@ -125,12 +125,13 @@ def _chunks(start, stop, n):
 
 @dataclass(frozen=True)
 class FilteredRows:
-    """Predicted and filtered states of consecutive rows, with their log-density terms."""
+    """Predicted and filtered states of consecutive rows, their log-density terms and covariances."""
 
     rows: slice
     predicted: np.ndarray
     filtered: np.ndarray
     terms: np.ndarray
+    covariances: Covariances
 
 
 def filter_rows(A, Q, P0, z, matrices, *, starts=(0,), exogenous=None):
@@ -161,7 +162,7 @@ def filter_rows(A, Q, P0, z, matrices, *, starts=(0,), exogenous=None):
             residual = z[rows] - np.einsum("tij,tj->ti", covariances.J, means)
             filtered = means + np.einsum("tij,tj->ti", covariances.filtered, residual)
             terms = log_density_terms(covariances, z[rows], means)
-            yield FilteredRows(rows, means, filtered, terms)
+            yield FilteredRows(rows, means, filtered, terms, covariances)
 
 
 def _initial_mean(exogenous, start, n):

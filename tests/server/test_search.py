@@ -11,8 +11,8 @@ from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.scoring import Point, Scoring, ascend, is_valid
 from skfedcausal.server.search import (
     _capped,
-    _dropped,
     _symmetric_bh,
+    dropped,
     is_degenerate,
     is_singular,
     search_structure,
@@ -194,7 +194,7 @@ def test_dropped_blocks_leave_a_valid_plant_without_them(correlation):
     A = coupled.plant.A + 0.1 * rng.normal(size=(3, 3))
     scoring = Scoring(objective, everything, Point.at(objective, A, Q))
     for kept in (structure_of(partition), structure_of(partition, linked=[(1, 0)])):
-        point = _dropped(objective, scoring, kept)
+        point = dropped(objective, scoring, kept)
         assert is_valid(point.A, point.Q)
         assert (point.A[~kept.transition_mask] == 0).all()
         assert (point.Q[~kept.covariance_mask] == 0).all()
@@ -213,8 +213,8 @@ def test_blocks_are_dropped_even_where_every_step_is_invalid():
             return 5.0 * np.eye(3), -np.eye(3)
 
     refusing = Refusing(objective, structure, point)
-    dropped = _dropped(objective, refusing, structure_of(partition))
-    assert is_valid(dropped.A, dropped.Q)
+    safe = dropped(objective, refusing, structure_of(partition))
+    assert is_valid(safe.A, safe.Q)
     mask = partition.block_diagonal
-    np.testing.assert_array_equal(dropped.A, np.where(mask, scoring.point.A, 0))
-    np.testing.assert_array_equal(dropped.Q, np.where(mask, scoring.point.Q, 0))
+    np.testing.assert_array_equal(safe.A, np.where(mask, scoring.point.A, 0))
+    np.testing.assert_array_equal(safe.Q, np.where(mask, scoring.point.Q, 0))
