@@ -177,9 +177,10 @@ def estimate_plant(
 
 def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_iter, tol):
     """Estimate of a plant whose level shifts are known."""
+    goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
     settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
-    climb = _climb(plant, {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}, **settings)
-    objective, scoring, ascent = climb.objective, climb.scoring, climb.ascent
+    objective, search, ascent, degenerate = _maximum(plant, goal, **settings)
+    scoring = Scoring(objective, search.scoring.structure, ascent.point)
     blocks = link_estimates(scoring)
     input_blocks = input_estimates(scoring) if plant.partition.n_inputs else None
     theta = shrunk = ascent.point.A
@@ -213,39 +214,21 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_i
             plant.regressor_covariance[:c, :c],
         ),
         LevelShifts.of(plant.steps, levels, Q, scoring),
-        climb.n_rounds,
+        search.n_rounds,
         ascent.n_iter,
-        climb.settled and ascent.converged,
+        search.settled and ascent.converged,
         float(np.sqrt(ascent.gain / plant.n_samples)),
-        climb.degenerate,
+        degenerate,
     )
 
 
-@dataclass(frozen=True)
-class _Climb:
-    """A likelihood at its maximum over the plants of the structure that was found."""
-
-    objective: object
-    scoring: Scoring
-    ascent: object
-    n_rounds: int
-    settled: bool
-    degenerate: bool
-
-
-def _climb(plant, goal, **settings):
-    """Learn the structure of a plant and climb to the maximum."""
-    first = Uncoupled.of(plant)
-    alpha = settings["alpha"]
-    degenerate = is_degenerate(first.likelihood, plant.partition, first.point, alpha, tests=first.tests)
-    objective, search = _learn_structure(plant, first, degenerate, **settings)
-    ascent = ascend(objective, search.scoring, **goal)
-    if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
-        degenerate = True
-        objective, search = _learn_structure(plant, first, degenerate, **settings)
-        ascent = ascend(objective, search.scoring, **goal)
-    scoring = Scoring(objective, search.scoring.structure, ascent.point)
-    return _Climb(objective, scoring, ascent, search.n_rounds, search.settled, degenerate)
+def _maximum(plant, goal, **settings):
+    """What :func:`_climb` finds, with as many lags as its end needs where it failed."""
+    climb = _climb(plant, goal, **settings)
+    ascent = climb[2]
+    if not ascent.converged and plant.lengthen(ascent.point.A, ascent.point.Q):
+        climb = _climb(plant, goal, **settings)
+    return climb
 
 
 def fitted_likelihood(record, *, local, fix_local, sparsity, alpha, time_domain, max_iter, tol):
@@ -255,8 +238,24 @@ def fitted_likelihood(record, *, local, fix_local, sparsity, alpha, time_domain,
     """
     plant = StandardisedPlant(record, local, fix_local)
     goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
-    climb = _climb(plant, goal, sparsity=sparsity, alpha=alpha, time_domain=time_domain)
-    return climb.objective, climb.scoring
+    objective, search, ascent, _ = _maximum(
+        plant, goal, sparsity=sparsity, alpha=alpha, time_domain=time_domain
+    )
+    return objective, Scoring(objective, search.scoring.structure, ascent.point)
+
+
+def _climb(plant, goal, **settings):
+    """Likelihood, structure and maximum of a plant, and whether it needed a prior."""
+    first = Uncoupled.of(plant)
+    alpha = settings["alpha"]
+    degenerate = is_degenerate(first.likelihood, plant.partition, first.point, alpha, tests=first.tests)
+    objective, search = _learn_structure(plant, first, degenerate, **settings)
+    ascent = ascend(objective, search.scoring, **goal)
+    if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
+        degenerate = True
+        objective, search = _learn_structure(plant, first, degenerate, **settings)
+        ascent = ascend(objective, search.scoring, **goal)
+    return objective, search, ascent, degenerate
 
 
 def screen_plant(record):
