@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.signal import lfilter
 from statsmodels.stats.multitest import multipletests
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
@@ -87,3 +88,34 @@ def test_size_without_coupling(method):
     n_runs = 150
     p = np.concatenate([server_for(2000, seed)[1](method)["p_value"] for seed in range(n_runs)])
     assert abs(np.mean(p < 0.05) - 0.05) < 3 * np.sqrt(0.05 * 0.95 / len(p))
+
+
+def heavy_tailed(rng, n_samples):
+    return rng.standard_t(4, size=(n_samples, 2)) / np.sqrt(2)
+
+
+def heavy_tailed_together(rng, n_samples):
+    return rng.normal(size=(n_samples, 2)) / np.sqrt(rng.chisquare(4, size=(n_samples, 1)) / 2)
+
+
+def swinging_apart(rng, n_samples):
+    """Standard deviations that swing by a factor of four, each unit's in its own phase."""
+    phase = np.arange(n_samples)[:, None] / 40 + rng.uniform(0, 2 * np.pi, size=2)
+    return rng.normal(size=(n_samples, 2)) * np.exp(0.7 * np.sin(phase))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [heavy_tailed, heavy_tailed_together, swinging_apart])
+def test_size_without_coupling_under_noise_that_is_not_normal(noise):
+    rng = np.random.default_rng(0)
+    n_samples, p_values = 1000, []
+    for _ in range(200):
+        drive = noise(rng, n_samples)
+        h = np.column_stack([lfilter([1.0], [1.0, -a], drive[:, k]) for k, a in enumerate((0.7, 0.5))])
+        messages = {}
+        for k in range(2):
+            Y = h[:, [k]] * [1.0, -0.5, 0.8] + 0.5 * rng.normal(size=(n_samples, 3))
+            messages[f"unit{k}"] = KalmanClient(n_states=1).fit(Y).message(Y)
+        p_values.extend(LikelihoodServer(level_shifts=None).screen(messages)["p_value"])
+    rejected = np.mean(np.array(p_values) < 0.05)
+    assert abs(rejected - 0.05) < 3 * np.sqrt(0.05 * 0.95 / len(p_values))
