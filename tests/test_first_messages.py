@@ -189,6 +189,17 @@ def test_repetitions_are_counted_within_episodes_and_across_batches():
     assert repeated_rows(np.full((3, 2), np.nan)).tolist() == [0, 0, 0]
 
 
+@pytest.mark.parametrize("lively", [0, 1])
+def test_repetitions_are_counted_whichever_column_moves(lively):
+    Y = np.ones((4, 2))
+    Y[:, lively] = [1.0, 2.0, 3.0, 2.0]
+    assert repeated_rows(Y).tolist() == [0, 0, 0, 0]
+    assert repeated_rows(Y, before=(Y[0], 2)).tolist() == [3, 0, 0, 0]
+    assert repeated_rows(Y, before=(Y[1], 2)).tolist() == [0, 0, 0, 0]
+    Y[1, lively] = np.nan
+    assert repeated_rows(Y).tolist() == [0, 0, 0, 0]
+
+
 # -- budgets ----------------------------------------------------------------------------------------
 
 

@@ -11,7 +11,7 @@ import reprlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -68,11 +68,9 @@ class Packet:
             if not isinstance(value, Mapping):
                 raise PacketError(f"Arrays and scalars of a packet are dicts, not a {type(value).__name__}.")
         specs = {name: _array_spec(name, value) for name, value in self.arrays.items()}
-        header = {"op": self.op, "round": self.round, "arrays": specs, "scalars": dict(self.scalars)}
-        _check_header(header)
-        text = _dumped(header)
-        _check_header_size(len(text))
-        return text
+        if self.scalars or type(self.op) is not str or type(self.round) is not int:
+            return _header_text(self.op, self.round, specs, dict(self.scalars))
+        return _usual_header(self.op, self.round, tuple(specs.items()))
 
     @cached_property
     def nbytes(self):
@@ -131,10 +129,30 @@ def _array_spec(name, value):
     """Dtype and shape of an array as the header holds them."""
     if not isinstance(value, np.ndarray | np.generic) or isinstance(value, np.ma.MaskedArray):
         raise PacketError(f"Packets carry plain arrays; {name!r} is a {type(value).__name__}.")
-    dtype = _wire_dtype(value).str
+    dtype = _wire_name(value.dtype)
     if dtype not in _DTYPES:
         raise PacketError(f"Array {name!r} has dtype {value.dtype}; packets carry {', '.join(_DTYPES)}.")
-    return [dtype, list(value.shape)]
+    return dtype, value.shape
+
+
+@cache
+def _wire_name(dtype):
+    return dtype.newbyteorder("<").str
+
+
+@lru_cache(4096)
+def _usual_header(op, round, specs):
+    """Header of a packet without scalars, of which there are many of the same shape."""
+    return _header_text(op, round, dict(specs), {})
+
+
+def _header_text(op, round, specs, scalars):
+    specs = {name: [dtype, list(shape)] for name, (dtype, shape) in specs.items()}
+    header = {"op": op, "round": round, "arrays": specs, "scalars": scalars}
+    _check_header(header)
+    text = _dumped(header)
+    _check_header_size(len(text))
+    return text
 
 
 def _dumped(header):

@@ -8,6 +8,8 @@ import pandas as pd
 UNDECIDED = "undecided"
 DECIDED = 0.5  # probability from which a root is named
 COLUMNS = ("start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind")
+_INDEX = pd.Index(COLUMNS)
+_NO_ROWS = pd.DataFrame([], columns=_INDEX)
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800, "month": 2629746}
 
 
@@ -81,7 +83,7 @@ def incident_row(verdict, names, offset=0, index=None):
 
 def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+    return pd.DataFrame(rows, columns=_INDEX) if rows else _NO_ROWS.copy()
 
 
 def roots_per_step(verdicts, names, n_samples):

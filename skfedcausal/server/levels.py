@@ -1,5 +1,7 @@
 """Alarm levels of the units by both statistics, and the thresholds that spend a false-alarm budget."""
 
+from functools import reduce
+
 import numpy as np
 from scipy.stats import norm
 
@@ -148,4 +150,4 @@ class AlarmLevels:
 
     def relative(self, levels):
         """Level over threshold of every unit, the larger of the statistics, shape (n_rows, n_units)."""
-        return np.max([levels[name] / self.thresholds[name] for name in self.statistics], axis=0)
+        return reduce(np.maximum, [levels[name] / self.thresholds[name] for name in self.statistics])

@@ -154,17 +154,20 @@ class RootPosterior:
         n_rows, n_units = outside.shape
         if n_rows > self._process.n_rows:
             self._prepare(n_rows)
-        steps = np.arange(n_rows, 0, -1.0)[:, None]
+        steps = self._steps[-n_rows:]
         step, bias = step_and_bias_scores(self.model, scaled)
         ratios = np.concatenate([self._process.ratios(step), self._sensor.ratios(bias)], axis=1)
         tempering = self.nominal.shift * self._uncertainty(predicted, steps)
         ratios /= tempering
-        logs = log_bayes_factor(ratios, self._n_params, steps)
+        logs = ratios * self._gain[-n_rows:]
+        logs += self._penalty[-n_rows:]
         logs[:, -n_units:] += self._outside_evidence(outside, steps)
         top = logs.max()
         onsets = np.full(n_rows, (1 - at_once) / n_rows)
         onsets[0] += at_once
-        weights = np.exp(logs - top) * onsets[:, None]
+        logs -= top
+        weights = np.exp(logs, out=logs)
+        weights *= onsets[:, None]
         with np.errstate(divide="ignore"):
             total = np.log(weights.sum(axis=0)) + self._log_priors
         alone = np.maximum(total[:n_units], total[-n_units:])
@@ -184,16 +187,17 @@ class RootPosterior:
         An error of A moves the mean innovation by itself times the mean state; its variance is that of a
         regression on n rows, leverage included. Victims that are pushed far have the largest such errors.
         """
-        level = np.cumsum(predicted[::-1], axis=0)[::-1] / steps
-        leverage = ((level @ self.nominal.leverage) ** 2).sum(axis=1, keepdims=True)
-        return 1.0 + steps * (1.0 + leverage) / self.nominal.n_rows
+        level = (predicted[::-1] @ self.nominal.leverage).cumsum(axis=0)[::-1]
+        leverage = np.einsum("ti,ti->t", level, level)[:, None] / steps
+        return 1.0 + (steps + leverage) / self.nominal.n_rows
 
     def _outside_evidence(self, outside, steps):
         """Log evidence for a sensor fault against a process fault in the off-subspace numbers."""
         excess = np.cumsum(outside[::-1], axis=0)[::-1] / (steps * self.nominal.outside)
         moved = log_scale_factor(excess, self.nominal.outside_dims / self.nominal.off_subspace, steps)
-        sensor, process = (np.logaddexp(np.log(1 - p), np.log(p) + moved) for p in _OUTSIDE.values())
-        return sensor - process
+        still = np.exp(-moved)  # relative likelihood that nothing moved, at most the root of n_rows + 1
+        sensor, process = (p + (1 - p) * still for p in _OUTSIDE.values())
+        return np.log(sensor / process)
 
     def _prepare(self, n_rows):
         """Signatures of all candidates for windows of up to `n_rows` rows."""
@@ -205,4 +209,7 @@ class RootPosterior:
         self._process = Signatures.prepare(information, states)
         bias = bias_information(self.model, n_rows)
         self._sensor = Signatures.prepare(bias, states[: len(self.slices)])
-        self._n_params = np.concatenate([self._process.n_params, self._sensor.n_params])
+        n_params = np.concatenate([self._process.n_params, self._sensor.n_params])
+        self._steps = np.arange(n_rows, 0, -1.0)[:, None]  # rows from each onset to the end
+        self._gain = log_bayes_factor(1.0, 0, self._steps)  # log Bayes factors are linear in the ratio
+        self._penalty = np.asfortranarray(log_bayes_factor(0.0, n_params, self._steps))

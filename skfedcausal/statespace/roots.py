@@ -1,6 +1,7 @@
 """Posterior over the units that may be the root of a fault."""
 
 from itertools import combinations
+from math import nextafter
 
 import numpy as np
 
@@ -55,10 +56,16 @@ def inclusion(members, log_weights, alone):
     weights /= weights.sum()
     probability = weights @ members
     order = np.lexsort((-alone, -np.round(probability, 2)))
-    probability[order] = np.minimum.accumulate(probability[order])
-    for better, worse in zip(order[:-1], order[1:], strict=True):  # keep the order where they are equal
-        probability[worse] = min(probability[worse], np.nextafter(probability[better], 0.0))
+    probability[order] = _decreasing(probability[order].tolist())
     return probability, weights
+
+
+def _decreasing(values):
+    """The values, each lowered below the one before."""
+    lowered = values[:1]
+    for value in values[1:]:
+        lowered.append(min(value, nextafter(lowered[-1], 0.0)))
+    return lowered
 
 
 def log_sum(logs):

@@ -3,6 +3,8 @@
 All scales are powers of two, so that scaling itself rounds nothing.
 """
 
+from functools import cache
+
 import numpy as np
 
 _LAST_BIT = 2.0**-30
@@ -90,21 +92,27 @@ def state_units(matrices):
     return power_of_two(np.sqrt(np.abs(np.einsum("kii->ki", matrices)).max(axis=0, initial=0.0)))
 
 
+@cache
+def _triangle(p):
+    """Positions of the lower triangle of a p x p matrix."""
+    return np.tril_indices(p)
+
+
 def packed_triangles(matrices):
     """Lower triangles of symmetric matrices, shape (n_matrices, p (p + 1) / 2)."""
-    rows, cols = np.tril_indices(matrices.shape[1])
+    rows, cols = _triangle(matrices.shape[1])
     return np.ascontiguousarray(matrices[:, rows, cols])
 
 
 def packed_products(units):
     """Products of the units of both variables of each packed element."""
-    rows, cols = np.tril_indices(len(units))
+    rows, cols = _triangle(len(units))
     return units[rows] * units[cols]
 
 
 def unpacked_triangles(packed, p):
     """Symmetric p x p matrices from their lower triangles."""
-    rows, cols = np.tril_indices(p)
+    rows, cols = _triangle(p)
     matrices = np.empty((len(packed), p, p))
     matrices[:, rows, cols] = packed
     matrices[:, cols, rows] = packed

@@ -174,7 +174,7 @@ class Signatures:
     groups : tuple of (positions, i, j, inverse)
         Candidates of the same number of states: their positions, the pairs ``i <= j`` of their states, shape
         (n_sets, q), and the inverse information of each pair, off-diagonal ones counted twice, of shape
-        (n_rows, n_sets, q); entry k - 1 is about k rows.
+        (n_sets, q, n_rows); the last entry is about one row, the first about `n_rows`.
     n_params : ndarray of shape (n_candidates,)
         States of each candidate.
     """
@@ -198,31 +198,34 @@ class Signatures:
         for size in np.unique(sizes):
             positions = np.flatnonzero(sizes == size)
             columns = np.array([candidates[k] for k in positions])
-            inverse = np.stack([np.linalg.inv(information[:, c[:, None], c]) for c in columns], axis=1)
+            inverse = np.stack([np.linalg.inv(information[::-1, c[:, None], c]) for c in columns])
             i, j = np.triu_indices(size)
             packed = np.where(i == j, 1.0, 2.0) * inverse[:, :, i, j]
-            groups.append((positions, columns[:, i], columns[:, j], packed))
+            along_rows = np.ascontiguousarray(packed.swapaxes(1, 2))
+            groups.append((positions, columns[:, i], columns[:, j], along_rows))
         return cls(tuple(groups), sizes)
 
     @property
     def n_rows(self):
         """Longest window."""
-        return len(self.groups[0][3])
+        return self.groups[0][3].shape[2]
 
     def ratios(self, scores):
-        """Likelihood ratio of every candidate for every onset, shape (n_rows, n_candidates).
+        """Likelihood ratio of every candidate for every onset, shape (n_rows, n_candidates), by column.
 
         Parameters
         ----------
         scores : ndarray of shape (n_rows, n)
             Of a fault that starts in each row and lasts to the end.
         """
-        n_rows = len(scores)
-        ratios = np.empty((n_rows, len(self.n_params)))
+        series = np.ascontiguousarray(scores.T)
+        ratios = np.empty((len(self.n_params), len(scores)))
         for positions, i, j, inverse in self.groups:
-            products = scores[:, i] * scores[:, j]
-            ratios[:, positions] = np.einsum("tsq,tsq->ts", products, inverse[n_rows - 1 :: -1])
-        return ratios
+            products = series[i]
+            products *= series[j]
+            products *= inverse[:, :, -len(scores) :]
+            ratios[positions] = products.sum(axis=1)
+        return ratios.T
 
 
 def likelihood_ratios(scores, information, columns):

@@ -163,8 +163,9 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
         If X is not two-dimensional, too small, or has values that are infinite, complex or not
         numbers.
     """
-    if _is_fine(X, checks.get("ensure_min_samples", 1), min_features):
-        return X
+    plain = _plain_array(X)
+    if _is_fine(plain, checks.get("ensure_min_samples", 1), min_features):
+        return plain
     if isinstance(X, pd.DataFrame) and not X.shape[1]:
         X = np.empty(X.shape)  # scikit-learn asks a frame without columns for its dtypes
     try:
@@ -187,6 +188,13 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
         if where:
             message = f"{message.rstrip('.')}. Found in {where}."
         raise same_kind(error, message) from None  # the original shows measurements
+
+
+def _plain_array(X):
+    """Values of a frame of nothing but float64, which is their array already; anything else as it is."""
+    if type(X) is pd.DataFrame and X.shape[1] and all(dtype == np.float64 for dtype in X.dtypes.unique()):
+        return X.to_numpy()
+    return X
 
 
 def _is_fine(X, min_samples, min_features):

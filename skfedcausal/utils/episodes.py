@@ -1,5 +1,7 @@
 """Episodes: several records of one plant, one below the other in a table."""
 
+from itertools import accumulate
+
 import numpy as np
 
 
@@ -61,4 +63,4 @@ def episode_starts(lengths):
     >>> episode_starts((2, 3))
     (0, 2)
     """
-    return tuple(int(row) for row in np.cumsum((0, *lengths[:-1])))
+    return tuple(accumulate((int(length) for length in lengths[:-1]), initial=0))

@@ -56,7 +56,8 @@ def read_table(X, layout, min_samples, *, client_labels, input_columns, estimato
         X = np.asarray(X)
     columns, width = column_names(X), n_columns(X)
     order = None
-    if width:  # what has no columns is refused by `to_floats` below
+    as_learned = layout is not None and layout.named and columns == layout.columns
+    if width and not as_learned:  # what has no columns is refused by `to_floats` below
         if estimator is not None:
             validate_data(estimator, X, reset=layout is None, skip_check_array=True)
         if layout is None:

@@ -35,6 +35,10 @@ def repeated_rows(Y, starts=(0,), before=None):
     >>> repeated_rows(np.array([[1.0, 5.0], [2.0, 5.0], [2.0, 5.0], [2.0, 5.0], [3.0, 5.0]])).tolist()
     [0, 0, 1, 2, 0]
     """
+    one = Y[:, 0]
+    moved = ((one[1:] < one[:-1]) | (one[1:] > one[:-1])).all()  # one column that always does is enough
+    if moved and (before is None or one[0] < before[0][0] or one[0] > before[0][0]):
+        return np.zeros(len(Y), dtype=int)
     row, count = (np.full(Y.shape[1], np.nan), 0) if before is None else before
     previous = np.vstack([row[None], Y[:-1]])
     same = ((previous == Y) | (np.isnan(Y) & np.isnan(previous))).all(axis=1) & ~np.isnan(Y).all(axis=1)
@@ -64,8 +68,9 @@ class SilenceWatch:
                 warnings.simplefilter("ignore", RuntimeWarning)  # columns that were never seen
                 moving = np.nanmax(Y, axis=0) > np.nanmin(Y, axis=0)
             if moving.sum() >= 2:
+                liveliest_first = np.argsort((np.diff(Y[:, moving], axis=0) == 0).sum(axis=0), kind="stable")
+                self._moving[name] = np.flatnonzero(moving)[liveliest_first]
                 longest = int(repeated_rows(Y[:, moving], data.starts).max())
-                self._moving[name] = moving
                 self._allowed[name] = max(_ALWAYS_ALLOWED, _MARGIN * longest)
 
     def without_silent(self, data, stream=None):
@@ -81,12 +86,12 @@ class SilenceWatch:
         -------
         PlantData
         """
-        outputs = list(data.outputs)
+        outputs, starts = list(data.outputs), data.starts
         for m, (name, Y) in enumerate(zip(data.names, data.outputs, strict=True)):
             if name not in self._moving:
                 continue
             own = Y[:, self._moving[name]]
-            count = repeated_rows(own, data.starts, None if stream is None else stream.get(name))
+            count = repeated_rows(own, starts, None if stream is None else stream.get(name))
             if stream is not None:
                 stream[name] = own[-1].copy(), int(count[-1])
             silent = count > self._allowed[name]

@@ -103,6 +103,13 @@ def test_a_decoded_array_cannot_be_written_into_the_buffer_it_came_from():
         value[:] = 0
 
 
+def test_a_header_seen_before_lets_no_other_kind_through():
+    assert Packet("states", 1).nbytes == len(Packet("states", 1).encode())
+    for op, number in (("states", True), ("states", 1.0), (b"states", 1)):
+        with pytest.raises(PacketError):
+            Packet(op, number).encode()
+
+
 def test_encoding_is_canonical():
     assert round_trip(Packet.decode(WHOLE)).encode() == WHOLE
 
