@@ -55,7 +55,7 @@ def _coefficient_estimates(scoring, family, inside, own):
         scoring,
         family,
         inside,
-        scoring.columns.transition,
+        scoring.columns.transition_rows,
         scoring.point.evaluation.grad_A,
         own,
         scoring.structure.transition_positions,
@@ -63,46 +63,55 @@ def _coefficient_estimates(scoring, family, inside, own):
     )
 
 
-def correlation_estimates(scoring):
+def correlation_estimates(scoring, *, only_inside=False):
     """The same for the off-diagonal blocks of the process covariance.
 
-    A block and its transpose are one parameter and get the same estimate.
+    A block and its transpose are one parameter and get the same estimate. With `only_inside`, pairs outside
+    the model are left at zero with a huge variance.
     """
     structure = scoring.structure
     return _estimates(
         scoring,
         structure.partition.without_inputs,
         structure.correlated,
-        scoring.columns.covariance,
+        scoring.columns.covariance_rows,
         2 * scoring.point.evaluation.grad_Q,
         covariance_pair_information(scoring.info, structure.partition),
         structure.covariance_positions,
         scoring.matrices(scoring.vector + scoring.step)[1],
+        only_inside=only_inside,
     )
 
 
-def _estimates(scoring, family, inside, columns, gradient, own, positions, stepped):
+def _estimates(scoring, family, inside, columns, gradient, own, positions, stepped, *, only_inside=False):
     """Estimates of a family of blocks.
 
-    `family` says where its pairs' elements lie in the flat matrix, `columns` holds the columns of the
-    information against all elements of that matrix, one per free element.
+    `family` says where its pairs' elements lie in the flat matrix, `columns` gives the columns of the
+    information against all elements in a slice of rows of that matrix, one per free element.
     """
     elements = family.pair_elements
     estimate, covariance = np.zeros(elements.shape), np.zeros((*elements.shape, elements.shape[1]))
-    outside = ~inside
-    if outside.any():
-        at = elements[outside]
+    outside = np.flatnonzero(~inside)
+    if only_inside:
+        covariance[outside] = PADDED_VARIANCE * np.eye(elements.shape[1])
+        outside = outside[:0]
+    width = gradient.shape[1]
+    whitened_gradient = scoring.whitened(scoring.gradient)
+    for pairs, rows in _by_rows(outside, elements, family.n_elements, width, scoring.columns.rows_at_once):
+        at = elements[pairs]
         padded = at == family.n_elements
-        at = np.where(padded, 0, at)
-        half = columns.reshape(len(columns), -1)[:, at.ravel()]
+        at = np.where(padded, rows.start * width, at)
+        block = columns(rows)
+        half = block.reshape(len(block), -1)[:, at.ravel() - rows.start * width]
+        del block
         gathered = scoring.whitened(half).T.reshape(*at.shape, -1)  # (pairs, e, free)
         gathered[padded] = 0.0
-        score = gradient.ravel()[at] - gathered @ scoring.whitened(scoring.gradient)
+        score = gradient.ravel()[at] - gathered @ whitened_gradient
         score[padded] = 0.0
-        rest = own[outside] - gathered @ np.swapaxes(gathered, 1, 2)
+        rest = own[pairs] - gathered @ np.swapaxes(gathered, 1, 2)
         inverse, known = _inverses(rest)
-        covariance[outside] = inverse / scoring.n_samples
-        estimate[outside] = np.einsum("xij,xj->xi", known, score)
+        covariance[pairs] = inverse / scoring.n_samples
+        estimate[pairs] = np.einsum("xij,xj->xi", known, score)
     if inside.any():
         position = positions[elements[inside]]  # (pairs, e), -1 where padded
         padded = position < 0
@@ -111,6 +120,22 @@ def _estimates(scoring, family, inside, columns, gradient, own, positions, stepp
         blocks[padded[:, :, None] | padded[:, None, :]] = 0.0
         covariance[inside] = blocks
     return BlockEstimates.padded(estimate, covariance, family)
+
+
+def _by_rows(pairs, elements, n_elements, width, at_once):
+    """Pairs in groups of the same effects, with the slice of rows of the flat matrix they lie in.
+
+    A slice has about `at_once` rows.
+    """
+    if len(pairs) == 0:
+        return
+    rows = np.where(elements == n_elements, -1, elements // width)[pairs]
+    last = rows.max(axis=1)
+    first = np.where(rows < 0, last[:, None], rows).min(axis=1)
+    group = first // at_once
+    for number in np.unique(group):
+        chosen = group == number
+        yield pairs[chosen], slice(int(first[chosen].min()), int(last[chosen].max()) + 1)
 
 
 def _inverses(information):

@@ -149,6 +149,19 @@ class ObservedColumns:
         diagonal = np.arange(len(point.Q))
         self.covariance[:, diagonal, diagonal] /= 2
 
+    @property
+    def rows_at_once(self):
+        """Rows of the plant matrices whose columns are there at once: all."""
+        return len(self.covariance[0])
+
+    def transition_rows(self, rows):
+        """Against the elements in a slice of rows of ``[A | B]``."""
+        return self.transition[:, rows]
+
+    def covariance_rows(self, rows):
+        """Against the symmetric elements in a slice of rows of Q."""
+        return self.covariance[:, rows]
+
     def square(self):
         """Information matrix of the free elements, shape (n_free, n_free)."""
         free = self._free

@@ -10,6 +10,8 @@ from functools import cached_property
 import numpy as np
 
 _COLUMNS = 32  # columns of the information matrix formed at a time
+_ROWS = 4  # rows of it formed at a time from the free elements alone
+_KEPT = 2**27  # bytes of columns against all elements that are kept; larger ones are formed row by row
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,11 @@ class FreeElements:
     def n_transition(self):
         """Number of free elements of A."""
         return len(self.rows)
+
+    @property
+    def n_elements(self):
+        """Number of free elements."""
+        return len(self.rows) + len(self.first)
 
     @cached_property
     def half_on_diagonal(self):
@@ -86,19 +93,38 @@ class InformationColumns:
         self._U_right = _by_column(np.swapaxes(info.U, -1, -2))
 
     @cached_property
+    def is_large(self):
+        """Whether columns against all elements are too large to be kept."""
+        n, c = self._U_right.shape[0], self._W_left.shape[2]
+        return self._free.n_elements * n * c * 8 > _KEPT
+
+    @property
+    def rows_at_once(self):
+        """Rows of the plant matrices whose columns are formed in one go."""
+        n, c = self._U_right.shape[0], self._W_left.shape[2]
+        return max(_KEPT // (2 * self._free.n_elements * c * 8), 1) if self.is_large else n
+
+    @cached_property
     def transition(self):
         """Against all elements (i, j) of A, shape (n_free, n_rows, n_cols)."""
+        return self._transition(slice(None))
+
+    def transition_rows(self, rows):
+        """Against the elements in a slice of rows of A, shape (n_free, len(rows), n_cols)."""
+        return self._transition(rows) if self.is_large else self.transition[:, rows]
+
+    def _transition(self, rows):
         free = self._free
         split = free.n_transition
-        n, c = self._U_right.shape[0], self._W_left.shape[2]
-        columns = np.empty((split + len(free.first), n, c))
+        W_right, U_right = self._W_right[..., rows], self._U_right[..., rows]
+        columns = np.empty((free.n_elements, W_right.shape[2], self._W_left.shape[2]))
         self._products(
-            ((self._W_right, free.cols), (self._U_right, free.rows)),
+            ((W_right, free.cols), (U_right, free.rows)),
             ((self._W_left, free.rows), (self._V_left, free.cols)),
             columns[:split],
         )
         self._products(
-            ((self._U_right, free.second), (self._U_right, free.first)),
+            ((U_right, free.second), (U_right, free.first)),
             ((self._W_left, free.first), (self._W_left, free.second)),
             columns[split:],
         )
@@ -111,6 +137,25 @@ class InformationColumns:
         free = self._free
         of_transitions = self._symmetric(((self._W_right, free.cols),), ((self._U_left, free.rows),))
         return np.concatenate([of_transitions, self._of_covariances])
+
+    def covariance_rows(self, rows):
+        """Against the elements in a slice of rows of Q, shape (n_free, len(rows), n)."""
+        if not self.is_large:
+            return self.covariance[:, rows]
+        free = self._free
+        split = free.n_transition
+        n = self._U_left.shape[0]
+        columns = np.empty((free.n_elements, len(range(n)[rows]), n))
+        for right, left, out in (
+            ((self._W_right, free.cols), (self._U_left, free.rows), columns[:split]),
+            ((self._U_right, free.first), (self._U_left, free.second), columns[split:]),
+        ):
+            transposed = [(source[..., rows], index) for source, index in (right, left)]
+            self._products(transposed, (left, right), out)
+        columns[split:] *= free.half_on_diagonal[:, None, None]
+        own = np.arange(n)[rows]
+        columns[:, np.arange(len(own)), own] /= 2
+        return columns
 
     @cached_property
     def _of_covariances(self):
@@ -145,11 +190,37 @@ class InformationColumns:
         """Information matrix of the free elements, shape (n_free, n_free)."""
         free = self._free
         split = free.n_transition
-        matrix = np.empty((len(self.transition), len(self.transition)))
-        matrix[:, :split] = self.transition[:, free.rows, free.cols]
+        matrix = np.empty((free.n_elements, free.n_elements))
+        if self.is_large:
+            self._fill_square(matrix)
+        else:
+            matrix[:, :split] = self.transition[:, free.rows, free.cols]
+            matrix[split:, split:] = self._of_covariances[:, free.first, free.second]
         matrix[:split, split:] = matrix[split:, :split].T
-        matrix[split:, split:] = self._of_covariances[:, free.first, free.second]
         return matrix
+
+    def _fill_square(self, matrix):
+        """Write the information of the free elements alone, but for that of A against Q."""
+        free = self._free
+        split = free.n_transition
+        i, j, a, b = free.rows, free.cols, free.first, free.second
+        W, V, U = self._W_right, self._V_left, self._U_right  # W transposed: W[k, :, j], U[i, :, k]
+        self._pairwise([(W, j, i, self._W_left, i, j), (U, i, i, V, j, j)], matrix[:split, :split])
+        self._pairwise([(U, b, i, self._W_left, a, j), (U, a, i, self._W_left, b, j)], matrix[split:, :split])
+        self._pairwise([(U, a, a, self._U_left, b, b), (U, a, b, self._U_left, b, a)], matrix[split:, split:])
+        half = free.half_on_diagonal
+        matrix[split:, :split] *= half[:, None]
+        matrix[split:, split:] *= half[:, None] * np.where(a == b, 0.5, 1.0)
+
+    def _pairwise(self, terms, out):
+        """``mean_w Re sum x[r, w, k] y[s, w, m]`` of every row (r, s) of `out` and column (k, m)."""
+        out[:] = 0.0
+        for start in range(0, len(out), _ROWS):
+            rows = slice(start, start + _ROWS)
+            for x, r, k, y, s, m in terms:
+                left, right = np.take(x[r[rows]], k, axis=2), np.take(y[s[rows]], m, axis=2)
+                out[rows] += np.einsum("fwg,fwg->fg", left, right)
+        out /= self._n_frequencies
 
 
 def _workspace(factors, width):
