@@ -149,6 +149,8 @@ class ObservedColumns:
         diagonal = np.arange(len(point.Q))
         self.covariance[:, diagonal, diagonal] /= 2
 
+    is_large = False
+
     @property
     def rows_at_once(self):
         """Rows of the plant matrices whose columns are there at once: all."""

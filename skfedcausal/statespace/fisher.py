@@ -4,6 +4,7 @@ Formulas: :class:`~skfedcausal.statespace.whittle.SpectralInformation`. Elements
 cause n) are ordered row by row; blocks of unequal size are padded to the size of the largest.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -192,25 +193,64 @@ class InformationColumns:
         split = free.n_transition
         matrix = np.empty((free.n_elements, free.n_elements))
         if self.is_large:
-            self._fill_square(matrix)
+            matrix[:, :split] = self.transition_at(free.rows, free.cols)
+            matrix[split:, split:] = self.covariance_at(free.first, free.second)[split:]
         else:
             matrix[:, :split] = self.transition[:, free.rows, free.cols]
             matrix[split:, split:] = self._of_covariances[:, free.first, free.second]
         matrix[:split, split:] = matrix[split:, :split].T
         return matrix
 
-    def _fill_square(self, matrix):
-        """Write the information of the free elements alone, but for that of A against Q."""
-        free = self._free
+    def transition_at(self, rows, cols):
+        """Against chosen elements of A alone, shape (n_free, n_chosen)."""
+        free, W, U = self._free, self._W_right, self._U_right
         split = free.n_transition
-        i, j, a, b = free.rows, free.cols, free.first, free.second
-        W, V, U = self._W_right, self._V_left, self._U_right  # W transposed: W[k, :, j], U[i, :, k]
-        self._pairwise([(W, j, i, self._W_left, i, j), (U, i, i, V, j, j)], matrix[:split, :split])
-        self._pairwise([(U, b, i, self._W_left, a, j), (U, a, i, self._W_left, b, j)], matrix[split:, :split])
-        self._pairwise([(U, a, a, self._U_left, b, b), (U, a, b, self._U_left, b, a)], matrix[split:, split:])
-        half = free.half_on_diagonal
-        matrix[split:, :split] *= half[:, None]
-        matrix[split:, split:] *= half[:, None] * np.where(a == b, 0.5, 1.0)
+        columns = np.empty((free.n_elements, len(rows)))
+        self._pairwise(
+            (
+                (W, free.cols, rows, self._W_left, free.rows, cols),
+                (U, free.rows, rows, self._V_left, free.cols, cols),
+            ),
+            columns[:split],
+        )
+        self._pairwise(
+            (
+                (U, free.second, rows, self._W_left, free.first, cols),
+                (U, free.first, rows, self._W_left, free.second, cols),
+            ),
+            columns[split:],
+        )
+        columns[split:] *= free.half_on_diagonal[:, None]
+        return columns
+
+    def covariance_at(self, first, second):
+        """Against chosen symmetric elements of Q alone, shape (n_free, n_chosen)."""
+        free, U = self._free, self._U_left
+        split = free.n_transition
+        columns = np.empty((free.n_elements, len(first)))
+        for x, r, s, out in (
+            (self._W_right, free.cols, free.rows, columns[:split]),
+            (self._U_right, free.first, free.second, columns[split:]),
+        ):
+            self._pairwise(((x, r, first, U, s, second), (x, r, second, U, s, first)), out)
+        columns[split:] *= free.half_on_diagonal[:, None]
+        columns[:, first == second] /= 2
+        return columns
+
+    def pieces(self):
+        """The columns of a few free elements at a time: pairs of a slice of them and their columns."""
+        free, split = self._free, self._free.n_transition
+        for begin, end in ((0, split), (split, free.n_elements)):
+            for start in range(begin, end, _COLUMNS):
+                chosen = slice(start, min(start + _COLUMNS, end))
+                of_A = slice(chosen.start, min(chosen.stop, split))
+                of_Q = slice(max(chosen.start - split, 0), max(chosen.stop - split, 0))
+                piece = copy(self)
+                piece.__dict__.pop("is_large", None)
+                piece._free = FreeElements(
+                    free.rows[of_A], free.cols[of_A], free.first[of_Q], free.second[of_Q]
+                )
+                yield chosen, piece
 
     def _pairwise(self, terms, out):
         """``mean_w Re sum x[r, w, k] y[s, w, m]`` of every row (r, s) of `out` and column (k, m)."""
