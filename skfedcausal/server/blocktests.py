@@ -143,6 +143,7 @@ def _estimates(
         inverse, known = _inverses(rest)
         covariance[pairs] = inverse / scoring.n_samples
         estimate[pairs] = np.einsum("xij,xj->xi", known, score)
+    scoring.forget()
     return BlockEstimates.padded(estimate, covariance, family)
 
 
