@@ -179,16 +179,11 @@ def estimate_plant(
 
 def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_iter, tol):
     """Estimate of a plant whose level shifts are known."""
-    first = Uncoupled.of(plant)
-    degenerate = is_degenerate(first.likelihood, plant.partition, first.point, alpha, tests=first.tests)
     goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
     settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
-    objective, search = _learn_structure(plant, first, degenerate, **settings)
-    ascent = ascend(objective, search.scoring, **goal)
-    if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
-        degenerate = True
-        objective, search = _learn_structure(plant, first, degenerate, **settings)
-        ascent = ascend(objective, search.scoring, **goal)
+    objective, search, ascent, degenerate = _climb(plant, goal, **settings)
+    if not ascent.converged and plant.lengthen(ascent.point.A, ascent.point.Q):
+        objective, search, ascent, degenerate = _climb(plant, goal, **settings)
     scoring = Scoring(objective, search.scoring.structure, ascent.point)
     blocks = link_estimates(scoring)
     input_blocks = input_estimates(scoring) if plant.partition.n_inputs else None
@@ -229,6 +224,20 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_i
         float(np.sqrt(ascent.gain / plant.n_samples)),
         degenerate,
     )
+
+
+def _climb(plant, goal, **settings):
+    """Likelihood, structure and maximum of a plant, and whether it needed a prior."""
+    first = Uncoupled.of(plant)
+    alpha = settings["alpha"]
+    degenerate = is_degenerate(first.likelihood, plant.partition, first.point, alpha, tests=first.tests)
+    objective, search = _learn_structure(plant, first, degenerate, **settings)
+    ascent = ascend(objective, search.scoring, **goal)
+    if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
+        degenerate = True
+        objective, search = _learn_structure(plant, first, degenerate, **settings)
+        ascent = ascend(objective, search.scoring, **goal)
+    return objective, search, ascent, degenerate
 
 
 def screen_plant(record):

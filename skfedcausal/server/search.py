@@ -91,7 +91,10 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
             return StructureSearch(scoring, n_rounds, True)
         seen.add(proposed.key)
         goal = tol / 2 if proposed.key == structure.key and left < near else max(near / 10, tol / 2)
+        before = point
         point, left = _next_point(objective, scoring, proposed, goal)
+        if point is before and proposed.key == structure.key:  # nowhere to climb
+            return StructureSearch(scoring, n_rounds, False)
         structure = proposed
     return StructureSearch(Scoring(objective, structure, point), n_rounds, False)
 

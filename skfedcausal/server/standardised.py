@@ -133,6 +133,18 @@ class StandardisedPlant:
             A, Q, memory = self._fit_units()
         return A, Q
 
+    def lengthen(self, A, Q):
+        """Take as many lags as the filter of the plant (A, Q) needs; whether that is more than before.
+
+        With fewer the Whittle likelihood has maxima there that the exact one does not have.
+        """
+        needed = self._lags_for(_filter_memory(A, Q, self._noise))
+        if needed <= self._n_lags:
+            return False
+        self._n_lags = needed
+        self.uncoupled = self._fit_units()[:2]
+        return True
+
     @cached_property
     def _first_models(self):
         """The units' own models from few lags, and what their filters remember."""
@@ -161,7 +173,7 @@ class StandardisedPlant:
             N = np.stack([self._noise[b, b] for b in blocks])
             fixed = np.stack([self._local[m][0] for m in units]) if self._fix_local else None
             fit = fit_units(moments.blocks(blocks, inputs), N, fixed_A=fixed)
-            memory = max(memory, _filter_memory(fit, N))
+            memory = max(memory, _filter_memory(fit.A, fit.Q, N))
             for b, a, q in zip(blocks, fit.A, fit.Q, strict=True):
                 p = len(q)
                 A[b, b], A[b, inputs], Q[b, b] = a[:, :p], a[:, p:], q
@@ -263,9 +275,9 @@ def _rescaled(model, S, D):
     return inverse @ A @ S, inverse @ Q @ inverse.T, None if B is None else inverse @ B * D
 
 
-def _filter_memory(fit, N):
-    """Largest spectral radius of the units' filters."""
+def _filter_memory(A, Q, N):
+    """Largest spectral radius of the filters of plants."""
     J = np.linalg.inv(N)
-    A = fit.A[..., : N.shape[-1]]
-    P = predicted_covariance(A, J, fit.Q)
+    A = A[..., : N.shape[-1]]
+    P = predicted_covariance(A, J, Q)
     return float(spectral_radius(A @ np.linalg.inv(np.eye(N.shape[-1]) + P @ J)).max())

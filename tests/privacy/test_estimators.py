@@ -244,6 +244,20 @@ def test_links_are_ranked_well_at_a_tenth_of_the_range(epsilon, least):
     assert np.mean(ranking) >= least
 
 
+@pytest.mark.slow
+def test_a_climb_that_ends_where_few_lags_say_nothing_is_repeated_with_more():
+    """The Whittle likelihood of few lags rises without end on the way of this plant, in heavy noise."""
+    X, _ = make_granger_plant(
+        4, n_samples=5000, radius=0.95, measurement_noise=2.2, link_strength=(0.2, 0.5), random_state=15
+    )
+    clip = {name: float(np.quantile(np.linalg.norm(Y, axis=1), 0.999)) for name, Y in X.items()}
+    radius = {name: 0.2 * value for name, value in clip.items()}
+    privacy = GaussianMechanism(epsilon=3.0, delta=1e-5, clip_norm=clip, event_radius=radius, random_state=15)
+    server = FederatedGrangerEstimator(privacy=privacy).fit(X).server_
+    assert server.converged_
+    assert np.abs(server.transition_).max() < 2
+
+
 # --- the account ------------------------------------------------------------------------------------
 
 
