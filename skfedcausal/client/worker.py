@@ -14,6 +14,7 @@ from ..message import (
     StateMessage,
     StateReply,
 )
+from ..utils.mapped import release_pages
 from . import network_training, training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
@@ -117,7 +118,9 @@ class UnitWorker:
                 f"Unit {self.name!r} got {packet.op!r} of round {packet.round}, but is in round "
                 f"{state['round']} already."
             )
-        return operations[packet.op](packet, state)
+        answer = operations[packet.op](packet, state)
+        release_pages(self._Y)
+        return answer
 
     def _fit(self, packet, state):
         """Identify the unit's model and send what the measurements say about the states."""

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+from scipy.linalg import eigh
 
 from ..statespace.pairs import (
     covariance_pair_information,
@@ -11,12 +12,12 @@ from ..statespace.pairs import (
     transition_pair_information,
     uncoupled_pair_information,
 )
-from .evidence import PADDED_VARIANCE, BlockEstimates
+from .evidence import PADDED_VARIANCE, BlockEstimates, benjamini_hochberg
 
 _KNOWN = 1e-10  # share of a block's largest information below which there is none
 
 
-def link_estimates(scoring):
+def link_estimates(scoring, *, screen=None):
     """One-step-corrected estimate of every off-diagonal block of the transition matrix.
 
     Blocks in the model get their Wald estimate; the others the efficient score estimate
@@ -25,6 +26,9 @@ def link_estimates(scoring):
     Parameters
     ----------
     scoring : Scoring
+    screen : float, default=None
+        Only the decisions of false discovery control at this level are asked for: in large plants a pair that
+        it rejects in no case gets a p-value that is too small, but not small enough.
 
     Returns
     -------
@@ -32,7 +36,7 @@ def link_estimates(scoring):
     """
     structure = scoring.structure
     own = transition_pair_information(scoring.info, structure.partition)
-    return _coefficient_estimates(scoring, structure.partition, structure.linked, own)
+    return _coefficient_estimates(scoring, structure.partition, structure.linked, own, screen=screen)
 
 
 def input_estimates(scoring):
@@ -49,60 +53,64 @@ def step_estimates(scoring):
     return _coefficient_estimates(scoring, family, scoring.structure.shifted, own)
 
 
-def _coefficient_estimates(scoring, family, inside, own):
+def _coefficient_estimates(scoring, family, inside, own, *, screen=None):
     """Estimates of a family of blocks of ``[A | B]``."""
     return _estimates(
         scoring,
         family,
         inside,
-        scoring.columns.transition,
+        "transition",
         scoring.point.evaluation.grad_A,
         own,
         scoring.structure.transition_positions,
         scoring.matrices(scoring.vector + scoring.step)[0],
+        screen=screen,
     )
 
 
-def correlation_estimates(scoring):
+def correlation_estimates(scoring, *, only_inside=False, screen=None):
     """The same for the off-diagonal blocks of the process covariance.
 
-    A block and its transpose are one parameter and get the same estimate.
+    A block and its transpose are one parameter and get the same estimate. With `only_inside`, pairs outside
+    the model are left at zero with a huge variance.
     """
     structure = scoring.structure
     return _estimates(
         scoring,
         structure.partition.without_inputs,
         structure.correlated,
-        scoring.columns.covariance,
+        "covariance",
         2 * scoring.point.evaluation.grad_Q,
         covariance_pair_information(scoring.info, structure.partition),
         structure.covariance_positions,
         scoring.matrices(scoring.vector + scoring.step)[1],
+        only_inside=only_inside,
+        screen=screen,
+        mirrored=structure.partition.reverse_pairs,
     )
 
 
-def _estimates(scoring, family, inside, columns, gradient, own, positions, stepped):
+def _estimates(
+    scoring,
+    family,
+    inside,
+    of,
+    gradient,
+    own,
+    positions,
+    stepped,
+    *,
+    only_inside=False,
+    screen=None,
+    mirrored=None,
+):
     """Estimates of a family of blocks.
 
-    `family` says where its pairs' elements lie in the flat matrix, `columns` holds the columns of the
-    information against all elements of that matrix, one per free element.
+    `family` says where its pairs' elements lie in the flat matrix, `of` is that matrix: "transition" or
+    "covariance". `mirrored` gives the number of the pair that is the same parameter.
     """
     elements = family.pair_elements
     estimate, covariance = np.zeros(elements.shape), np.zeros((*elements.shape, elements.shape[1]))
-    outside = ~inside
-    if outside.any():
-        at = elements[outside]
-        padded = at == family.n_elements
-        at = np.where(padded, 0, at)
-        half = columns.reshape(len(columns), -1)[:, at.ravel()]
-        gathered = scoring.whitened(half).T.reshape(*at.shape, -1)  # (pairs, e, free)
-        gathered[padded] = 0.0
-        score = gradient.ravel()[at] - gathered @ scoring.whitened(scoring.gradient)
-        score[padded] = 0.0
-        rest = own[outside] - gathered @ np.swapaxes(gathered, 1, 2)
-        inverse, known = _inverses(rest)
-        covariance[outside] = inverse / scoring.n_samples
-        estimate[outside] = np.einsum("xij,xj->xi", known, score)
     if inside.any():
         position = positions[elements[inside]]  # (pairs, e), -1 where padded
         padded = position < 0
@@ -110,7 +118,110 @@ def _estimates(scoring, family, inside, columns, gradient, own, positions, stepp
         blocks = scoring.covariance[position[:, :, None], position[:, None, :]]
         blocks[padded[:, :, None] | padded[:, None, :]] = 0.0
         covariance[inside] = blocks
+    outside = np.flatnonzero(~inside)
+    if only_inside:
+        covariance[outside] = PADDED_VARIANCE * np.eye(elements.shape[1])
+        return BlockEstimates.padded(estimate, covariance, family)
+    if screen is not None and scoring.columns.is_large and len(outside):
+        least = _Screen(scoring, of, gradient)
+        estimate[outside], covariance[outside] = least.bounds(family, outside, own[outside])
+        bounds = BlockEstimates.padded(estimate.copy(), covariance.copy(), family)
+        outside = np.intersect1d(outside, _rejectable(bounds.p_value, screen, mirrored))
+        groups = _by_number(outside, elements, family.n_elements, gradient.shape[1], scoring.columns, of)
+    else:
+        groups = _by_rows(outside, elements, family.n_elements, gradient.shape[1], scoring.columns, of)
+    whitened_gradient = scoring.whitened(scoring.gradient)
+    for pairs, half in groups:
+        at = elements[pairs]
+        padded = at == family.n_elements
+        at = np.where(padded, 0, at)
+        gathered = scoring.whitened(half).T.reshape(*at.shape, -1)  # (pairs, e, free)
+        gathered[padded] = 0.0
+        score = gradient.ravel()[at] - gathered @ whitened_gradient
+        score[padded] = 0.0
+        rest = own[pairs] - gathered @ np.swapaxes(gathered, 1, 2)
+        inverse, known = _inverses(rest)
+        covariance[pairs] = inverse / scoring.n_samples
+        estimate[pairs] = np.einsum("xij,xj->xi", known, score)
+    scoring.forget()
     return BlockEstimates.padded(estimate, covariance, family)
+
+
+class _Screen:
+    """Bounds on the statistics of all pairs outside the model, at the price of a pass over its columns.
+
+    What the free elements explain of a block, ``C' I^-1 C``, is at most ``trace(C' D^-1 C) / l`` with the
+    diagonal D of I and the smallest eigenvalue l of ``D^-1/2 I D^-1/2``.
+    """
+
+    def __init__(self, scoring, of, gradient):
+        information = scoring.precision / scoring.n_samples
+        diagonal = information.diagonal().copy()
+        scale = np.sqrt(diagonal)
+        smallest = eigh(
+            information / np.outer(scale, scale),
+            eigvals_only=True,
+            subset_by_index=[0, 0],
+            check_finite=False,
+        )[0]
+        self._n_samples = scoring.n_samples
+        self._score, explained = gradient.copy(), np.zeros_like(gradient)
+        for chosen, piece in scoring.columns.pieces():
+            columns = getattr(piece, of)
+            self._score -= np.tensordot(scoring.step[chosen], columns, 1)
+            explained += np.einsum("fij,fij,f->ij", columns, columns, 1 / diagonal[chosen])
+        self._explained = explained / max(smallest, np.finfo(float).tiny)
+
+    def bounds(self, family, pairs, own):
+        """Estimates and covariances of pairs, whose statistics are at least the true ones."""
+        at = family.pair_elements[pairs]
+        score = np.append(self._score.ravel(), 0.0)[np.minimum(at, self._score.size)]
+        explained = np.append(self._explained.ravel(), 0.0)[np.minimum(at, self._score.size)].sum(axis=1)
+        least = own - explained[:, None, None] * np.eye(own.shape[1])
+        values, vectors = np.linalg.eigh(least)
+        variances = 1 / np.maximum(values, _KNOWN * np.abs(own).max())
+        covariance = (vectors * variances[:, None, :]) @ np.swapaxes(vectors, 1, 2)
+        return np.einsum("xij,xj->xi", covariance, score), covariance / self._n_samples
+
+
+def _rejectable(p_values, alpha, mirrored):
+    """Pairs that false discovery control may reject if true p-values are at least the given ones.
+
+    Its rejections only become fewer as p-values grow.
+    """
+    if mirrored is None:
+        return np.flatnonzero(benjamini_hochberg(p_values, alpha))
+    first = np.flatnonzero(np.arange(len(mirrored)) < mirrored)
+    chosen = first[benjamini_hochberg(np.minimum(p_values, p_values[mirrored])[first], alpha)]
+    return np.union1d(chosen, mirrored[chosen])
+
+
+def _by_number(pairs, elements, n_elements, width, columns, of):
+    """Chosen pairs in groups, with the columns against their elements."""
+    at_once = max(columns.rows_at_once * width // elements.shape[1], 1)
+    gather = columns.transition_at if of == "transition" else columns.covariance_at
+    for start in range(0, len(pairs), at_once):
+        chosen = pairs[start : start + at_once]
+        at = np.where(elements[chosen] == n_elements, 0, elements[chosen]).ravel()
+        yield chosen, gather(*np.divmod(at, width))
+
+
+def _by_rows(pairs, elements, n_elements, width, columns, of):
+    """All pairs in groups of the same effects, with the columns against their elements."""
+    if len(pairs) == 0:
+        return
+    take = columns.transition_rows if of == "transition" else columns.covariance_rows
+    rows = np.where(elements == n_elements, -1, elements // width)[pairs]
+    last = rows.max(axis=1)
+    first = np.where(rows < 0, last[:, None], rows).min(axis=1)
+    group = first // columns.rows_at_once
+    for number in np.unique(group):
+        chosen = group == number
+        begin, end = int(first[chosen].min()), int(last[chosen].max()) + 1
+        at = elements[pairs[chosen]]
+        at = np.where(at == n_elements, begin * width, at).ravel() - begin * width
+        block = take(slice(begin, end))
+        yield pairs[chosen], block.reshape(len(block), -1)[:, at]
 
 
 def _inverses(information):

@@ -74,8 +74,10 @@ class PlantEstimate:
         The same with off-diagonal blocks shrunk (equal to `A` and `B` without shrinkage).
     structure : Structure
         Links, inputs and noise correlations in the model.
-    blocks, correlations : BlockEstimates
-        Every off-diagonal block of A and of Q in standardised states.
+    blocks : BlockEstimates
+        Every off-diagonal block of A in standardised states.
+    correlations : BlockEstimates
+        Blocks of Q of the correlated pairs, in standardised states.
     input_blocks : BlockEstimates
         Every block of B between different units, in standardised states and inputs.
     coefficients : Coefficients
@@ -202,7 +204,7 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_i
         shrunk_B,
         scoring.structure,
         blocks,
-        correlation_estimates(scoring),
+        correlation_estimates(scoring, only_inside=True),
         input_blocks,
         Coefficients(
             theta[:, :c],

@@ -220,6 +220,8 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         ValueError
             If the messages cover different episodes, or the sensors of a unit do not determine its states and
             it sent no model of its own.
+        MemoryError
+            If the information of the free elements does not fit into this machine's memory.
 
         Warns
         -----

@@ -1,5 +1,7 @@
 """Maximum likelihood of the plant with a given structure, by Fisher scoring on its free elements."""
 
+import math
+import os
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +15,7 @@ from ..statespace.positive import cap_radius, spectral_radius
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
 _RIDGE = 1e-12
+_SMALL = 2**28  # bytes that every machine has
 _INDEFINITE = 1e-6  # relative ridge that cures no rounding but a negative eigenvalue
 _DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
@@ -54,16 +57,33 @@ class Scoring:
     def __init__(self, objective, structure, point, *, observed=False):
         self.structure, self.point = structure, point
         self.n_samples = objective.n_samples
-        self.info = objective.information(point.A, point.Q)
-        self.columns = InformationColumns(self.info, structure.free)
-        if observed:
-            self.columns = ObservedColumns(objective, structure.free, point)
+        _check_memory(structure)
+        self._objective, self._observed = objective, observed
         matrix = self.columns.square()
+        self.forget()
         if getattr(objective, "prior", None) is not None:
             matrix += objective.prior.information(structure.free, point.Q)
         self._factor = _metric(matrix) if structure.partition.n_known else _cholesky(matrix)
         self.gradient = self.gradient_at(point)
         self.step = cho_solve(self._factor, self.gradient, check_finite=False)
+
+    @cached_property
+    def info(self):
+        """Expected information of all elements; large ones are not kept while the search goes on."""
+        return self._objective.information(self.point.A, self.point.Q)
+
+    @cached_property
+    def columns(self):
+        """Columns of the information matrix, one per free element; large ones are not kept either."""
+        if self._observed:
+            return ObservedColumns(self._objective, self.structure.free, self.point)
+        return InformationColumns(self.info, self.structure.free)
+
+    def forget(self):
+        """Give back the memory of what can be computed again, where it is large."""
+        if "columns" in self.__dict__ and self.columns.is_large:
+            del self.columns
+            self.__dict__.pop("info", None)
 
     def gradient_at(self, point):
         """Derivatives with respect to the free elements at a point."""
@@ -149,6 +169,21 @@ class ObservedColumns:
         diagonal = np.arange(len(point.Q))
         self.covariance[:, diagonal, diagonal] /= 2
 
+    is_large = False
+
+    @property
+    def rows_at_once(self):
+        """Rows of the plant matrices whose columns are there at once: all."""
+        return len(self.covariance[0])
+
+    def transition_rows(self, rows):
+        """Against the elements in a slice of rows of ``[A | B]``."""
+        return self.transition[:, rows]
+
+    def covariance_rows(self, rows):
+        """Against the symmetric elements in a slice of rows of Q."""
+        return self.covariance[:, rows]
+
     def square(self):
         """Information matrix of the free elements, shape (n_free, n_free)."""
         free = self._free
@@ -156,6 +191,32 @@ class ObservedColumns:
             [self.transition[:, free.rows, free.cols], self.covariance[:, free.first, free.second]]
         )
         return (matrix + matrix.T) / 2
+
+
+def memory_needed(n_elements):
+    """Bytes of the information matrix of so many free elements, its factor, inverse and a copy."""
+    return 4 * 8 * n_elements**2
+
+
+def _check_memory(structure):
+    """Raise an error if the information of the free elements cannot be kept in this machine's memory."""
+    n_elements = structure.free.n_elements
+    needed = memory_needed(n_elements)
+    if needed > _SMALL and needed > (available := _memory()):
+        raise MemoryError(
+            f"{n_elements} elements of the plant of {structure.partition.n_units} units are free: their "
+            f"information matrix needs {needed / 2**30:.3g} GiB of memory, this machine has "
+            f"{available / 2**30:.3g} GiB. Let the server search for links (sparsity='fdr'), give units "
+            "fewer states, or fit parts of the plant."
+        )
+
+
+def _memory():
+    """Bytes of memory of this machine, infinite where it does not tell."""
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
 
 
 def _cholesky(matrix, largest_ridge=1.0):

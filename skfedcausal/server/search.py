@@ -136,7 +136,7 @@ def _first_structure(objective, structure, point, alpha, near, tests):
         if scoring.gain > near:  # units whose inputs are under feedback may not have settled
             point = ascend(objective, scoring, gain_tol=near).point
             scoring = Scoring(objective, structure, point)
-        links = link_estimates(scoring)
+        links = link_estimates(scoring, screen=alpha)
     A = point.A
     if partition.n_inputs:
         driven = benjamini_hochberg(input_estimates(scoring).p_value, alpha)
@@ -155,7 +155,7 @@ def _proposal(scoring, alpha):
     """Structure that the tests at the current point suggest."""
     structure = scoring.structure
     partition, linked = structure.partition, structure.linked
-    wanted = _wanted(link_estimates(scoring).p_value, linked, partition, alpha)
+    wanted = _wanted(link_estimates(scoring, screen=alpha).p_value, linked, partition, alpha)
     if (wanted != linked).any():
         return structure.with_links(wanted)
     if partition.n_inputs:
@@ -166,7 +166,7 @@ def _proposal(scoring, alpha):
         shifted = structure.shifted & (step_estimates(scoring).p_value <= _STEP_LEVEL)
         if (shifted != structure.shifted).any():
             return structure.with_shifted(shifted)
-    correlated = _symmetric_bh(correlation_estimates(scoring).p_value, partition, alpha)
+    correlated = _symmetric_bh(correlation_estimates(scoring, screen=alpha).p_value, partition, alpha)
     return structure.with_correlated(correlated)
 
 

@@ -4,12 +4,15 @@ Formulas: :class:`~skfedcausal.statespace.whittle.SpectralInformation`. Elements
 cause n) are ordered row by row; blocks of unequal size are padded to the size of the largest.
 """
 
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 _COLUMNS = 32  # columns of the information matrix formed at a time
+_ROWS = 4  # rows of it formed at a time from the free elements alone
+_KEPT = 2**27  # bytes of columns against all elements that are kept; larger ones are formed row by row
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,11 @@ class FreeElements:
     def n_transition(self):
         """Number of free elements of A."""
         return len(self.rows)
+
+    @property
+    def n_elements(self):
+        """Number of free elements."""
+        return len(self.rows) + len(self.first)
 
     @cached_property
     def half_on_diagonal(self):
@@ -86,19 +94,38 @@ class InformationColumns:
         self._U_right = _by_column(np.swapaxes(info.U, -1, -2))
 
     @cached_property
+    def is_large(self):
+        """Whether columns against all elements are too large to be kept."""
+        n, c = self._U_right.shape[0], self._W_left.shape[2]
+        return self._free.n_elements * n * c * 8 > _KEPT
+
+    @property
+    def rows_at_once(self):
+        """Rows of the plant matrices whose columns are formed in one go."""
+        n, c = self._U_right.shape[0], self._W_left.shape[2]
+        return max(_KEPT // (2 * self._free.n_elements * c * 8), 1) if self.is_large else n
+
+    @cached_property
     def transition(self):
         """Against all elements (i, j) of A, shape (n_free, n_rows, n_cols)."""
+        return self._transition(slice(None))
+
+    def transition_rows(self, rows):
+        """Against the elements in a slice of rows of A, shape (n_free, len(rows), n_cols)."""
+        return self._transition(rows) if self.is_large else self.transition[:, rows]
+
+    def _transition(self, rows):
         free = self._free
         split = free.n_transition
-        n, c = self._U_right.shape[0], self._W_left.shape[2]
-        columns = np.empty((split + len(free.first), n, c))
+        W_right, U_right = self._W_right[..., rows], self._U_right[..., rows]
+        columns = np.empty((free.n_elements, W_right.shape[2], self._W_left.shape[2]))
         self._products(
-            ((self._W_right, free.cols), (self._U_right, free.rows)),
+            ((W_right, free.cols), (U_right, free.rows)),
             ((self._W_left, free.rows), (self._V_left, free.cols)),
             columns[:split],
         )
         self._products(
-            ((self._U_right, free.second), (self._U_right, free.first)),
+            ((U_right, free.second), (U_right, free.first)),
             ((self._W_left, free.first), (self._W_left, free.second)),
             columns[split:],
         )
@@ -111,6 +138,25 @@ class InformationColumns:
         free = self._free
         of_transitions = self._symmetric(((self._W_right, free.cols),), ((self._U_left, free.rows),))
         return np.concatenate([of_transitions, self._of_covariances])
+
+    def covariance_rows(self, rows):
+        """Against the elements in a slice of rows of Q, shape (n_free, len(rows), n)."""
+        if not self.is_large:
+            return self.covariance[:, rows]
+        free = self._free
+        split = free.n_transition
+        n = self._U_left.shape[0]
+        columns = np.empty((free.n_elements, len(range(n)[rows]), n))
+        for right, left, out in (
+            ((self._W_right, free.cols), (self._U_left, free.rows), columns[:split]),
+            ((self._U_right, free.first), (self._U_left, free.second), columns[split:]),
+        ):
+            transposed = [(source[..., rows], index) for source, index in (right, left)]
+            self._products(transposed, (left, right), out)
+        columns[split:] *= free.half_on_diagonal[:, None, None]
+        own = np.arange(n)[rows]
+        columns[:, np.arange(len(own)), own] /= 2
+        return columns
 
     @cached_property
     def _of_covariances(self):
@@ -145,11 +191,76 @@ class InformationColumns:
         """Information matrix of the free elements, shape (n_free, n_free)."""
         free = self._free
         split = free.n_transition
-        matrix = np.empty((len(self.transition), len(self.transition)))
-        matrix[:, :split] = self.transition[:, free.rows, free.cols]
+        matrix = np.empty((free.n_elements, free.n_elements))
+        if self.is_large:
+            matrix[:, :split] = self.transition_at(free.rows, free.cols)
+            matrix[split:, split:] = self.covariance_at(free.first, free.second)[split:]
+        else:
+            matrix[:, :split] = self.transition[:, free.rows, free.cols]
+            matrix[split:, split:] = self._of_covariances[:, free.first, free.second]
         matrix[:split, split:] = matrix[split:, :split].T
-        matrix[split:, split:] = self._of_covariances[:, free.first, free.second]
         return matrix
+
+    def transition_at(self, rows, cols):
+        """Against chosen elements of A alone, shape (n_free, n_chosen)."""
+        free, W, U = self._free, self._W_right, self._U_right
+        split = free.n_transition
+        columns = np.empty((free.n_elements, len(rows)))
+        self._pairwise(
+            (
+                (W, free.cols, rows, self._W_left, free.rows, cols),
+                (U, free.rows, rows, self._V_left, free.cols, cols),
+            ),
+            columns[:split],
+        )
+        self._pairwise(
+            (
+                (U, free.second, rows, self._W_left, free.first, cols),
+                (U, free.first, rows, self._W_left, free.second, cols),
+            ),
+            columns[split:],
+        )
+        columns[split:] *= free.half_on_diagonal[:, None]
+        return columns
+
+    def covariance_at(self, first, second):
+        """Against chosen symmetric elements of Q alone, shape (n_free, n_chosen)."""
+        free, U = self._free, self._U_left
+        split = free.n_transition
+        columns = np.empty((free.n_elements, len(first)))
+        for x, r, s, out in (
+            (self._W_right, free.cols, free.rows, columns[:split]),
+            (self._U_right, free.first, free.second, columns[split:]),
+        ):
+            self._pairwise(((x, r, first, U, s, second), (x, r, second, U, s, first)), out)
+        columns[split:] *= free.half_on_diagonal[:, None]
+        columns[:, first == second] /= 2
+        return columns
+
+    def pieces(self):
+        """The columns of a few free elements at a time: pairs of a slice of them and their columns."""
+        free, split = self._free, self._free.n_transition
+        for begin, end in ((0, split), (split, free.n_elements)):
+            for start in range(begin, end, _COLUMNS):
+                chosen = slice(start, min(start + _COLUMNS, end))
+                of_A = slice(chosen.start, min(chosen.stop, split))
+                of_Q = slice(max(chosen.start - split, 0), max(chosen.stop - split, 0))
+                piece = copy(self)
+                piece.__dict__.pop("is_large", None)
+                piece._free = FreeElements(
+                    free.rows[of_A], free.cols[of_A], free.first[of_Q], free.second[of_Q]
+                )
+                yield chosen, piece
+
+    def _pairwise(self, terms, out):
+        """``mean_w Re sum x[r, w, k] y[s, w, m]`` of every row (r, s) of `out` and column (k, m)."""
+        out[:] = 0.0
+        for start in range(0, len(out), _ROWS):
+            rows = slice(start, start + _ROWS)
+            for x, r, k, y, s, m in terms:
+                left, right = np.take(x[r[rows]], k, axis=2), np.take(y[s[rows]], m, axis=2)
+                out[rows] += np.einsum("fwg,fwg->fg", left, right)
+        out /= self._n_frequencies
 
 
 def _workspace(factors, width):

@@ -26,6 +26,8 @@ from .inputs import DrivenSpectrum
 from .lagcov import frequencies_of_states, midpoints
 from .likelihood import Evaluation, SpectralInformation, hermitian
 
+_PIECE = 2**18  # complex numbers in the matrices of the frequencies that are taken together
+
 
 class WhittleLikelihood:
     """Whittle likelihood as a function of (A, Q), given lag covariances of the scores.
@@ -57,22 +59,37 @@ class WhittleLikelihood:
     def evaluate(self, A, Q):
         """Value and gradients at (A, Q), A with the columns of B appended where there are inputs."""
         n = Q.shape[-1]
-        Z = self._Z(A[..., :n])
+        value, grad_A, grad_E = 0.0, 0.0, 0.0
+        for chosen in self._pieces(n):
+            of_piece = self._evaluate(A, Q, chosen)
+            value, grad_A, grad_E = value + of_piece[0], grad_A + of_piece[1], grad_E + of_piece[2]
+        grad_Q = 0.5 * (grad_E / self._n_frequencies)
+        value, grad_A = -0.5 * (value / self._n_frequencies), grad_A / self._n_frequencies
+        return Evaluation(value, grad_A, (grad_Q + np.swapaxes(grad_Q, -1, -2)) / 2)
+
+    def _pieces(self, n):
+        """Frequencies in pieces whose matrices stay small."""
+        at_once = max(_PIECE // n**2, 1) if self.N.ndim == 2 else self._n_frequencies
+        return [slice(k, k + at_once) for k in range(0, self._n_frequencies, at_once)]
+
+    def _evaluate(self, A, Q, chosen):
+        """Sums over a slice of frequencies of log-determinant and trace, their gradient in A, and of E."""
+        n = Q.shape[-1]
+        late, cross, early = (x[..., chosen, :, :] for x in (self._late, self._cross, self._early))
+        Z = self._Z(A[..., :n], self._rotation[chosen])
         ZN = Z @ self.N[..., None, :, :]
         Phi = Q[..., None, :, :] + ZN @ hermitian(Z)
         logdet = np.linalg.slogdet(Phi)[1]
         X = np.linalg.inv(Phi)
         AT = np.swapaxes(A, -1, -2)[..., None, :, :]
-        early = self._cross - A[..., None, :, :] @ self._early  # residuals with the regressors
-        residual = self._late - A[..., None, :, :] @ hermitian(self._cross) - early @ AT
+        early = cross - A[..., None, :, :] @ early  # residuals with the regressors
+        residual = late - A[..., None, :, :] @ hermitian(cross) - early @ AT
         XM = X @ residual
         trace = np.trace(XM, axis1=-2, axis2=-1).real
-        value = -0.5 * (logdet + trace).mean(axis=-1)
         E = XM @ X - X
-        grad_A = (X @ early).real.mean(axis=-3)
-        grad_A[..., :n] -= (E @ ZN).real.mean(axis=-3)
-        grad_Q = 0.5 * E.real.mean(axis=-3)
-        return Evaluation(value, grad_A, (grad_Q + np.swapaxes(grad_Q, -1, -2)) / 2)
+        grad_A = (X @ early).real.sum(axis=-3)
+        grad_A[..., :n] -= (E @ ZN).real.sum(axis=-3)
+        return (logdet + trace).sum(axis=-1), grad_A, E.real.sum(axis=-3)
 
     def information(self, A, Q):
         """Expected information at (A, Q) as a :class:`SpectralInformation`.

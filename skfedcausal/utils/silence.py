@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from .episodes import episode_starts
+from .mapped import release_pages
 
 _ALWAYS_ALLOWED = 10  # rows that may repeat in any case
 _MARGIN = 3  # times the longest repetition of `fit`
@@ -72,6 +73,7 @@ class SilenceWatch:
                 self._moving[name] = np.flatnonzero(moving)[liveliest_first]
                 longest = int(repeated_rows(Y[:, moving], data.starts).max())
                 self._allowed[name] = max(_ALWAYS_ALLOWED, _MARGIN * longest)
+            release_pages(Y)
 
     def without_silent(self, data, stream=None):
         """The record with repetitions of silent units as missing, and a warning that names them.
