@@ -250,14 +250,14 @@ def _by_innovations(unit, onset, others, fit):
 
 def _by_likelihood(unit, onset, others, fit):
     """The same by trying: innovations of records with gaps have no common scale."""
-    stops = [stop for _, stop in episodes(sorted({*unit.starts, *others}), len(unit.scores))]
-    stop = min(stop for stop in stops if stop > onset)
+    pieces = episodes(sorted({*unit.starts, *others}), len(unit.scores))
+    start, stop = next((start, stop) for start, stop in pieces if start <= onset < stop)
     for jump in (4, 2, 1):
         moving = True
         while moving:
             moving = False
             for trial in (onset - jump, onset + jump):
-                if trial + _SHORTEST > stop:
+                if not start + _SHORTEST <= trial <= stop - _SHORTEST:
                     continue
                 again = unit.fit([*others, trial])
                 if again.value[0] > fit.value[0]:

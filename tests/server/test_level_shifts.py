@@ -13,7 +13,14 @@ from skfedcausal import (
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.blocktests import step_estimates
 from skfedcausal.server.joint import JointRecord, step_series
-from skfedcausal.server.level_shifts import UnitRecord, _best_onset, find_level_shifts, shift_threshold
+from skfedcausal.server.level_shifts import (
+    _SHORTEST,
+    UnitRecord,
+    _best_onset,
+    _by_likelihood,
+    find_level_shifts,
+    shift_threshold,
+)
 from skfedcausal.server.scoring import Point, Scoring, ascend
 from skfedcausal.server.standardised import StandardisedPlant
 from skfedcausal.statespace.lagcov import remove_episode_means
@@ -231,3 +238,13 @@ def test_the_first_papers_kind_of_record(shift):
         assert found.server_.level_shifts_.unit.tolist() == ([] if shift == 0 else ["one"])
     assert np.mean(errors) <= 0.06
     assert np.mean(backwards) <= 0.035
+
+
+def test_onsets_in_records_with_gaps_never_meet():
+    """Two steps at the same row would be one regressor twice."""
+    X, _ = shifted(missing=0.1)
+    unit = records(X)[0]
+    onset, _ = _by_likelihood(unit, AT + _SHORTEST, [AT], unit.fit([AT, AT + _SHORTEST]))
+    assert onset - AT >= _SHORTEST
+    onset, _ = _by_likelihood(unit, AT - _SHORTEST, [AT], unit.fit([AT - _SHORTEST, AT]))
+    assert AT - onset >= _SHORTEST
