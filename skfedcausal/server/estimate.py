@@ -305,7 +305,8 @@ def _learn_structure(plant, first, degenerate, *, sparsity, alpha, time_domain):
         objective, tests = WithPrior(objective, prior), None
         point = Point.at(objective, *plant.uncoupled)
     search = _search(objective, structure, point, sparsity, alpha, tests)
-    if plant.has_clear_scores and (time_domain or not plant.is_complete):
+    needs_prior = prior is None and is_singular(search.scoring.point.Q)  # the caller starts anew with one
+    if not needs_prior and plant.has_clear_scores and (time_domain or not plant.is_complete):
         objective = WithPrior.of(plant.time_domain(), prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)

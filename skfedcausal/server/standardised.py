@@ -15,6 +15,7 @@ from .structure import Structure
 _MIN_LAGS, _MAX_LAGS = 12, 400
 _ROWS_PER_LAG = 8  # time steps per lag at least
 _TRUNCATION = 2e-3  # what the filter may still remember at the last lag
+_OWN_NOISE = 1e-6  # smallest process noise to start from; inputs can seem to explain a unit in full
 _VARIANCE_FLOOR = 0.01  # share of a score's variance its state has at least
 _EDGE_SHARE = 3.0  # standard deviations of a score test to one edge effect at least
 
@@ -180,6 +181,8 @@ class StandardisedPlant:
         if self._fix_local:
             for k in range(self.partition.n_units):
                 self._set_own_inputs(A, k, self._local[k][2])
+        for b in self.partition.slices:
+            Q[b, b] = floor_eigenvalues(Q[b, b], _OWN_NOISE)
         return A, Q, memory
 
     def _set_own_inputs(self, A, unit, B):
