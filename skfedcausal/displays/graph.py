@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..utils.optional import import_optional
+from ._style import keep_axes, new_axes
 
 
 class LinkGraphDisplay:
@@ -77,9 +77,7 @@ class LinkGraphDisplay:
         -------
         LinkGraphDisplay
         """
-        plt = import_optional("matplotlib.pyplot", "plot", "Drawing links")
-        if ax is None:
-            _, ax = plt.subplots(figsize=(5, 5), layout="constrained")
+        ax = new_axes(ax, "Drawing links", (5, 5))
         angle = np.pi / 2 - 2 * np.pi * np.arange(len(self.names)) / len(self.names)
         place = dict(zip(self.names, np.column_stack([np.cos(angle), np.sin(angle)]), strict=True))
         kept = ["influence", "cannot tell"] if undecided else ["influence"]
@@ -104,7 +102,6 @@ class LinkGraphDisplay:
         for name, (x, y) in place.items():
             box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
             ax.text(x, y, name, ha="center", va="center", bbox=box)
-        ax.set(xlim=(-1.4, 1.4), ylim=(-1.3, 1.3), aspect="equal", title=title or "")
+        ax.set(xlim=(-1.4, 1.4), ylim=(-1.3, 1.3), aspect="equal")
         ax.set_axis_off()
-        self.figure_, self.ax_ = ax.figure, ax
-        return self
+        return keep_axes(self, ax, title)
