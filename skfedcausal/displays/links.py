@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._style import keep_axes, new_axes, pyplot
+from ._style import keep_axes, new_axes, pyplot, tick_names
 
 _MARKS = {"influence": "●", "no influence": "", "cannot tell": "?"}
 
@@ -133,8 +133,10 @@ class LinkMatrixDisplay:
                     color="white" if dark else "black",
                     fontsize=None if self.intervals is None else "small",
                 )
-        ax.set_xticks(range(n), self.names, rotation=45, ha="right", rotation_mode="anchor")
-        ax.set_yticks(range(n), self.names)
+        tick_names(ax.xaxis, self.names)
+        tick_names(ax.yaxis, self.names)
+        for label in ax.get_xticklabels():
+            label.set(rotation=45, ha="right", rotation_mode="anchor")
         ax.set_xlabel("cause")
         ax.set_ylabel("effect")
         self.image_ = image
