@@ -63,7 +63,22 @@ class LinkGraphDisplay:
 
     @classmethod
     def from_links(cls, links, names, *, ax=None, title=None, undecided=False):
-        """Draw a table of links with columns ``cause, effect, strength, verdict``."""
+        """Draw a table of links with columns ``cause, effect, strength, verdict``.
+
+        Parameters
+        ----------
+        links : DataFrame
+        names : sequence of str
+            Units in their order around the circle.
+        ax : matplotlib Axes, default=None
+        title : str, default=None
+        undecided : bool, default=False
+            Also draw the pairs with the verdict "cannot tell".
+
+        Returns
+        -------
+        LinkGraphDisplay
+        """
         return cls(links, names).plot(ax=ax, title=title, undecided=undecided)
 
     def plot(self, *, ax=None, title=None, undecided=False):

@@ -115,7 +115,7 @@ class LinkMatrixDisplay:
         LinkMatrixDisplay
         """
         n = len(self.names)
-        cell = 0.45 if self.intervals is None else 0.8
+        cell = 0.8 if self.intervals is not None else min(0.45, 9 / n)  # inches
         ax = new_axes(ax, "Drawing links", (2.2 + cell * n, 1.8 + cell * n))
         cmap = pyplot("Drawing links").get_cmap("Blues").with_extremes(bad="0.85")
         image = ax.imshow(self.strength, cmap=cmap, vmin=0, vmax=vmax)
