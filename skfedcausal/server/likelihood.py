@@ -363,7 +363,17 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         )
 
     def filter(self, messages):
-        """Filter of the whole plant over a record, a :class:`PlantFilter`."""
+        """Filter of the whole plant over a record, a :class:`PlantFilter`.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        PlantFilter
+        """
         return self._filter(self._record(messages))
 
     def _filter(self, record):
@@ -412,6 +422,11 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
     def smoothed(self, messages):
         """Every unit's own states given all units' messages.
 
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
         Returns
         -------
         dict of str to SmoothedReply
@@ -428,6 +443,11 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
 
     def replies(self, messages):
         """What every unit is told about its own states.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
 
         Returns
         -------
