@@ -99,18 +99,19 @@ class PlantFilter:
         J = self._record.block_diagonal([part.patterns[0] for part in self._record.parts])
         return covariance_schedule(self._A, self._Q, J, self._P0)
 
-    def carried(self, matrix, u=None, input_matrix=None):
+    def carried(self, matrix, drive=None):
         """What the row before makes of the states, ``matrix @ E[h_(t-1) | messages up to t - 1]``.
 
-        With inputs also ``input_matrix @ u_(t-1)``. Zero in the first row of an episode.
+        With a drive also ``drive.B @ u_(t-1)``, u the inputs of the filter. Zero in the first row of an
+        episode.
         """
         terms = np.empty_like(self.filtered)
         for first in range(1, len(terms), PIECE):
             early = slice(first - 1, min(first - 1 + PIECE, len(terms) - 1))
             rows = terms[first : first + PIECE]
             np.dot(self.filtered[early], matrix.T, out=rows)
-            if u is not None:
-                rows += u[early] @ input_matrix.T
+            if drive is not None:
+                rows += self.inputs[early] @ drive.B.T
         terms[list(self._record.starts)] = 0.0
         return terms
 
