@@ -62,7 +62,7 @@ class Scoring:
         matrix = self.columns.square()
         self.forget()
         if getattr(objective, "prior", None) is not None:
-            matrix += objective.prior.information(structure.free, point.Q)
+            objective.prior.add_information(matrix, structure.free, point.Q)
         self._factor = _metric(matrix) if structure.partition.n_known else _cholesky(matrix)
         self.gradient = self.gradient_at(point)
         self.step = cho_solve(self._factor, self.gradient, check_finite=False)
@@ -102,8 +102,8 @@ class Scoring:
     @cached_property
     def covariance(self):
         """Covariance of the maximum-likelihood estimate of the free elements."""
-        lower = np.tril(dpotri(self._factor[0], lower=True)[0])
-        return (lower + np.tril(lower, -1).T) / self.n_samples
+        lower = dpotri(self._factor[0], lower=True)[0]
+        return np.where(np.tri(len(lower), dtype=bool), lower, lower.T) / self.n_samples
 
     @property
     def precision(self):
