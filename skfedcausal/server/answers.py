@@ -62,13 +62,14 @@ class StateAnswers:
         own = self.partition_.own_input_mask(np.ones(len(self.names_), dtype=bool))
         foreign = np.where(own, 0.0, self.input_)
         off_diagonal = np.where(self.partition_.block_diagonal, 0.0, self.transition_)
-        cross_terms = run.carried(off_diagonal, self._operating_point.drive(self.transition_, foreign))
+        drive = self._operating_point.drive(self.transition_, foreign)
+        cross_terms = run.carried_to_units(off_diagonal, drive)
         level = foreign @ self.input_level_ if self.partition_.n_inputs else None
         replies = {}
-        for name, rows in self.state_slices_.items():
+        for (name, rows), cross_term in zip(self.state_slices_.items(), cross_terms, strict=True):
             inputs = self.input_slices_[name]
             replies[name] = StateReply(
-                np.ascontiguousarray(cross_terms[:, rows]),
+                cross_term,
                 self.transition_[rows, rows],
                 self.process_cov_[rows, rows],
                 input_matrix=self.input_[rows, inputs] if inputs.stop > inputs.start else None,

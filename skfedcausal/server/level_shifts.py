@@ -277,12 +277,13 @@ def shift_threshold(n_rows, n_units, dof):
     return float(special.chdtri(dof, SHIFT_LEVEL / (n_rows * n_units)))
 
 
-def find_level_shifts(units):
+def find_level_shifts(units, n_units):
     """Rows at which the level of some unit shifts.
 
     Parameters
     ----------
-    units : list of UnitRecord
+    units : iterable of UnitRecord
+    n_units : int
 
     Returns
     -------
@@ -291,7 +292,7 @@ def find_level_shifts(units):
     """
     found = []
     for unit in units:
-        found += unit_onsets(unit, shift_threshold(len(unit.scores), len(units), len(unit.N)))
+        found += unit_onsets(unit, shift_threshold(len(unit.scores), n_units, len(unit.N)))
     kept = []
     for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
         if all(abs(onset - other) > _TOGETHER for other in kept):

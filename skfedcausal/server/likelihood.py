@@ -234,6 +234,7 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
             self.noise_share_ = choose_noise_share(record, estimate, self.horizon)
             record = record.with_noise_share(self.noise_share_)
         self._store(record, self._estimate(record, messages))
+        record.forget_scores()
         self._diagnose_inputs(record)
         if self.has_feedback_:
             self._store(record, self._estimate(record, messages, feedback=True))
