@@ -160,12 +160,14 @@ class ObservedColumns:
         self._free = free
         x, shape = free.gather(point.A, point.Q), point.A.shape
         self.transition, self.covariance = np.empty((len(x), *shape)), np.empty((len(x), *point.Q.shape))
-        for k, direction in enumerate(_DIFFERENCE * np.eye(len(x))):
+        steps = np.full(len(x), _DIFFERENCE)  # either side of a covariance has to be one
+        steps[free.n_transition :] = min(_DIFFERENCE, np.linalg.eigvalsh(point.Q)[0] / 10)
+        for k, direction in enumerate(np.diag(steps)):
             A, Q = free.scatter(direction, shape)
             ahead = objective.evaluate(point.A + A, point.Q + Q)
             behind = objective.evaluate(point.A - A, point.Q - Q)
-            self.transition[k] = (behind.grad_A - ahead.grad_A) / (2 * _DIFFERENCE)
-            self.covariance[k] = (behind.grad_Q - ahead.grad_Q) / _DIFFERENCE
+            self.transition[k] = (behind.grad_A - ahead.grad_A) / (2 * steps[k])
+            self.covariance[k] = (behind.grad_Q - ahead.grad_Q) / steps[k]
         diagonal = np.arange(len(point.Q))
         self.covariance[:, diagonal, diagonal] /= 2
 
