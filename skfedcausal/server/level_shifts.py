@@ -127,7 +127,10 @@ class UnitRecord:
     def _long_run_covariance(self, onsets):
         """Of the scores around the levels between the onsets."""
         starts = sorted({*self.starts, *onsets})
-        sums = lag_covariances(remove_episode_means(self.scores, starts), range(3), starts, self.present)
+        if self.present is None:
+            sums = _centred_lag_sums(self.scores, starts)
+        else:
+            sums = lag_covariances(remove_episode_means(self.scores, starts), range(3), starts, self.present)
         moments = TransitionMoments.from_sums(sums, np.zeros_like(self.scores), starts)
         A, Q = moment_start(moments, self.N)
         gain = np.linalg.inv(np.eye(len(A)) - A)
@@ -177,6 +180,21 @@ class UnitRecord:
         p = u.shape[1]
         ordinates = (power / np.einsum("ti,ti->i", u, u)).mean(axis=1)
         return max(float(np.exp(np.log(ordinates).mean() + np.log(p) - special.digamma(p))), 1.0)
+
+
+def _centred_lag_sums(series, starts, n_lags=3):
+    """Lag sums of a series less its mean between the starts, without a copy of it."""
+    sums = lag_covariances(series, range(n_lags), starts)
+    for start, stop in episodes(starts, len(series)):
+        rows = series[start:stop]
+        total = np.ones(len(rows)) @ rows
+        mean = total / len(rows)
+        for lag in range(n_lags):
+            early, late = total - rows[len(rows) - lag :].sum(axis=0), total - rows[:lag].sum(axis=0)
+            sums[lag] += (
+                (len(rows) - lag) * np.outer(mean, mean) - np.outer(late, mean) - np.outer(mean, early)
+            )
+    return sums
 
 
 def unit_onsets(unit, threshold):
