@@ -221,7 +221,7 @@ def _by_rows(pairs, elements, n_elements, width, columns, of):
         at = elements[pairs[chosen]]
         at = np.where(at == n_elements, begin * width, at).ravel() - begin * width
         block = take(slice(begin, end))
-        yield pairs[chosen], block.reshape(len(block), -1)[:, at]
+        yield pairs[chosen], np.take(block.reshape(len(block), -1), at, axis=1)
 
 
 def _inverses(information):

@@ -156,7 +156,7 @@ def estimate_plant(
     """
     plant = StandardisedPlant(record, local, fix_local)
     if level_shifts is not None and not record.steps:
-        steps = find_level_shifts(plant.unit_records())
+        steps = find_level_shifts(plant.unit_records(), sum(record.determined))
         if steps:
             plant = StandardisedPlant(record.at_steps(steps), local, fix_local)
     settings = {

@@ -193,16 +193,14 @@ class StandardisedPlant:
             A[self.partition.slices[unit], n + own.start : n + own.stop] = B
 
     def unit_records(self):
-        """Every unit on its own, without those whose measurements do not determine their states."""
+        """Every unit on its own, one after the other, but for those that measurements do not determine."""
         n_lags = max(self._lags_for(self._first_models[2]), _MIN_LAGS)
-        records = []
         for m in np.flatnonzero(self._record.determined):
             rows = self.partition.slices[m]
             scores, present = self._scores.of_unit(m)
             scores = scores @ self._Sinv[rows, rows].T
             N = self._noise[rows, rows]
-            records.append(UnitRecord(scores, present, N, self._scores.known, self._record.starts, n_lags))
-        return records
+            yield UnitRecord(scores, present, N, self._scores.known, self._record.starts, n_lags)
 
     def _moments(self):
         return self._scores.moments(self._n_lags).transformed(self._left)
