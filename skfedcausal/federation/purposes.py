@@ -6,6 +6,7 @@ left out.
 
 _SERIES = "one row per time step"
 _SCALE = "undoes the scaling of a rounded series"
+_NOISE = {"added_noise": "variance of the noise that the site added to each sensor"}
 
 PURPOSES = {
     "fit": ("asks for the first message", {}),
@@ -26,6 +27,7 @@ PURPOSES = {
             "inputs_scale": _SCALE,
             "input_matrix": "how the inputs act on the unit's own states",
             "off_subspace": "distance of the measurements from what states show, one number per time step",
+            **_NOISE,
         },
     ),
     "refine": (
@@ -77,6 +79,7 @@ PURPOSES = {
             "sizes": "loss and largest state",
             "input_matrix": "how the inputs act on the unit's own states",
             "input_table": "how the inputs act on the unit's own states, their level and spread",
+            **_NOISE,
             "filtered": f"filtered states, to be relayed to the other units, {_SERIES}",
             "filtered_scale": _SCALE,
             "inputs": f"the unit's inputs, to be relayed, {_SERIES}",
