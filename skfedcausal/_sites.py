@@ -46,7 +46,11 @@ class LearningFromSites:
         skfedcausal.federation.FileTransport : Files between the machines.
         """
         self._validate_params()
-        given = [name for name in ("client", "augmenter", "privacy") if getattr(self, name) is not None]
+        given = [
+            name
+            for name in ("client", "augmenter", "privacy", "max_bytes")
+            if getattr(self, name) is not None
+        ]
         if given:
             raise ValueError(
                 f"{', '.join(given)} cannot be given to `fit_sites`: units at sites have their own settings."

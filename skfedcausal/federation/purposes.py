@@ -51,6 +51,10 @@ PURPOSES = {
             "input_level": "mean influence of the other units' inputs",
         },
     ),
+    "prediction": (
+        "prediction of this unit's states, to be mapped through its own sensors",
+        {"states": f"the unit's own states one step ahead, {_SERIES}", "states_scale": _SCALE},
+    ),
     "effect": (
         "what a change of inputs does to this unit's states",
         {
