@@ -4,6 +4,8 @@ Each kind of packet has its fields listed here; a field that is not listed is sh
 left out.
 """
 
+from .packet import body_size
+
 _SERIES = "one row per time step"
 _SCALE = "undoes the scaling of a rounded series"
 _NOISE = {"added_noise": "variance of the noise that the site added to each sensor"}
@@ -206,6 +208,6 @@ def described(op, name, array):
         "meaning": PURPOSES.get(op, (UNKNOWN, {}))[1].get(name, UNKNOWN),
         "dtype": dtype,
         "shape": list(array.shape),
-        "bytes": int(array.nbytes),
+        "bytes": body_size(array),
         "rounding": _ROUNDING.get(dtype, "none, whole numbers"),
     }
