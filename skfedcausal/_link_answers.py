@@ -3,6 +3,7 @@
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ._obscured import undecided
 from .utils.optional import import_optional
 
 
@@ -122,7 +123,7 @@ class LinkAnswers:
         """
         check_is_fitted(self)
         messages = self._messages(self._read(X, inputs, lengths))
-        return self.server_.test_links(messages, method)
+        return undecided(self.server_.test_links(messages, method), self._obscured)
 
     def to_networkx(self, *, undecided=False):
         """The links as a graph of networkx (extra ``graph``).
