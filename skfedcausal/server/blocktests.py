@@ -129,7 +129,7 @@ def _estimates(
         outside = np.intersect1d(outside, _rejectable(bounds.p_value, screen, mirrored))
         groups = _by_number(outside, elements, family.n_elements, gradient.shape[1], scoring.columns, of)
     else:
-        groups = _by_rows(outside, elements, family.n_elements, gradient.shape[1], scoring.columns, of)
+        groups = grouped_columns(scoring, family, outside, of)
     whitened_gradient = scoring.whitened(scoring.gradient)
     for pairs, half in groups:
         at = elements[pairs]
@@ -206,12 +206,30 @@ def _by_number(pairs, elements, n_elements, width, columns, of):
         yield chosen, gather(*np.divmod(at, width))
 
 
-def _by_rows(pairs, elements, n_elements, width, columns, of):
-    """All pairs in groups of the same effects, with the columns against their elements."""
+def grouped_columns(scoring, family, pairs, of):
+    """Chosen pairs in groups of the same effects, with the columns against their elements.
+
+    Parameters
+    ----------
+    scoring : Scoring
+    family : Partition or InputPairs
+    pairs : ndarray of int
+        Numbers of the pairs.
+    of : {"transition", "covariance"}
+
+    Yields
+    ------
+    chosen : ndarray of int
+        Numbers of the pairs of a group.
+    columns : ndarray of shape (n_free, len(chosen) * e)
+    """
     if len(pairs) == 0:
         return
-    take = columns.transition_rows if of == "transition" else columns.covariance_rows
-    rows = np.where(elements == n_elements, -1, elements // width)[pairs]
+    columns, elements = scoring.columns, family.pair_elements
+    transition = of == "transition"
+    take = columns.transition_rows if transition else columns.covariance_rows
+    width = scoring.point.A.shape[1] if transition else len(scoring.point.Q)
+    rows = np.where(elements == family.n_elements, -1, elements // width)[pairs]
     last = rows.max(axis=1)
     first = np.where(rows < 0, last[:, None], rows).min(axis=1)
     group = first // columns.rows_at_once
@@ -219,7 +237,7 @@ def _by_rows(pairs, elements, n_elements, width, columns, of):
         chosen = group == number
         begin, end = int(first[chosen].min()), int(last[chosen].max()) + 1
         at = elements[pairs[chosen]]
-        at = np.where(at == n_elements, begin * width, at).ravel() - begin * width
+        at = np.where(at == family.n_elements, begin * width, at).ravel() - begin * width
         block = take(slice(begin, end))
         yield pairs[chosen], block.reshape(len(block), -1)[:, at]
 

@@ -210,6 +210,18 @@ class JointRecord:
         )
         return replace(self, parts=parts)
 
+    def centred(self):
+        """The same record without the level of each unit's states in each episode."""
+        parts = []
+        for part in self.parts:
+            z, index = part.z.copy(), np.zeros(len(part.z), dtype=int) if part.is_constant else part.index
+            for start, stop in episodes(self.starts, len(z)):
+                J = part.patterns[index[start:stop]]
+                level = np.linalg.pinv(J.sum(axis=0), hermitian=True) @ z[start:stop].sum(axis=0)
+                z[start:stop] -= J @ level
+            parts.append(replace(part, z=z))
+        return replace(self, parts=tuple(parts))
+
     @property
     def has_choice(self):
         """Whether some unit leaves open how much of its measurements is noise, and the record can tell.

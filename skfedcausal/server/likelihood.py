@@ -20,6 +20,7 @@ from .links import correlation_table, links_table
 from .noise_share import choose_noise_share
 from .prediction import InputDrive, PlantFilter, smooth_plant
 from .questions import InputQuestions
+from .sandwich import COVARIANCES
 
 _SAME_RECORD = 0.01  # difference of weighted sums of two records below which they are the same
 
@@ -52,6 +53,12 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         unit's level as constant.
     likelihood : {"whittle", "time-domain"}, default="whittle"
         For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
+    covariance : {"information", "sandwich", "hac"}, default="information"
+        Covariance of the estimates behind all tests, intervals and verdicts of links and the standard
+        errors of answers. "information" is that of Gaussian noise of constant variance; "sandwich" holds
+        for noise of any distribution whose variance may change with time [4]_, as long as innovations are
+        unpredictable given the past; "hac" also where they are correlated over a few steps [5]_. Links are
+        searched and shrunk by the information in any case.
     margin : float, default=0.1
         Strength below which an influence counts as none in the verdicts.
     n_rounds : int, default=1
@@ -140,6 +147,9 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
     .. [2] Whittle (1953), Estimation and information in stationary time series, Arkiv för Matematik 2.
     .. [3] Benjamini, Hochberg (1995), Controlling the false discovery rate, Journal of the Royal Statistical
            Society B 57(1).
+    .. [4] White (1982), Maximum likelihood estimation of misspecified models, Econometrica 50(1).
+    .. [5] Newey, West (1987), A simple, positive semi-definite, heteroskedasticity and autocorrelation
+           consistent covariance matrix, Econometrica 55(3).
 
     Examples
     --------
@@ -161,6 +171,7 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         "shrink": ["boolean"],
         "level_shifts": [StrOptions({"auto"}), None],
         "likelihood": [StrOptions({"whittle", "time-domain"})],
+        "covariance": [StrOptions(set(COVARIANCES))],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "horizon": [Interval(Integral, 1, None, closed="left")],
@@ -177,6 +188,7 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         shrink=True,
         level_shifts="auto",
         likelihood="whittle",
+        covariance="information",
         margin=0.1,
         n_rounds=1,
         horizon=50,
@@ -189,6 +201,7 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         self.shrink = shrink
         self.level_shifts = level_shifts
         self.likelihood = likelihood
+        self.covariance = covariance
         self.margin = margin
         self.n_rounds = n_rounds
         self.horizon = horizon
@@ -254,6 +267,7 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
             shrinkage=self.shrink,
             feedback=feedback,
             level_shifts=self.level_shifts,
+            covariance=self.covariance,
             **self._likelihood_settings(messages),
         )
 

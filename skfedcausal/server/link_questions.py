@@ -5,7 +5,7 @@ from sklearn.base import clone
 
 from ..statespace.geweke_spectrum import geweke_spectrum
 from .benefit import Benefit, split_messages
-from .estimate import fitted_likelihood
+from .estimate import estimated_links, fitted_likelihood
 from .intervals import intervals_table
 from .link_tests import METHODS, pair_statistics, tests_table
 
@@ -83,14 +83,24 @@ class LinkQuestions:
         Raises
         ------
         ValueError
-            If the method is unknown.
+            If the method is unknown, or "lr" is asked of a server whose `covariance` is not "information".
         """
         if method not in METHODS:
             raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
+        if method == "lr" and self.covariance != "information":
+            raise ValueError(
+                f"Got method='lr' with covariance={self.covariance!r}: a likelihood ratio is chi-squared only "
+                "under Gaussian noise of constant variance. Choose 'wald' or 'score', which take the covariance "
+                "into account."
+            )
         plant = clone(self).fit(messages)
         settings = self._likelihood_settings(messages)
-        objective, scoring = fitted_likelihood(plant._record(messages), **settings)
-        return tests_table(plant.names_, scoring, pair_statistics(objective, scoring, method))
+        objective, scoring, standardised = fitted_likelihood(plant._record(messages), **settings)
+
+        def estimates(scoring):
+            return estimated_links(standardised, scoring, self.covariance)
+
+        return tests_table(plant.names_, scoring, pair_statistics(objective, scoring, method, estimates))
 
     def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None):
         """Geweke's measure of the influence of one unit on another over frequency.

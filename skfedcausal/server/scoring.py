@@ -65,7 +65,7 @@ class Scoring:
             matrix += objective.prior.information(structure.free, point.Q)
         self._factor = _metric(matrix) if structure.partition.n_known else _cholesky(matrix)
         self.gradient = self.gradient_at(point)
-        self.step = cho_solve(self._factor, self.gradient, check_finite=False)
+        self.step = self.solved(self.gradient)
 
     @cached_property
     def info(self):
@@ -110,6 +110,10 @@ class Scoring:
         """Inverse of :attr:`covariance`."""
         lower = np.tril(self._factor[0])
         return self.n_samples * (lower @ lower.T)
+
+    def solved(self, x):
+        """``I^-1 x`` with the information I per time step."""
+        return cho_solve(self._factor, x, check_finite=False)
 
     def whitened(self, x):
         """``L^-1 x`` with the information ``I = L L'``."""

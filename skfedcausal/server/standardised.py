@@ -4,6 +4,7 @@ from functools import cached_property
 
 import numpy as np
 
+from ..statespace.contributions import score_contributions
 from ..statespace.positive import floor_eigenvalues, spectral_radius
 from ..statespace.riccati import predicted_covariance, stationary_covariance
 from ..statespace.timedomain import KnownInputs, TimeDomainLikelihood
@@ -223,6 +224,16 @@ class StandardisedPlant:
         if self._whittle is None or self._whittle[0] != self._n_lags:
             self._whittle = self._n_lags, WhittleLikelihood(self._moments(), self._noise)
         return self._whittle[1]
+
+    def contributions(self, point):
+        """What every time step contributes to the gradient at a point, see :func:`score_contributions`."""
+        record = self._record.rescaled(self._scale).centred()
+        known, spread = None, None
+        if self.partition.n_known:
+            known, spread = self._scores.known, np.eye(self.partition.n_states)
+        J = record.block_diagonal([part.mean_information for part in record.parts])
+        settings = {"J": J, "starts": record.starts, "known": known, "spread": spread}
+        return score_contributions(point.A, point.Q, record.z, record.matrices, **settings)
 
     def time_domain(self):
         """Exact likelihood of the information series given the inputs."""
