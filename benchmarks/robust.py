@@ -111,8 +111,8 @@ def main():
         f"False links under noise that is not Gaussian of constant variance: {options.units} units",
         "Two states and eight sensors each, known loadings, none of which influences another; p-values of "
         "`links_` after the search, by the `covariance` of the server. Noise of states and sensors is drawn "
-        f"the same way; where a variance swings its period is {_PERIOD} rows. `±` is two standard errors of a share "
-        "if the tests are independent and the level exact, in per cent.",
+        f"the same way; where a variance swings its period is {_PERIOD} rows. `±` is two standard errors of "
+        "a share if the tests are independent and the level exact, in per cent.",
         table(rows),
     )
 

@@ -8,6 +8,7 @@ from scipy.linalg import eigh
 from ..statespace.pairs import (
     covariance_pair_information,
     input_pair_information,
+    lagged_pair_information,
     pair_blocks,
     transition_pair_information,
     uncoupled_pair_information,
@@ -35,7 +36,8 @@ def link_estimates(scoring, *, screen=None):
     BlockEstimates
     """
     structure = scoring.structure
-    own = transition_pair_information(scoring.info, structure.partition)
+    of_pairs = transition_pair_information if structure.partition.n_lags == 1 else lagged_pair_information
+    own = of_pairs(scoring.info, structure.partition)
     return _coefficient_estimates(scoring, structure.partition, structure.linked, own, screen=screen)
 
 
@@ -81,7 +83,7 @@ def correlation_estimates(scoring, *, only_inside=False, screen=None):
         structure.correlated,
         "covariance",
         2 * scoring.point.evaluation.grad_Q,
-        covariance_pair_information(scoring.info, structure.partition),
+        covariance_pair_information(scoring.info, structure.partition.without_inputs),
         structure.covariance_positions,
         scoring.matrices(scoring.vector + scoring.step)[1],
         only_inside=only_inside,
@@ -263,8 +265,8 @@ def _inverses(information):
 def uncoupled_estimates(objective, partition, point):
     """One-step estimates of all blocks at the uncoupled plant.
 
-    Everything decouples there: the only cross information is between the two directions of a pair and
-    the correlation of their noise.
+    Of the first lag. Everything decouples there: the only cross information is between the two directions of
+    a pair and the correlation of their noise.
 
     Returns
     -------
@@ -274,6 +276,8 @@ def uncoupled_estimates(objective, partition, point):
         With both directions profiled out.
     """
     info = objective.information(point.A, point.Q)
+    if partition.n_lags > 1:
+        partition = partition.without_inputs
     if partition.n_steps and not partition.n_inputs:
         info = replace(info, S=None)  # what steps make of states says nothing beside the steps themselves
     joint = uncoupled_pair_information(info, partition)

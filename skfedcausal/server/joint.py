@@ -410,6 +410,27 @@ class Scores:
         moments = TransitionMoments.from_sums(self._lag_sums(n_lags + 2), self._series, self._record.starts)
         return moments.without_last_bits(self._scale)
 
+    def lagged_moments(self, n_lags, n_plant_lags, n_dropped):
+        """The same of rows ``[s[t]; s[t-1]; ...]`` of complete records, for plants of several lags.
+
+        Parameters
+        ----------
+        n_lags : int
+        n_plant_lags : int
+            Scores in a row.
+        n_dropped : int
+            Rows at the start of each episode that are left out, at least ``n_plant_lags - 1``.
+        """
+        pieces, starts = [], [0]
+        for start, stop in episodes(self._record.starts, self._record.n_samples):
+            rows = [self._series[start + n_dropped - lag : stop - lag] for lag in range(n_plant_lags)]
+            pieces.append(np.hstack(rows))
+            starts.append(starts[-1] + len(pieces[-1]))
+        series, starts = np.concatenate(pieces), tuple(starts[:-1])
+        sums = lag_covariances(series, range(n_lags + 2), starts)
+        moments = TransitionMoments.from_sums(sums, series, starts)
+        return moments.without_last_bits(np.tile(self._scale, n_plant_lags))
+
     @property
     def _scale(self):
         """Standard deviations of scores and inputs."""

@@ -1,13 +1,31 @@
 """What a fitted plant answers about its links."""
 
+import warnings
+from numbers import Integral
+
 import pandas as pd
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 
 from ..statespace.geweke_spectrum import geweke_spectrum
 from .benefit import Benefit, split_messages
 from .estimate import estimated_links, fitted_likelihood
 from .intervals import intervals_table
+from .lags import (
+    CRITERIA,
+    best_order,
+    by_lag_table,
+    delays_table,
+    fit_lags,
+    order_table,
+    without_shifts,
+)
 from .link_tests import METHODS, pair_statistics, tests_table
+
+
+def _check_lags(number, name):
+    if not isinstance(number, Integral) or number < 1:
+        raise ValueError(f"Got {name}={number!r}; give a whole number of lags, at least 1.")
 
 
 class LinkQuestions:
@@ -89,9 +107,9 @@ class LinkQuestions:
             raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
         if method == "lr" and self.covariance != "information":
             raise ValueError(
-                f"Got method='lr' with covariance={self.covariance!r}: a likelihood ratio is chi-squared only "
-                "under Gaussian noise of constant variance. Choose 'wald' or 'score', which take the covariance "
-                "into account."
+                f"Got method='lr' with covariance={self.covariance!r}: a likelihood ratio is chi-squared "
+                "only under Gaussian noise of constant variance. Choose 'wald' or 'score', which take the "
+                "covariance into account."
             )
         plant = clone(self).fit(messages)
         settings = self._likelihood_settings(messages)
@@ -101,6 +119,83 @@ class LinkQuestions:
             return estimated_links(standardised, scoring, self.covariance)
 
         return tests_table(plant.names_, scoring, pair_statistics(objective, scoring, method, estimates))
+
+    def lag_orders(self, messages, max_lags=5, *, held_out=0.3):
+        """How many lags of the states a record asks for.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            About the record to learn from.
+        max_lags : int, default=5
+        held_out : float, default=0.3
+            Share of every episode, its last part, that the column `held_out` is about.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by ``n_lags``; ``n_links, n_parameters, log_likelihood, aic, bic`` of the whole record,
+            and ``held_out``, the log-likelihood per row of the last part by the plant of the rest.
+
+        Raises
+        ------
+        ValueError
+            For plants with inputs and records that are not complete.
+        """
+        _check_lags(max_lags, "max_lags")
+        settings = self._lag_settings()
+        parts = split_messages(messages, held_out)
+        records = [without_shifts(self._record(part)) for part in (messages, *parts)]
+        return order_table(*records, max_lags, **settings)
+
+    def lagged_links(self, messages, n_lags="aic", *, max_lags=5, by="pair"):
+        """Links that act after several time steps, and their delays.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            About the record to learn from.
+        n_lags : int or {"aic", "bic", "held_out"}, default="aic"
+            Lags of the plant, or the criterion of :meth:`lag_orders` that chooses them.
+        max_lags : int, default=5
+            Largest number to choose.
+        by : {"pair", "lag"}, default="pair"
+
+        Returns
+        -------
+        DataFrame
+            By pair: ``cause, effect, delay, delay_probability, strength, stderr, delay_strength, statistic,
+            p_value, dof, p_adjusted, verdict``. By lag: ``cause, effect, lag, strength, stderr, statistic,
+            p_value``. ``attrs["n_lags"]``.
+
+        Raises
+        ------
+        ValueError
+            For plants with inputs and records that are not complete.
+        """
+        if by not in ("pair", "lag"):
+            raise ValueError(f"by={by!r}; choose 'pair' or 'lag'.")
+        if isinstance(n_lags, str):
+            if n_lags not in CRITERIA:
+                raise ValueError(f"n_lags={n_lags!r}; give a number or {', '.join(map(repr, CRITERIA))}.")
+            n_lags = best_order(self.lag_orders(messages, max_lags), n_lags)
+        _check_lags(n_lags, "n_lags")
+        fit = fit_lags(without_shifts(self._record(messages)), n_lags, **self._lag_settings())
+        if not fit.converged:
+            warnings.warn(
+                f"The likelihood of the plant of {n_lags} lags did not converge; increase max_iter.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        if by == "pair":
+            table = delays_table(self.names_, fit, alpha=self.alpha, margin=self.margin)
+        else:
+            table = by_lag_table(self.names_, fit)
+        table.attrs["n_lags"] = n_lags
+        return table
+
+    def _lag_settings(self):
+        return {name: getattr(self, name) for name in ("sparsity", "alpha", "max_iter", "tol")}
 
     def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None):
         """Geweke's measure of the influence of one unit on another over frequency.

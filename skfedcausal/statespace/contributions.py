@@ -2,10 +2,10 @@
 
 The log-density of a measurement given its past depends on the plant through the predicted state x and its
 covariance P alone. Its derivatives there are ``u = C' S^-1 (y - C x)`` with S the covariance of the
-innovation (as information: ``(I - J Pf)(z - J x)``) and ``(u u' - U) / 2`` with ``U = J - J Pf J``; from there
-on derivatives go back in time through the filter, ``P <- A (P - P U P) A' + Q``, as long as it remembers. At the
-true plant the contributions of a well-specified model are martingale differences: a step's expectation given
-the past is zero.
+innovation (as information: ``(I - J Pf)(z - J x)``) and ``(u u' - U) / 2`` with ``U = J - J Pf J``; from
+there on derivatives go back in time through the filter, ``P <- A (P - P U P) A' + Q``, as long as it
+remembers. At the true plant the contributions of a well-specified model are martingale differences: a step's
+expectation given the past is zero.
 """
 
 from dataclasses import dataclass
