@@ -6,13 +6,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator
 from ._link_answers import LinkAnswers
+from ._link_checks import LinkChecks
 from ._sites import LearningFromSites
 from .server.likelihood import LikelihoodServer
 
 _MODELS = ("augmented", "client", "server")
 
 
-class FederatedPlantModel(LinkAnswers, LearningFromSites, FederatedEstimator):
+class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedEstimator):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
     def _store_fit(self, server):

@@ -387,6 +387,11 @@ class Scores:
         """Centred inputs and steps of unit variance, shape (n_samples, n_inputs + n_steps)."""
         return self._series[:, self._record.partition.n_states :]
 
+    @property
+    def series(self):
+        """Centred scores, inputs and steps, zero where missing, shape (n_samples, c)."""
+        return self._series
+
     def of_unit(self, unit):
         """Centred scores of one unit and where they are there (None: everywhere)."""
         rows = self._record.partition.slices[unit]

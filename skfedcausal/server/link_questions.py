@@ -2,6 +2,7 @@
 
 import warnings
 from numbers import Integral
+from types import SimpleNamespace
 
 import pandas as pd
 from sklearn.base import clone
@@ -9,6 +10,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..statespace.geweke_spectrum import geweke_spectrum
 from .benefit import Benefit, split_messages
+from .blocktests import input_estimates
+from .bootstrap import METHODS as BOOTSTRAPS
+from .bootstrap import Resampling, bootstrap_table, stability_table
 from .estimate import estimated_links, fitted_likelihood
 from .intervals import intervals_table
 from .lags import (
@@ -21,11 +25,17 @@ from .lags import (
     without_shifts,
 )
 from .link_tests import METHODS, pair_statistics, tests_table
+from .standardised import StandardisedPlant
 
 
-def _check_lags(number, name):
-    if not isinstance(number, Integral) or number < 1:
-        raise ValueError(f"Got {name}={number!r}; give a whole number of lags, at least 1.")
+def _check_number(number, name, least=1):
+    if not isinstance(number, Integral) or number < least:
+        raise ValueError(f"Got {name}={number!r}; give a whole number, at least {least}.")
+
+
+def _check_level(level):
+    if not 0 < level < 1:
+        raise ValueError(f"Got level={level}; a coverage lies between 0 and 1.")
 
 
 class LinkQuestions:
@@ -47,8 +57,7 @@ class LinkQuestions:
             kind in which an influence of strength `margin` is told from none four times in five. Like
             all tests given the links in the model.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"Got level={level}; a coverage lies between 0 and 1.")
+        _check_level(level)
         return intervals_table(
             self.names_,
             self.partition_.pairs,
@@ -142,7 +151,7 @@ class LinkQuestions:
         ValueError
             For plants with inputs and records that are not complete.
         """
-        _check_lags(max_lags, "max_lags")
+        _check_number(max_lags, "max_lags")
         settings = self._lag_settings()
         parts = split_messages(messages, held_out)
         records = [without_shifts(self._record(part)) for part in (messages, *parts)]
@@ -179,7 +188,7 @@ class LinkQuestions:
             if n_lags not in CRITERIA:
                 raise ValueError(f"n_lags={n_lags!r}; give a number or {', '.join(map(repr, CRITERIA))}.")
             n_lags = best_order(self.lag_orders(messages, max_lags), n_lags)
-        _check_lags(n_lags, "n_lags")
+        _check_number(n_lags, "n_lags")
         fit = fit_lags(without_shifts(self._record(messages)), n_lags, **self._lag_settings())
         if not fit.converged:
             warnings.warn(
@@ -193,6 +202,117 @@ class LinkQuestions:
             table = by_lag_table(self.names_, fit)
         table.attrs["n_lags"] = n_lags
         return table
+
+    def bootstrap_links(
+        self,
+        messages,
+        *,
+        n_resamples=200,
+        method="blocks",
+        block_length=None,
+        level=0.95,
+        random_state=None,
+        n_jobs=None,
+    ):
+        """How the estimates of links scatter over resampled records, as a check of their standard errors.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            About the record to learn from.
+        n_resamples : int, default=200
+        method : {"blocks", "parametric"}, default="blocks"
+        block_length : int or "episodes", default=None
+        level : float, default=0.95
+        random_state : int, default=None
+        n_jobs : int, default=None
+
+        Returns
+        -------
+        DataFrame
+            ``cause, effect, kind, strength, stderr, bootstrap_stderr, p_value, bootstrap_p_value, geweke,
+            geweke_low, geweke_high``.
+
+        Raises
+        ------
+        ValueError
+            If the record is not complete or has too few blocks, or for an unknown method.
+        """
+        if method not in BOOTSTRAPS:
+            raise ValueError(f"method={method!r}; choose {', '.join(map(repr, BOOTSTRAPS))}.")
+        _check_level(level)
+        _check_number(n_resamples, "n_resamples", 2)
+        _, scoring, plant = fitted_likelihood(self._record(messages), **self._likelihood_settings(messages))
+        resampling = Resampling(plant, scoring.point, block_length)
+        if method == "blocks":
+            resampling.require_blocks()
+        blocks = estimated_links(plant, scoring, self.covariance)
+        families = [("state", plant.partition.pairs, blocks)]
+        if plant.partition.n_inputs:
+            families.append(("input", plant.partition.input_pairs.pairs, input_estimates(scoring)))
+        return bootstrap_table(
+            self.names_,
+            resampling,
+            scoring,
+            families,
+            method=method,
+            n_resamples=n_resamples,
+            random_state=random_state,
+            n_jobs=n_jobs,
+            level=level,
+        )
+
+    def stable_links(
+        self,
+        messages,
+        *,
+        n_resamples=50,
+        threshold=0.75,
+        block_length=None,
+        random_state=None,
+        n_jobs=None,
+    ):
+        """Links that the search finds in most halves of a record: stability selection.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            About the record to learn from.
+        n_resamples : int, default=50
+            Random divisions of the blocks into two halves.
+        threshold : float, default=0.75
+            Share of the halves from which on a link is stable.
+        block_length : int or "episodes", default=None
+        random_state : int, default=None
+        n_jobs : int, default=None
+
+        Returns
+        -------
+        DataFrame
+            ``cause, effect, share, stable``; ``attrs["mean_selected"]`` and ``attrs["expected_false"]``.
+
+        Raises
+        ------
+        ValueError
+            If the record is not complete or has too few blocks, or the threshold is not between 0.5 and 1.
+        """
+        if not 0.5 < threshold <= 1:
+            raise ValueError(f"Got threshold={threshold}; give a share above 0.5, at most 1.")
+        _check_number(n_resamples, "n_resamples", 1)
+        plant = StandardisedPlant(self._record(messages))
+        point = SimpleNamespace(A=plant.uncoupled[0], Q=plant.uncoupled[1])
+        resampling = Resampling(plant, point, block_length)
+        resampling.require_blocks()
+        return stability_table(
+            self.names_,
+            resampling,
+            plant,
+            n_resamples=n_resamples,
+            alpha=self.alpha,
+            threshold=threshold,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
 
     def _lag_settings(self):
         return {name: getattr(self, name) for name in ("sparsity", "alpha", "max_iter", "tol")}

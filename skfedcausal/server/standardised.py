@@ -225,6 +225,15 @@ class StandardisedPlant:
             self._whittle = self._n_lags, WhittleLikelihood(self._moments(), self._noise)
         return self._whittle[1]
 
+    @property
+    def score_noise(self):
+        """Covariance of the standardised scores around the states, shape (n, n)."""
+        return self._noise
+
+    def standard_series(self):
+        """Scores, inputs and steps of unit variance, first rows of episodes, lags of their likelihood."""
+        return self._scores.series @ self._left.T, self._record.starts, self._n_lags
+
     def lagged_whittle(self, n_plant_lags, n_dropped, n_lags=None):
         """Whittle likelihood of the scores for a plant of several lags, see :meth:`Scores.lagged_moments`.
 
