@@ -75,21 +75,36 @@ class LinkAnswers:
         found = self.server_.benefit(messages, held_out=held_out)
         if by == "pair":
             return found.by_pair()
-        table = found.by_unit()
-        for direction in ("bytes_up", "bytes_down"):
-            paid = self.communication_["per_client"]
-            table[direction] = [paid[name][direction] for name in table.index]
+        table = self._with_bytes(found.by_unit())
         self._known_benefit = (self.transition_, table)
         return table
 
+    def _with_bytes(self, table):
+        """The table with what joining took in `fit`."""
+        paid = self.communication_["per_client"]
+        bytes_paid = {
+            direction: [paid[name][direction] for name in table.index]
+            for direction in ("bytes_up", "bytes_down")
+        }
+        return table.assign(**bytes_paid)
+
     @property
     def benefit_(self):
-        """Table by unit of the last call of :meth:`benefit` since `fit`."""
+        """Table by unit of the last call of :meth:`benefit` since `fit`, or of `fit` itself.
+
+        `fit` makes it where the server holds rows out: ``LikelihoodServer(held_out=0.2)``.
+        """
         check_is_fitted(self)
         transition, table = self.__dict__.get("_known_benefit", (None, None))
-        if transition is not self.transition_:
-            raise AttributeError("Nothing held-out was predicted since `fit`; call benefit(X) first.")
-        return table
+        if transition is self.transition_:
+            return table
+        table = getattr(self.server_, "benefit_", None)
+        if table is None:
+            raise AttributeError(
+                "Nothing held-out was predicted since `fit`; call benefit(X) first, or fit with "
+                "server=LikelihoodServer(held_out=0.2)."
+            )
+        return self._with_bytes(table)
 
     @_answered_by_server("test_links")
     def test_links(self, X, method="lr", *, inputs=None, lengths=None):

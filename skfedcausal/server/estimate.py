@@ -20,6 +20,7 @@ from .blocktests import (
     uncoupled_estimates,
 )
 from .evidence import BlockEstimates
+from .geweke_intervals import FittedParameters
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
 from .sandwich import Sandwich, lags_of
@@ -83,6 +84,8 @@ class PlantEstimate:
         Every block of B between different units, in standardised states and inputs.
     coefficients : Coefficients
         Standardised ``[A | B]`` with the covariance of its free elements, without the steps.
+    parameters : FittedParameters
+        Plant in standardised states with the covariance of its free elements.
     shifts : LevelShifts
         Shifts of levels that nobody announced.
     n_rounds, n_iter : int
@@ -106,6 +109,7 @@ class PlantEstimate:
     correlations: BlockEstimates
     input_blocks: BlockEstimates
     coefficients: Coefficients
+    parameters: FittedParameters
     shifts: LevelShifts
     n_rounds: int
     n_iter: int
@@ -224,6 +228,7 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
             plant.known_scale[: c - n],
             plant.regressor_covariance[:c, :c],
         ),
+        FittedParameters.of(ascent.point, free, of_coefficients, plant.state_scale),
         LevelShifts.of(plant.steps, levels, Q, scoring),
         search.n_rounds,
         ascent.n_iter,

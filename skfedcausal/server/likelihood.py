@@ -61,6 +61,10 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         searched and shrunk by the information in any case.
     margin : float, default=0.1
         Strength below which an influence counts as none in the verdicts.
+    held_out : float, default=None
+        Share of every episode, its last part, on which `fit` also measures what every unit gains from joining
+        (`benefit_`): the plant, and every unit alone, are learned once more from the rest. For plants
+        without inputs. None does not measure it.
     n_rounds : int, default=1
         Rounds of messages. In every round after the first the units get their smoothed states back,
         re-estimate their sensors (loadings, noise, level) at home and send their message again: together
@@ -121,6 +125,9 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         One row per shift that was found: ``unit``, row ``start`` at which it began, ``size`` of what it adds
         to the state equation in standard deviations of the process noise, ``statistic`` and ``p_value`` of
         its Wald test given the plant. Empty without shifts.
+    benefit_ : DataFrame or None
+        One row per unit: ``gain, stderr, rows, neighbour, neighbour_gain, neighbour_stderr`` on held-out
+        rows, see :meth:`FederatedGrangerEstimator.benefit`. None unless `held_out` is given.
     n_iter_ : int
     converged_ : bool
     gradient_norm_ : float
@@ -173,6 +180,7 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         "likelihood": [StrOptions({"whittle", "time-domain"})],
         "covariance": [StrOptions(set(COVARIANCES))],
         "margin": [Interval(Real, 0, None, closed="neither")],
+        "held_out": [Interval(Real, 0, 1, closed="neither"), None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "horizon": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -190,6 +198,7 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         likelihood="whittle",
         covariance="information",
         margin=0.1,
+        held_out=None,
         n_rounds=1,
         horizon=50,
         max_iter=300,
@@ -203,6 +212,7 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         self.likelihood = likelihood
         self.covariance = covariance
         self.margin = margin
+        self.held_out = held_out
         self.n_rounds = n_rounds
         self.horizon = horizon
         self.max_iter = max_iter
@@ -259,6 +269,9 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         warn_of_convergence(self)
         warn_of_drift(self, record.n_samples)
         self.links_ = self._links()
+        self.benefit_ = None
+        if self.held_out is not None:
+            self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
 
     def _estimate(self, record, messages, feedback=False):
@@ -295,6 +308,7 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         self.unshrunk_input_ = estimate.B
         self.input_level_ = record.input_level
         self.coefficients_ = estimate.coefficients if record.partition.n_inputs else None
+        self._parameters = estimate.parameters
         complete = record.is_constant and all(record.determined)
         self.level_shifts_ = estimate.shifts.table(record.names)
         self._shifts = estimate.shifts

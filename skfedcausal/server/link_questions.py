@@ -14,6 +14,7 @@ from .blocktests import input_estimates
 from .bootstrap import METHODS as BOOTSTRAPS
 from .bootstrap import Resampling, bootstrap_table, stability_table
 from .estimate import estimated_links, fitted_likelihood
+from .geweke_intervals import measure_intervals, spectrum_intervals
 from .intervals import intervals_table
 from .lags import (
     CRITERIA,
@@ -41,24 +42,27 @@ def _check_level(level):
 class LinkQuestions:
     """Questions to a server that has learned the links; part of :class:`LikelihoodServer`."""
 
-    def link_intervals(self, level=0.95):
+    def link_intervals(self, level=0.95, *, geweke=False):
         """Intervals of the strength of every link between states, and what would decide them.
 
         Parameters
         ----------
         level : float, default=0.95
             Coverage of each interval, not of all together.
+        geweke : bool, default=False
+            Also intervals of Geweke's measure, by the delta method.
 
         Returns
         -------
         DataFrame
             One row per ordered pair: ``cause, effect, strength``; ``low, high``, the interval, `low` zero
             where no influence is compatible with the record; ``deciding_rows``, length of a record of this
-            kind in which an influence of strength `margin` is told from none four times in five. Like
-            all tests given the links in the model.
+            kind in which an influence of strength `margin` is told from none four times in five; with
+            `geweke` also ``geweke, geweke_low, geweke_high``, the ends NaN where the plant has no way from
+            cause to effect. Like all tests given the links in the model.
         """
         _check_level(level)
-        return intervals_table(
+        table = intervals_table(
             self.names_,
             self.partition_.pairs,
             self._blocks,
@@ -67,6 +71,12 @@ class LinkQuestions:
             alpha=self.alpha,
             margin=self.margin,
         )
+        if geweke:
+            effect, cause = self.partition_.pairs.T
+            found = measure_intervals(self._parameters, self.information_, self.partition_, level)
+            for name, values in zip(("geweke", "geweke_low", "geweke_high"), found, strict=True):
+                table[name] = values[effect, cause]
+        return table
 
     def benefit(self, messages, *, held_out=0.3):
         """What every unit gains from the plant, on rows that nothing was learned from.
@@ -91,7 +101,11 @@ class LinkQuestions:
         if self.partition_.n_inputs:
             raise ValueError("The benefit of joining is computed for plants without inputs.")
         head, tail = split_messages(messages, held_out)
-        return Benefit(clone(self).fit(head), lambda name: clone(self).fit({name: head[name]}), tail)
+
+        def learn(known):
+            return clone(self).set_params(held_out=None).fit(known)
+
+        return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
 
     def test_links(self, messages, method="lr"):
         """Test every link between states given the others, by one of the three classical tests.
@@ -120,7 +134,7 @@ class LinkQuestions:
                 "only under Gaussian noise of constant variance. Choose 'wald' or 'score', which take the "
                 "covariance into account."
             )
-        plant = clone(self).fit(messages)
+        plant = clone(self).set_params(held_out=None).fit(messages)
         settings = self._likelihood_settings(messages)
         objective, scoring, standardised = fitted_likelihood(plant._record(messages), **settings)
 
@@ -317,7 +331,7 @@ class LinkQuestions:
     def _lag_settings(self):
         return {name: getattr(self, name) for name in ("sparsity", "alpha", "max_iter", "tol")}
 
-    def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None):
+    def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, level=None):
         """Geweke's measure of the influence of one unit on another over frequency.
 
         Parameters
@@ -328,11 +342,14 @@ class LinkQuestions:
             Given the measurements of all other units; False looks at the two units alone.
         n_frequencies : int, default=None
             None takes as many as the average over frequency needs to converge.
+        level : float, default=None
+            Coverage of intervals at each frequency, by the delta method; None gives none.
 
         Returns
         -------
         DataFrame
-            Columns ``frequency``, in radians per time step up to pi, and ``measure``. ``attrs["total"]`` is
+            Columns ``frequency``, in radians per time step up to pi, and ``measure``; with `level` also
+            ``low, high``. ``attrs["total"]`` is
             the measure of the time domain (the column ``geweke`` of `links_` where it is conditional), and
             ``attrs["averages_to_total"]`` says whether Geweke's root condition holds, so that the
             mean over frequency is the total.
@@ -353,5 +370,10 @@ class LinkQuestions:
             n_frequencies=n_frequencies,
         )
         table = pd.DataFrame({"frequency": found.frequency, "measure": found.measure})
+        if level is not None:
+            _check_level(level)
+            pair = self.names_.index(effect), self.names_.index(cause)
+            known = self._parameters, self.information_, self.partition_
+            table["low"], table["high"] = spectrum_intervals(*known, pair, found, conditional, level)
         table.attrs = {"total": found.total, "averages_to_total": found.has_roots_inside}
         return table
