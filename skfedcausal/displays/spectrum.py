@@ -1,6 +1,6 @@
 """Geweke's measure over frequency."""
 
-from ..utils.optional import import_optional
+from ._style import keep_axes, new_axes
 
 
 class SpectrumDisplay:
@@ -68,9 +68,7 @@ class SpectrumDisplay:
         -------
         SpectrumDisplay
         """
-        plt = import_optional("matplotlib.pyplot", "plot", "Drawing a spectrum")
-        if ax is None:
-            _, ax = plt.subplots(figsize=(5.5, 3.2), layout="constrained")
+        ax = new_axes(ax, "Drawing a spectrum", (5.5, 3.2))
         ax.plot(self.spectrum["frequency"], self.spectrum["measure"], label="over frequency")
         if "low" in self.spectrum:
             ax.fill_between(*(self.spectrum[name] for name in ("frequency", "low", "high")), alpha=0.25)
@@ -79,7 +77,5 @@ class SpectrumDisplay:
         ax.axhline(total, color="0.5", linestyle="--", label=f"time domain {total:.3g}{note}")
         ax.set(xlabel="frequency (radians per time step)", ylabel="Geweke's measure (nats)", xlim=(0, None))
         ax.set_ylim(bottom=0)
-        ax.set_title(f"{self.cause} → {self.effect}")
         ax.legend()
-        self.figure_, self.ax_ = ax.figure, ax
-        return self
+        return keep_axes(self, ax, f"{self.cause} → {self.effect}")

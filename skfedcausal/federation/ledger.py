@@ -56,7 +56,19 @@ class Ledger:
         self._fields = {}  # one object for all packets of a kind: training sends many
 
     def record(self, client, direction, packet):
-        """Add one packet."""
+        """Add one packet.
+
+        Parameters
+        ----------
+        client : str
+        direction : {"up", "down"}
+        packet : Packet
+
+        Raises
+        ------
+        TypeError
+            If it is no Packet: nothing else crosses.
+        """
         if not isinstance(packet, Packet):
             raise TypeError(f"Only packets cross a border, got {type(packet).__name__}.")
         fields = {name: (_dtype_name(value.dtype), value.shape) for name, value in packet.arrays.items()}
@@ -64,7 +76,17 @@ class Ledger:
         self.entries.append(LedgerEntry(client, direction, packet.round, packet.op, packet.nbytes, fields))
 
     def total(self, direction, client=None):
-        """Bytes that went in one direction, of one client or of all."""
+        """Bytes that went in one direction, of one client or of all.
+
+        Parameters
+        ----------
+        direction : {"up", "down"}
+        client : str, default=None
+
+        Returns
+        -------
+        int
+        """
         return sum(
             entry.n_bytes
             for entry in self.entries

@@ -68,7 +68,12 @@ class SiteLedger:
             self._count(entry)
 
     def entries(self):
-        """All lines, as dicts."""
+        """All lines, as dicts.
+
+        Returns
+        -------
+        list of dict
+        """
         return read_ledger(self.path) if self.path.exists() else []
 
     def record(self, run, site, direction, packet, frame, sequence=0):
@@ -128,7 +133,19 @@ class SiteLedger:
         }
 
     def refuse(self, run, site, reason):
-        """Account for something that came and was not taken."""
+        """Account for something that came and was not taken.
+
+        Parameters
+        ----------
+        run : str
+        site : str
+        reason : str
+
+        Returns
+        -------
+        dict
+            The line that was written.
+        """
         return self._append({"event": "refused", "run": run, "site": site, "reason": reason})
 
     def _append(self, content):
@@ -230,7 +247,33 @@ def check_chain(entries, path="ledger"):
 
 
 def verify_ledger(path):
-    """Check a ledger's chain and add up, see :meth:`SiteLedger.verify`."""
+    """Check a ledger's chain and add up, see :meth:`SiteLedger.verify`.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    dict
+        Numbers of ``entries`` and ``refused``, ``bytes_up``, ``bytes_down``.
+
+    Raises
+    ------
+    LedgerError
+        If a line was changed, left out or put in.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skfedcausal.federation import Packet, SiteLedger, verify_ledger
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = SiteLedger(f"{folder.name}/ledger.jsonl")
+    >>> _ = ledger.record("march", "boiler", "up", Packet("done", 1), b"sealed bytes")
+    >>> verify_ledger(f"{folder.name}/ledger.jsonl")["bytes_up"]
+    12
+    >>> folder.cleanup()
+    """
     entries = read_ledger(path)
     check_chain(entries, path)
 

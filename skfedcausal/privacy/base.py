@@ -31,7 +31,19 @@ class UnitNoise:
         return (self.std * self.bounds.scale) ** 2
 
     def drawn(self, Y, rng, sampler):
-        """Copy of measurements that is clipped and has noise; what comes after sees nothing else."""
+        """Copy of measurements that is clipped and has noise; what comes after sees nothing else.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        rng : Generator
+        sampler : callable
+            Draws the noise.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
         noise = normal_noise(Y.shape, self.std, rng, sampler)
         values = on_grid(clipped(Y, self.bounds), grid_of(self.std)) + noise
         values = self.bounds.center + self.bounds.scale * values

@@ -164,7 +164,7 @@ def estimate_plant(
     """
     plant = StandardisedPlant(record, local, fix_local)
     if level_shifts is not None and not record.steps:
-        steps = find_level_shifts(plant.unit_records())
+        steps = find_level_shifts(plant.unit_records(), sum(record.determined))
         if steps:
             plant = StandardisedPlant(record.at_steps(steps), local, fix_local)
     settings = {
@@ -355,7 +355,8 @@ def _learn_structure(plant, first, degenerate, *, sparsity, alpha, time_domain):
         objective, tests = WithPrior(objective, prior), None
         point = Point.at(objective, *plant.uncoupled)
     search = _search(objective, structure, point, sparsity, alpha, tests)
-    if plant.has_clear_scores and (time_domain or not plant.is_complete):
+    needs_prior = prior is None and is_singular(search.scoring.point.Q)  # the caller starts anew with one
+    if not needs_prior and plant.has_clear_scores and (time_domain or not plant.is_complete):
         objective = WithPrior.of(plant.time_domain(), prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)

@@ -165,7 +165,15 @@ class JointRecord:
     @cached_property
     def z(self):
         """Information vectors of the plant, shape (n_samples, n_states)."""
+        return self.stacked()
+
+    def stacked(self):
+        """The same formed anew, for who needs it once."""
         return np.concatenate([part.z for part in self.parts], axis=1)
+
+    def forget_scores(self):
+        """Give back the memory of the scores, which can be computed again."""
+        self.__dict__.pop("scores", None)
 
     @property
     def is_constant(self):
@@ -365,13 +373,19 @@ class Scores:
 
     def __init__(self, record):
         self._record = record
-        series, present, noise = zip(*(_unit_scores(part) for part in record.parts), strict=True)
-        self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
-        self._present = None
-        known = [] if record.u is None else [record.standard_inputs]
-        known += [record.standard_steps] if record.steps else []
-        joined = np.concatenate([*series, *known], axis=1)
         partition = record.partition
+        joined = np.empty((record.n_samples, partition.n_regressors))
+        present, noise = [], []
+        for part, rows in zip(record.parts, partition.slices, strict=True):
+            there, N = _unit_scores(part, joined[:, rows])
+            present.append(there)
+            noise.append(without_last_bits(N, np.sqrt(np.diag(N))))
+        self.noise, self._present = noise, None
+        known = joined[:, partition.n_states :]
+        if record.u is not None:
+            known[:, : partition.n_inputs] = record.standard_inputs
+        if record.steps:
+            known[:, partition.n_inputs :] = record.standard_steps
         if all(p is None for p in present):
             self._series = remove_episode_means(joined, record.starts, copy=False)
         else:
@@ -449,19 +463,20 @@ class Scores:
         return self._sums[:n_lags]
 
 
-def _unit_scores(part):
-    """Scores of one unit, mask of the steps that determine them (None: all) and their covariance."""
+def _unit_scores(part, out):
+    """Write the scores of one unit; mask of the steps that determine them (None: all), their covariance."""
     if part.is_constant and is_regular(part.patterns[0]):
         N = np.linalg.inv(part.patterns[0])
-        return part.z @ N, None, N
+        np.matmul(part.z, N, out=out)
+        return None, N
     index = np.zeros(len(part.z), dtype=int) if part.is_constant else part.index
     definite = np.array([is_regular(J) for J in part.patterns])
     inverse = np.zeros_like(part.patterns)
     inverse[definite] = np.linalg.inv(part.patterns[definite])
     counts = np.bincount(index, minlength=len(part.patterns)) * definite
     noise = np.tensordot(counts / max(counts.sum(), 1), inverse, 1)
-    scores = np.einsum("tij,tj->ti", inverse[index], part.z)
-    return scores, definite[index], noise
+    np.einsum("tij,tj->ti", inverse[index], part.z, out=out)
+    return definite[index], noise
 
 
 def _remove_present_means(series, present, starts):

@@ -62,7 +62,7 @@ class Scoring:
         matrix = self.columns.square()
         self.forget()
         if getattr(objective, "prior", None) is not None:
-            matrix += objective.prior.information(structure.free, point.Q)
+            objective.prior.add_information(matrix, structure.free, point.Q)
         self._factor = _metric(matrix) if structure.partition.n_known else _cholesky(matrix)
         self.gradient = self.gradient_at(point)
         self.step = self.solved(self.gradient)
@@ -102,8 +102,8 @@ class Scoring:
     @cached_property
     def covariance(self):
         """Covariance of the maximum-likelihood estimate of the free elements."""
-        lower = np.tril(dpotri(self._factor[0], lower=True)[0])
-        return (lower + np.tril(lower, -1).T) / self.n_samples
+        lower = dpotri(self._factor[0], lower=True)[0]
+        return np.where(np.tri(len(lower), dtype=bool), lower, lower.T) / self.n_samples
 
     @property
     def precision(self):
@@ -164,12 +164,14 @@ class ObservedColumns:
         self._free = free
         x, shape = free.gather(point.A, point.Q), point.A.shape
         self.transition, self.covariance = np.empty((len(x), *shape)), np.empty((len(x), *point.Q.shape))
-        for k, direction in enumerate(_DIFFERENCE * np.eye(len(x))):
+        steps = np.full(len(x), _DIFFERENCE)  # either side of a covariance has to be one
+        steps[free.n_transition :] = min(_DIFFERENCE, np.linalg.eigvalsh(point.Q)[0] / 10)
+        for k, direction in enumerate(np.diag(steps)):
             A, Q = free.scatter(direction, shape)
             ahead = objective.evaluate(point.A + A, point.Q + Q)
             behind = objective.evaluate(point.A - A, point.Q - Q)
-            self.transition[k] = (behind.grad_A - ahead.grad_A) / (2 * _DIFFERENCE)
-            self.covariance[k] = (behind.grad_Q - ahead.grad_Q) / _DIFFERENCE
+            self.transition[k] = (behind.grad_A - ahead.grad_A) / (2 * steps[k])
+            self.covariance[k] = (behind.grad_Q - ahead.grad_Q) / steps[k]
         diagonal = np.arange(len(point.Q))
         self.covariance[:, diagonal, diagonal] /= 2
 

@@ -16,6 +16,7 @@ from .structure import Structure
 _MIN_LAGS, _MAX_LAGS = 12, 400
 _ROWS_PER_LAG = 8  # time steps per lag at least
 _TRUNCATION = 2e-3  # what the filter may still remember at the last lag
+_OWN_NOISE = 1e-6  # smallest process noise to start from; inputs can seem to explain a unit in full
 _VARIANCE_FLOOR = 0.01  # share of a score's variance its state has at least
 _EDGE_SHARE = 3.0  # standard deviations of a score test to one edge effect at least
 
@@ -181,6 +182,8 @@ class StandardisedPlant:
         if self._fix_local:
             for k in range(self.partition.n_units):
                 self._set_own_inputs(A, k, self._local[k][2])
+        for b in self.partition.slices:
+            Q[b, b] = floor_eigenvalues(Q[b, b], _OWN_NOISE)
         return A, Q, memory
 
     def _set_own_inputs(self, A, unit, B):
@@ -191,16 +194,14 @@ class StandardisedPlant:
             A[self.partition.slices[unit], n + own.start : n + own.stop] = B
 
     def unit_records(self):
-        """Every unit on its own, without those whose measurements do not determine their states."""
+        """Every unit on its own, one after the other, but for those that measurements do not determine."""
         n_lags = max(self._lags_for(self._first_models[2]), _MIN_LAGS)
-        records = []
         for m in np.flatnonzero(self._record.determined):
             rows = self.partition.slices[m]
             scores, present = self._scores.of_unit(m)
             scores = scores @ self._Sinv[rows, rows].T
             N = self._noise[rows, rows]
-            records.append(UnitRecord(scores, present, N, self._scores.known, self._record.starts, n_lags))
-        return records
+            yield UnitRecord(scores, present, N, self._scores.known, self._record.starts, n_lags)
 
     def _moments(self):
         return self._scores.moments(self._n_lags).transformed(self._left)

@@ -11,6 +11,7 @@ from .rounding import without_last_bits
 _MANY_LAGS, _MANY_COLUMNS = 8, 32  # from which the way through Fourier transforms pays
 _WINDOW, _WINDOWS = 64, 32  # rows of a window, windows taken together
 PIECE = 512  # rows of a series that stay in the second-level cache while all lags are formed
+_PIECE_COLUMNS = 32  # of a series with fewer columns more rows do
 
 
 def lag_covariances(series, lags, starts=(0,), present=None):
@@ -61,10 +62,11 @@ def add_lag_products(sums, series, lags, n_early=None):
     n_early : int, default=None
         Rows t that are the early ones of a product; None takes all that have a later one.
     """
-    n_rows = len(series)
+    n_rows, n = series.shape
     n_early = n_rows if n_early is None else n_early
-    for first in range(0, n_early, PIECE):
-        last = min(first + PIECE, n_early)
+    piece = max(PIECE * _PIECE_COLUMNS // max(n, 1), PIECE)
+    for first in range(0, n_early, piece):
+        last = min(first + piece, n_early)
         for k, lag in enumerate(lags):
             stop = min(last, n_rows - lag)
             if first < stop:
