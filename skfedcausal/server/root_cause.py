@@ -23,6 +23,7 @@ from .nominal import (
     usual_pattern,
 )
 from .posterior import Nominal, RootPosterior
+from .shown import ShownOutside
 from .watch import WatchState, learn_watch
 
 LOOKBACK = 100  # steps before the alarm in which the onset is looked for
@@ -142,19 +143,22 @@ class RootCauseServer:
             self.run_length,
             self._rng,
         )
-        outside = np.where(outside_dims > 0, distance.mean(axis=0), 1.0)
+        self._shown = ShownOutside(x, distance, self.slices)
+        outside = [self._shown.relative(x[i + 1 : j], distance[i + 1 : j]) for i, j in folds]
+        inside = [q - distance[i + 1 : j] for q, (i, j) in zip(given, folds, strict=True)]
+        self._usual_inside = np.concatenate(inside).mean(axis=0)
+        share = outside_dims / self.dims
+        whole = [
+            (1 - share) * q / self._usual_inside + share * g for q, g in zip(inside, outside, strict=True)
+        ]
         nominal = Nominal(
             self.dims,
-            self.usual,
             outside_dims,
-            outside,
             inverse_root(np.cov(predicted.T)),
             len(x),
             *_usual_windows(held_out, self.slices, self.levels.shift_excess(self.run_length)),
-            energy=max(_scale_dispersion([q / self.usual for q in given], self.dims), 1.0),
-            off_subspace=max(
-                _scale_dispersion([distance[i:j] / outside for i, j in folds], outside_dims), 1.0
-            ),
+            energy=max(_scale_dispersion(whole, self.dims), 1.0),
+            off_subspace=max(_scale_dispersion(outside, outside_dims), 1.0),
         )
         self._causes = direct_causes(self.model.A, np.atleast_2d(np.cov(x.T)), self.slices)
         self.posterior = RootPosterior(
@@ -221,7 +225,8 @@ class RootCauseServer:
             "evidence": np.log1p(found.given_others / self.usual),
             "scaled": found.scaled,
             "predicted": found.predicted,
-            "outside": distance,
+            "surplus": (found.given_others - distance) / self._usual_inside,
+            "outside": self._shown.relative(found.states, distance),
             "present": np.ones(distance.shape, dtype=bool) if found.present is None else found.present,
             **levels,
         }
@@ -296,17 +301,17 @@ class RootCauseServer:
     def _by_shift(self, rows, first, begin, stop, detected):
         """Answer of the shift statistic to the rows from `begin` on, onset not after the alarm."""
         window = slice(begin - first, stop - first)
-        found = self.posterior.from_shift(*(rows[name][window] for name in _SHIFT_SERIES))
-        start = begin + min(found.onset, detected - begin)
-        return _Answer("shift", found.evidence, found.probability, start, _kind(found))
+        series = (rows[name][window] for name in _SHIFT_SERIES)
+        found = self.posterior.from_shift(*series, n_onsets=detected - begin + 1)
+        return _Answer("shift", found.evidence, found.probability, begin + found.onset, _kind(found))
 
     def _by_energy(self, rows, first, begin, stop, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""
         unit = int(rows["energy"][detected - first].argmax())
         start = begin + onset(rows["surprise"][begin - first : detected - first + 1, unit], _DRIFT)
         evidence = rows["evidence"][start - first : stop - first]
-        outside = rows["outside"][start - first : stop - first]
-        strength = self.posterior.energy_evidence(evidence, outside) - np.log(stop - begin)  # of any onset
+        excess = [rows[name][start - first : stop - first] for name in ("surplus", "outside")]
+        strength = self.posterior.energy_evidence(*excess) - np.log(stop - begin)  # of any onset
         return _Answer("energy", strength, self.posterior.from_energy(evidence), start)
 
     def attribute(self, messages, start, stop):
@@ -335,7 +340,7 @@ class RootCauseServer:
         if "energy" in self.statistics:
             evidence = rows["evidence"][window]
             answers["energy"] = (
-                self.posterior.energy_evidence(evidence, rows["outside"][window]),
+                self.posterior.energy_evidence(rows["surplus"][window], rows["outside"][window]),
                 self.posterior.from_energy(evidence),
             )
         name = max(answers, key=lambda name: answers[name][0])

@@ -57,6 +57,8 @@ class Innovations:
         Surprise a of each unit by its own innovation and off-subspace number.
     given_others : ndarray of shape (n_samples, n_units)
         Surprise q given the other units' innovations of the same step.
+    states : ndarray of shape (n_samples, n)
+        As measured, those of absent units as predicted.
     present : ndarray of bool, shape (n_samples, n_units) or None
         Which units were there; None for all of them.
     """
@@ -65,6 +67,7 @@ class Innovations:
     predicted: np.ndarray
     own: np.ndarray
     given_others: np.ndarray
+    states: np.ndarray
     present: np.ndarray | None = None
 
 
@@ -112,7 +115,7 @@ class PlantWatch:
         if nominal:
             e, x = self._regression_innovations(record.z @ self._noise, state.last)
             own, given = self.energy.own(e) + off_subspace, self.energy.given_others(e) + off_subspace
-            return Innovations(scaled, predicted, own, given), replace(state, last=x[-1])
+            return Innovations(scaled, predicted, own, given, x), replace(state, last=x[-1])
         return self._surprises(record, off_subspace, scaled, predicted, state)
 
     def _is_nominal(self, record):
@@ -210,7 +213,8 @@ class PlantWatch:
             own[np.ix_(rows, seen)] = energy.own(e[np.ix_(rows, columns)])
             given[np.ix_(rows, seen)] = energy.given_others(e[np.ix_(rows, columns)])
         here = np.where(present, off_subspace, 0.0)
-        return Innovations(scaled, predicted, own + here, given + here, present), replace(state, last=last)
+        found = Innovations(scaled, predicted, own + here, given + here, x, present)
+        return found, replace(state, last=last)
 
     def _states(self, record):
         """States as measured, which units determine theirs, and which pattern each unit is in."""
