@@ -21,7 +21,6 @@ from .federation.watching import StreamLedger, flag_verdict, tell_verdict, verdi
 from .privacy.base import PrivacyMechanism
 from .server.flags import roots_of_flags
 from .server.incidents import (
-    TEXT,
     UNDECIDED,
     incident_row,
     incident_table,
@@ -348,9 +347,9 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
             raise ValueError(f"start={start}, end={end} is no window of a record of {data.n_samples} rows.")
         _, probability, score = self._root_cause.attribute(self._messages(data), start, end)
         order = np.argsort(-probability, kind="stable")
-        names = pd.array([self.client_names_[k] for k in order], dtype=TEXT)
-        columns = {"client": names, "probability": probability[order], "statistic": score[order]}
-        return pd.DataFrame(columns, index=pd.RangeIndex(len(order)), copy=False)
+        names = np.array(self.client_names_, dtype=object)
+        columns = {"client": names[order], "probability": probability[order], "statistic": score[order]}
+        return pd.DataFrame(columns)
 
     def transform(self, X, *, inputs=None, lengths=None):
         """Alarm level of every unit relative to the threshold, above one in alarm, (n_samples, n_units)."""

@@ -10,7 +10,6 @@ DECIDED = 0.5  # probability from which a root is named
 COLUMNS = ("start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind")
 _INDEX = pd.Index(COLUMNS)
 _NO_ROWS = pd.DataFrame([], columns=_INDEX)
-TEXT = pd.Series([UNDECIDED]).dtype  # of columns of words in the installed pandas
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800, "month": 2629746}
 
 
@@ -84,22 +83,7 @@ def incident_row(verdict, names, offset=0, index=None):
 
 def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
-    if not rows:
-        return _NO_ROWS.copy()
-    columns = {name: _column(name, [row[name] for row in rows]) for name in COLUMNS}
-    return pd.DataFrame(columns, index=pd.RangeIndex(len(rows)), copy=False)
-
-
-def _column(name, values):
-    """Values of a column in their dtype, which pandas would take longer to find than all else takes."""
-    if name in ("root", "kind"):
-        return pd.array(values, dtype=TEXT)
-    if name in ("path", "ranking"):
-        lists = np.empty(len(values), dtype=object)
-        for k, value in enumerate(values):
-            lists[k] = value
-        return lists
-    return np.array(values) if all(isinstance(v, int | float) for v in values) else values
+    return pd.DataFrame(rows, columns=_INDEX) if rows else _NO_ROWS.copy()
 
 
 def roots_per_step(verdicts, names, n_samples):
