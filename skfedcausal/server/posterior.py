@@ -68,7 +68,9 @@ class ShiftAnswer:
     sensor : float
         Probability that the best unit's sensors are at fault, not its states.
     fits : bool
-        Whether what the best candidate leaves unexplained is nominal.
+        Whether what the best candidate leaves unexplained is near nominal.
+    explains : bool
+        Whether it is nominal, the other units' off-subspace numbers included.
     """
 
     probability: np.ndarray
@@ -76,6 +78,7 @@ class ShiftAnswer:
     evidence: float
     sensor: float
     fits: bool
+    explains: bool
 
 
 class RootPosterior:
@@ -183,8 +186,17 @@ class RootPosterior:
         onset = int(weights.sum(axis=1).argmax())
         squares = float(((scaled[onset:] @ self.model.whitening) ** 2).sum())
         rest = squares - float(tempering[onset, 0] * ratios[onset, total.argmax()])
-        fits = rest <= _LOOSE * self.nominal.rest * steps[onset, 0] * scaled.shape[1]
-        return ShiftAnswer(probability, onset, float(top) + log_sum(total), sensor, bool(fits))
+        rest /= self.nominal.rest * steps[onset, 0] * scaled.shape[1]
+        explains = rest <= 1 and self._nothing_else_outside(outside[onset:], best)
+        evidence = float(top) + log_sum(total)
+        return ShiftAnswer(probability, onset, evidence, sensor, bool(rest <= _LOOSE), explains)
+
+    def _nothing_else_outside(self, outside, root):
+        """Whether the off-subspace numbers of all units but the root are nominal."""
+        dims = self.nominal.outside_dims / self.nominal.off_subspace
+        moved = log_scale_factor(outside.mean(axis=0), dims, len(outside))
+        moved[root] = 0.0
+        return not (moved > 0).any()
 
     def _uncertainty(self, predicted, steps):
         """Variance of the mean innovation of a window over what it would be with the plant known.

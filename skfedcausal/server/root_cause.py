@@ -9,6 +9,7 @@ from scipy.stats import chi2
 from ..statespace.alarms import alarm_runs, onset
 from ..statespace.filter import filtered_states, predicted_states
 from ..statespace.shift import InnovationModel, likelihood_ratios, step_information, step_scores
+from .answers import SURE, Answer, deciding, shift_answer
 from .joint import JointRecord
 from .levels import GAP, STATISTICS, AlarmLevels
 from .nominal import (
@@ -32,7 +33,6 @@ _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
-_SURE = 0.8  # probability from which a kind of fault is stated
 
 
 @dataclass(frozen=True)
@@ -278,11 +278,11 @@ class RootCauseServer:
             answers += [self._by_shift(rows, first, begin, until, detected) for until in windows]
         if "energy" in self.statistics:
             answers.append(self._by_energy(rows, first, begin, stop, detected))
-        answer = max(answers, key=lambda answer: answer.evidence)
+        answer = deciding(answers)
         probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
         root = int(probability.argmax())
         probability *= self._unseen(root, rows["present"][answer.start - first : stop - first])
-        if probability[root] >= _SURE:
+        if probability[root] >= SURE:
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         above = rows[answer.statistic][answer.start - first : stop - first]
         above = above > self.levels.thresholds[answer.statistic]
@@ -303,7 +303,7 @@ class RootCauseServer:
         window = slice(begin - first, stop - first)
         series = (rows[name][window] for name in _SHIFT_SERIES)
         found = self.posterior.from_shift(*series, n_onsets=detected - begin + 1)
-        return _Answer("shift", found.evidence, found.probability, begin + found.onset, _kind(found))
+        return shift_answer(found, begin)
 
     def _by_energy(self, rows, first, begin, stop, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""
@@ -312,7 +312,7 @@ class RootCauseServer:
         evidence = rows["evidence"][start - first : stop - first]
         excess = [rows[name][start - first : stop - first] for name in ("surplus", "outside")]
         strength = self.posterior.energy_evidence(*excess) - np.log(stop - begin)  # of any onset
-        return _Answer("energy", strength, self.posterior.from_energy(evidence), start)
+        return Answer("energy", strength, self.posterior.from_energy(evidence), start)
 
     def attribute(self, messages, start, stop):
         """Posterior over roots in a window of an episode that the user names.
@@ -333,20 +333,18 @@ class RootCauseServer:
         record = JointRecord.from_messages(messages, names=self.names)
         rows = self.series(record, off_subspace(messages, record), StreamState())
         window = slice(start, stop)
-        answers = {}
+        answers = []
         if "shift" in self.statistics:
             found = self.posterior.from_shift(*(rows[name][window] for name in _SHIFT_SERIES), at_once=0.9)
-            answers["shift"] = (found.evidence, found.probability)
+            answers.append(shift_answer(found, start))
         if "energy" in self.statistics:
-            evidence = rows["evidence"][window]
-            answers["energy"] = (
-                self.posterior.energy_evidence(rows["surplus"][window], rows["outside"][window]),
-                self.posterior.from_energy(evidence),
-            )
-        name = max(answers, key=lambda name: answers[name][0])
-        if answers[name][0] < 0:  # nothing stands out: the statistic that sees the smaller faults
-            name = self.statistics[-1]
-        probability = answers[name][1]
+            strength = self.posterior.energy_evidence(rows["surplus"][window], rows["outside"][window])
+            probability = self.posterior.from_energy(rows["evidence"][window])
+            answers.append(Answer("energy", strength, probability, start))
+        answer = deciding(answers)
+        if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
+            answer = answers[0]
+        name, probability = answer.statistic, answer.probability
         unseen = self._unseen(int(probability.argmax()), rows["present"][window])
         return name, probability * unseen, rows[name][window].max(axis=0)
 
@@ -357,24 +355,6 @@ class RootCauseServer:
 
 
 _SHIFT_SERIES = ("scaled", "predicted", "outside")
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What one statistic makes of an incident."""
-
-    statistic: str
-    evidence: float
-    probability: np.ndarray
-    start: int
-    kind: str = ""
-
-
-def _kind(found):
-    """Name of the kind of fault, empty if what the shift leaves is not nominal or both explain it."""
-    if not found.fits or 1 - _SURE < found.sensor < _SURE:
-        return ""
-    return "sensor" if found.sensor >= _SURE else "process"
 
 
 def _usual_windows(held_out, slices, least):
