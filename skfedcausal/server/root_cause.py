@@ -218,7 +218,7 @@ class RootCauseServer:
         found, state.watch = self.watch.rows(record, distance, state.watch)
         surprise = np.log1p(found.own / self.dims) - self.level
         if found.present is not None:
-            surprise = np.where(found.present, surprise, 0.0)
+            surprise, distance = (np.where(found.present, series, 0.0) for series in (surprise, distance))
         levels, state.averages = self.levels.rows(surprise, found.scaled @ self.model.held, state.averages)
         return {
             "surprise": surprise,
