@@ -25,6 +25,11 @@ def shift_answer(found, begin):
     return Answer("shift", found.evidence, found.probability, where, _kind(found), found.explains)
 
 
+def explained(answers):
+    """Those that leave nothing unexplained of what happened."""
+    return [answer for answer in answers if answer.explains and answer.evidence > 0]
+
+
 def deciding(answers):
     """The answer that names the root: one that explains everything if there is any, or all of them; of these
     the one with the most evidence.
@@ -33,8 +38,7 @@ def deciding(answers):
     one, which knows that the plant is not known exactly. A steady fault that leaves nothing unexplained
     needs no other explanation.
     """
-    enough = [answer for answer in answers if answer.explains and answer.evidence > 0]
-    return max(enough or answers, key=lambda answer: answer.evidence)
+    return max(explained(answers) or answers, key=lambda answer: answer.evidence)
 
 
 def _kind(found):

@@ -9,7 +9,7 @@ from scipy.stats import chi2
 from ..statespace.alarms import alarm_runs, onset
 from ..statespace.filter import filtered_states, predicted_states
 from ..statespace.shift import InnovationModel, likelihood_ratios, step_information, step_scores
-from .answers import SURE, Answer, deciding, shift_answer
+from .answers import SURE, Answer, deciding, explained, shift_answer
 from .joint import JointRecord
 from .levels import GAP, STATISTICS, AlarmLevels
 from .nominal import (
@@ -276,7 +276,7 @@ class RootCauseServer:
         if "shift" in self.statistics:  # the fault may have ended with a short alarm, or not
             windows = (stop, ended) if ended - detected < HORIZON // 2 else (stop,)
             answers += [self._by_shift(rows, first, begin, until, detected) for until in windows]
-        if "energy" in self.statistics:
+        if "energy" in self.statistics and not explained(answers):
             answers.append(self._by_energy(rows, first, begin, stop, detected))
         answer = deciding(answers)
         probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
@@ -337,7 +337,7 @@ class RootCauseServer:
         if "shift" in self.statistics:
             found = self.posterior.from_shift(*(rows[name][window] for name in _SHIFT_SERIES), at_once=0.9)
             answers.append(shift_answer(found, start))
-        if "energy" in self.statistics:
+        if "energy" in self.statistics and not explained(answers):
             strength = self.posterior.energy_evidence(rows["surplus"][window], rows["outside"][window])
             probability = self.posterior.from_energy(rows["evidence"][window])
             answers.append(Answer("energy", strength, probability, start))
