@@ -32,6 +32,7 @@ HORIZON = 80  # steps after the alarm until which an answer is revised
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
+_STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
@@ -246,7 +247,7 @@ class RootCauseServer:
             before = state.incidents[-1] if state.incidents else None
             if before is not None and before.open:
                 apart = run.detected - before.last
-                if apart == 1 or (apart <= GAP and above[i] <= before.peak):
+                if apart == 1 or (apart <= GAP and above[i] <= before.peak + _STEP):
                     before.last, before.peak = run.last, max(before.peak, run.peak)
                     continue
                 before.open = False
