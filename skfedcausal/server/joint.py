@@ -218,6 +218,18 @@ class JointRecord:
         )
         return replace(self, parts=parts)
 
+    def centred(self):
+        """The same record without the level of each unit's states in each episode."""
+        parts = []
+        for part in self.parts:
+            z, index = part.z.copy(), np.zeros(len(part.z), dtype=int) if part.is_constant else part.index
+            for start, stop in episodes(self.starts, len(z)):
+                J = part.patterns[index[start:stop]]
+                level = np.linalg.pinv(J.sum(axis=0), hermitian=True) @ z[start:stop].sum(axis=0)
+                z[start:stop] -= J @ level
+            parts.append(replace(part, z=z))
+        return replace(self, parts=tuple(parts))
+
     @property
     def has_choice(self):
         """Whether some unit leaves open how much of its measurements is noise, and the record can tell.
@@ -389,6 +401,11 @@ class Scores:
         """Centred inputs and steps of unit variance, shape (n_samples, n_inputs + n_steps)."""
         return self._series[:, self._record.partition.n_states :]
 
+    @property
+    def series(self):
+        """Centred scores, inputs and steps, zero where missing, shape (n_samples, c)."""
+        return self._series
+
     def of_unit(self, unit):
         """Centred scores of one unit and where they are there (None: everywhere)."""
         rows = self._record.partition.slices[unit]
@@ -411,6 +428,27 @@ class Scores:
         """Lag covariances of the transitions, a :class:`TransitionMoments`."""
         moments = TransitionMoments.from_sums(self._lag_sums(n_lags + 2), self._series, self._record.starts)
         return moments.without_last_bits(self._scale)
+
+    def lagged_moments(self, n_lags, n_plant_lags, n_dropped):
+        """The same of rows ``[s[t]; s[t-1]; ...]`` of complete records, for plants of several lags.
+
+        Parameters
+        ----------
+        n_lags : int
+        n_plant_lags : int
+            Scores in a row.
+        n_dropped : int
+            Rows at the start of each episode that are left out, at least ``n_plant_lags - 1``.
+        """
+        pieces, starts = [], [0]
+        for start, stop in episodes(self._record.starts, self._record.n_samples):
+            rows = [self._series[start + n_dropped - lag : stop - lag] for lag in range(n_plant_lags)]
+            pieces.append(np.hstack(rows))
+            starts.append(starts[-1] + len(pieces[-1]))
+        series, starts = np.concatenate(pieces), tuple(starts[:-1])
+        sums = lag_covariances(series, range(n_lags + 2), starts)
+        moments = TransitionMoments.from_sums(sums, series, starts)
+        return moments.without_last_bits(np.tile(self._scale, n_plant_lags))
 
     @property
     def _scale(self):

@@ -20,6 +20,7 @@ from .links import correlation_table, links_table
 from .noise_share import choose_noise_share
 from .operating_point import OperatingPoint
 from .questions import InputQuestions
+from .sandwich import COVARIANCES
 
 
 class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimator):
@@ -50,8 +51,18 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         unit's level as constant.
     likelihood : {"whittle", "time-domain"}, default="whittle"
         For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
+    covariance : {"information", "sandwich", "hac"}, default="information"
+        Covariance of the estimates behind all tests, intervals and verdicts of links and the standard
+        errors of answers. "information" is that of Gaussian noise of constant variance; "sandwich" holds
+        for noise of any distribution whose variance may change with time [4]_, as long as innovations are
+        unpredictable given the past; "hac" also where they are correlated over a few steps [5]_. Links are
+        searched and shrunk by the information in any case.
     margin : float, default=0.1
         Strength below which an influence counts as none in the verdicts.
+    held_out : float, default=None
+        Share of every episode, its last part, on which `fit` also measures what every unit gains from joining
+        (`benefit_`): the plant, and every unit alone, are learned once more from the rest. For plants
+        without inputs. None does not measure it.
     n_rounds : int, default=1
         Rounds of messages. In every round after the first the units get their smoothed states back,
         re-estimate their sensors (loadings, noise, level) at home and send their message again: together
@@ -112,6 +123,9 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         One row per shift that was found: ``unit``, row ``start`` at which it began, ``size`` of what it adds
         to the state equation in standard deviations of the process noise, ``statistic`` and ``p_value`` of
         its Wald test given the plant. Empty without shifts.
+    benefit_ : DataFrame or None
+        One row per unit: ``gain, stderr, rows, neighbour, neighbour_gain, neighbour_stderr`` on held-out
+        rows, see :meth:`FederatedGrangerEstimator.benefit`. None unless `held_out` is given.
     n_iter_ : int
     converged_ : bool
     gradient_norm_ : float
@@ -138,6 +152,9 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
     .. [2] Whittle (1953), Estimation and information in stationary time series, Arkiv för Matematik 2.
     .. [3] Benjamini, Hochberg (1995), Controlling the false discovery rate, Journal of the Royal Statistical
            Society B 57(1).
+    .. [4] White (1982), Maximum likelihood estimation of misspecified models, Econometrica 50(1).
+    .. [5] Newey, West (1987), A simple, positive semi-definite, heteroskedasticity and autocorrelation
+           consistent covariance matrix, Econometrica 55(3).
 
     Examples
     --------
@@ -159,7 +176,9 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         "shrink": ["boolean"],
         "level_shifts": [StrOptions({"auto"}), None],
         "likelihood": [StrOptions({"whittle", "time-domain"})],
+        "covariance": [StrOptions(set(COVARIANCES))],
         "margin": [Interval(Real, 0, None, closed="neither")],
+        "held_out": [Interval(Real, 0, 1, closed="neither"), None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "horizon": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -175,7 +194,9 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         shrink=True,
         level_shifts="auto",
         likelihood="whittle",
+        covariance="information",
         margin=0.1,
+        held_out=None,
         n_rounds=1,
         horizon=50,
         max_iter=300,
@@ -187,7 +208,9 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         self.shrink = shrink
         self.level_shifts = level_shifts
         self.likelihood = likelihood
+        self.covariance = covariance
         self.margin = margin
+        self.held_out = held_out
         self.n_rounds = n_rounds
         self.horizon = horizon
         self.max_iter = max_iter
@@ -242,6 +265,9 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         warn_of_convergence(self)
         warn_of_drift(self, record.n_samples)
         self.links_ = self._links()
+        self.benefit_ = None
+        if self.held_out is not None:
+            self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
 
     def _estimate(self, record, messages, feedback=False):
@@ -250,6 +276,7 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
             shrinkage=self.shrink,
             feedback=feedback,
             level_shifts=self.level_shifts,
+            covariance=self.covariance,
             **self._likelihood_settings(messages),
         )
 
@@ -277,6 +304,7 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         self.unshrunk_input_ = estimate.B
         self.input_level_ = record.input_level
         self.coefficients_ = estimate.coefficients if record.partition.n_inputs else None
+        self._parameters = estimate.parameters
         complete = record.is_constant and all(record.determined)
         self.level_shifts_ = estimate.shifts.table(record.names)
         self._operating_point = OperatingPoint.of(record, estimate)

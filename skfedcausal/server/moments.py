@@ -43,6 +43,12 @@ class MomentServer(LikelihoodServer):
     --------
     skfedcausal.LikelihoodServer : Maximum likelihood, tests of links.
 
+    References
+    ----------
+    .. [1] Fuller (1987), Measurement error models, Wiley.
+    .. [2] Shumway, Stoffer (1982), An approach to time series smoothing and forecasting using the EM
+           algorithm, Journal of Time Series Analysis 3(4).
+
     Examples
     --------
     >>> from skfedcausal import FederatedRCADetector

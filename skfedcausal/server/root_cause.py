@@ -119,11 +119,11 @@ class RootCauseServer:
         J = record.block_diagonal([usual_pattern(part) for part in record.parts])
         self.model = InnovationModel(plant.transition_, plant.process_cov_, J)
         rows, starts = rows_to_learn_from(record)
+        folds = held_out_folds(starts, len(rows))
         distance = off_subspace(messages, record)[rows]
         outside_dims = mean_dims(distance)
         self.dims = np.array([b.stop - b.start for b in self.slices]) + outside_dims
         x = filled_states(record, plant.filter(messages).predicted)[rows]
-        folds = held_out_folds(starts, len(x))
         self.watch, own, given = learn_watch(
             self.model, x, distance, folds, self.slices, getattr(plant, "regressor", None)
         )

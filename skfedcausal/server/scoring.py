@@ -10,7 +10,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotri
 
 from ..statespace.fisher import InformationColumns
-from ..statespace.positive import cap_radius, spectral_radius
+from ..statespace.positive import cap_radius, companion, spectral_radius
 
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
@@ -65,7 +65,7 @@ class Scoring:
             objective.prior.add_information(matrix, structure.free, point.Q)
         self._factor = _metric(matrix) if structure.partition.n_known else _cholesky(matrix)
         self.gradient = self.gradient_at(point)
-        self.step = cho_solve(self._factor, self.gradient, check_finite=False)
+        self.step = self.solved(self.gradient)
 
     @cached_property
     def info(self):
@@ -110,6 +110,10 @@ class Scoring:
         """Inverse of :attr:`covariance`."""
         lower = np.tril(self._factor[0])
         return self.n_samples * (lower @ lower.T)
+
+    def solved(self, x):
+        """``I^-1 x`` with the information I per time step."""
+        return cho_solve(self._factor, x, check_finite=False)
 
     def whitened(self, x):
         """``L^-1 x`` with the information ``I = L L'``."""
@@ -250,14 +254,14 @@ def _metric(matrix):
         return _cholesky((vectors * values) @ vectors.T)
 
 
-def is_valid(A, Q):
+def is_valid(A, Q, n_lags=1):
     """Whether the plant is stable and its noise covariance is safely positive definite."""
     variances = np.diag(Q)
     if not (np.isfinite(A).all() and np.isfinite(Q).all() and variances.min() > 0):
         return False
     scale = np.sqrt(variances)
     smallest = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0]
-    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(A[:, : len(Q)]) < MAX_RADIUS)
+    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(companion(A, n_lags)) < MAX_RADIUS)
 
 
 def made_valid(A, Q, partition, radius=0.99):
@@ -265,13 +269,18 @@ def made_valid(A, Q, partition, radius=0.99):
 
     The diagonal blocks of `Q` have to be positive definite already.
     """
-    diagonal, B = partition.block_diagonal, A[:, len(Q) :]
-    A = A[:, : len(Q)]
+    n_lags, n = partition.n_lags, len(Q)
+    diagonal, B = partition.block_diagonal, A[:, n * n_lags :]
+    A = A[:, : n * n_lags]
     for share in (1.0, 0.5, 0.25, 0.125, 0.0):
         weight = np.where(diagonal, 1.0, share)
-        if is_valid(weight * A, weight * Q) and (share == 0 or spectral_radius(weight * A) < radius):
-            return np.hstack([weight * A, B]), weight * Q
-    return np.hstack([cap_radius(np.where(diagonal, A, 0.0), radius), B]), np.where(diagonal, Q, 0.0)
+        trial = np.tile(weight, n_lags) * A
+        if is_valid(trial, weight * Q, n_lags) and (
+            share == 0 or spectral_radius(companion(trial, n_lags)) < radius
+        ):
+            return np.hstack([trial, B]), weight * Q
+    first, later = np.where(diagonal, A[:, :n], 0.0), np.zeros_like(A[:, n:])
+    return np.hstack([cap_radius(first, radius), later, B]), np.where(diagonal, Q, 0.0)
 
 
 @dataclass(frozen=True)
@@ -342,7 +351,7 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     length = 1.0
     for _ in range(n_halvings):
         A, Q = scoring.matrices(x + length * step)
-        if is_valid(A, Q):
+        if is_valid(A, Q, scoring.structure.partition.n_lags):
             trial = Point.at(objective, A, Q)
             rise = trial.evaluation.value - value
             if rise >= 1e-4 * length * slope:

@@ -159,6 +159,35 @@ class TransitionMoments:
         n = max(n_transitions, 1)
         return cls(late / n, cross / n, early / n, back / n, n_transitions)
 
+    @classmethod
+    def weighted(cls, series, weights, n_lags, starts):
+        """Moments in which each transition has a weight, and with it what it has in common with later ones.
+
+        Parameters
+        ----------
+        series : ndarray of shape (n_samples, n)
+            Centred.
+        weights : ndarray of shape (n_samples,)
+            Of the transition to each row; not used for the first row of an episode.
+        n_lags : int
+        starts : sequence of int
+        """
+        shape = (4, n_lags + 1, series.shape[1], series.shape[1])
+        late, cross, early, back = sums = np.zeros(shape)
+        total = 0.0
+        for start, stop in episodes(starts, len(series)):
+            now, before = series[start + 1 : stop], series[start : stop - 1]
+            w = weights[start + 1 : stop, None]
+            total += w.sum()
+            weighted_now, weighted_before = w * now, w * before
+            for lag in range(min(n_lags, len(now) - 1) + 1):
+                kept = slice(0, len(now) - lag)
+                late[lag] += now[lag:].T @ weighted_now[kept]
+                cross[lag] += now[lag:].T @ weighted_before[kept]
+                early[lag] += before[lag:].T @ weighted_before[kept]
+                back[lag] += before[lag:].T @ weighted_now[kept]
+        return cls(*(sums / max(total, 1.0)), total)
+
     def transformed(self, left):
         """Moments of ``left @ s``."""
         right = np.swapaxes(left, -1, -2)
