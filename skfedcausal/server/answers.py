@@ -1,48 +1,104 @@
-"""What the two statistics make of a window, and which of them names the root."""
-
-from dataclasses import dataclass
+"""What a fitted plant tells its units about their own states."""
 
 import numpy as np
 
-SURE = 0.8  # probability from which a kind of fault is stated
+from ..message import SmoothedReply, StateReply
+from .joint import JointRecord
+from .prediction import PlantFilter, smooth_plant
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What one statistic makes of an incident."""
+class StateAnswers:
+    """Filter, smoother and replies of a fitted plant; part of :class:`LikelihoodServer`."""
 
-    statistic: str
-    evidence: float
-    probability: np.ndarray
-    start: int
-    kind: str = ""
-    explains: bool = False
+    def __getstate__(self):
+        return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
 
+    def filter(self, messages):
+        """Filter of the whole plant over a record, a :class:`PlantFilter`.
 
-def shift_answer(found, begin):
-    """Answer of the shift statistic to a window that begins in row `begin`."""
-    where = begin + found.onset
-    return Answer("shift", found.evidence, found.probability, where, _kind(found), found.explains)
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
 
+        Returns
+        -------
+        PlantFilter
+        """
+        return self._filter(self._record(messages))
 
-def explained(answers):
-    """Those that leave nothing unexplained of what happened."""
-    return [answer for answer in answers if answer.explains and answer.evidence > 0]
+    def _filter(self, record):
+        drive = self._operating_point.drive(self.transition_, self.input_)
+        return PlantFilter(self.transition_, self.process_cov_, record, drive)
 
+    def _record(self, messages):
+        """Record of the units of `fit`, with their inputs and shifts."""
+        record = JointRecord.from_messages(messages, names=self.names_)
+        if record.partition.input_sizes != self.partition_.input_sizes:
+            raise ValueError(
+                f"The units have {record.partition.input_sizes} inputs, in `fit` they had "
+                f"{self.partition_.input_sizes}."
+            )
+        return self._operating_point.placed(record.with_noise_share(self.noise_share_ or 0.0))
 
-def deciding(answers):
-    """The answer that names the root: one that explains everything if there is any, or all of them; of these
-    the one with the most evidence.
+    def smoothed(self, messages):
+        """Every unit's own states given all units' messages.
 
-    The evidence of a disturbance of any form grows faster with the size of a fault than that of a steady
-    one, which knows that the plant is not known exactly. A steady fault that leaves nothing unexplained
-    needs no other explanation.
-    """
-    return max(explained(answers) or answers, key=lambda answer: answer.evidence)
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
 
+        Returns
+        -------
+        dict of str to SmoothedReply
+        """
+        return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
-def _kind(found):
-    """Name of the kind of fault, empty if what the shift leaves is not nominal or both explain it."""
-    if not found.fits or 1 - SURE < found.sensor < SURE:
-        return ""
-    return "sensor" if found.sensor >= SURE else "process"
+    def _smoothed(self, messages, A, B, **settings):
+        record, drive = self._record(messages), self._operating_point.drive(A, B)
+        states, covariances = smooth_plant(A, self.process_cov_, record, drive, **settings)
+        return {
+            name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
+            for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
+        }
+
+    def replies(self, messages):
+        """What every unit is told about its own states.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        dict of str to StateReply
+        """
+        record = self._record(messages)
+        run, self._run = self._run, None
+        if run is None or not run.is_about(record):
+            run = self._filter(record)
+        own = self.partition_.own_input_mask(np.ones(len(self.names_), dtype=bool))
+        foreign = np.where(own, 0.0, self.input_)
+        off_diagonal = np.where(self.partition_.block_diagonal, 0.0, self.transition_)
+        drive = self._operating_point.drive(self.transition_, foreign)
+        cross_terms = run.carried_to_units(off_diagonal, drive)
+        level = foreign @ self.input_level_ if self.partition_.n_inputs else None
+        replies = {}
+        for (name, rows), cross_term in zip(self.state_slices_.items(), cross_terms, strict=True):
+            inputs = self.input_slices_[name]
+            replies[name] = StateReply(
+                cross_term,
+                self.transition_[rows, rows],
+                self.process_cov_[rows, rows],
+                input_matrix=self.input_[rows, inputs] if inputs.stop > inputs.start else None,
+                input_level=None if level is None else level[rows],
+                noise_share=None if messages[name].unpredicted is None else self._noise_share,
+            )
+        return replies
+
+    @property
+    def _noise_share(self):
+        """Share of noise as replies carry it."""
+        return None if self.noise_share_ is None else np.array([self.noise_share_])

@@ -9,7 +9,6 @@ from scipy.stats import chi2
 from ..statespace.alarms import alarm_runs, onset
 from ..statespace.filter import filtered_states, predicted_states
 from ..statespace.shift import InnovationModel, likelihood_ratios, step_information, step_scores
-from .answers import SURE, Answer, deciding, explained, shift_answer
 from .joint import JointRecord
 from .levels import GAP, STATISTICS, AlarmLevels
 from .nominal import (
@@ -24,6 +23,7 @@ from .nominal import (
     usual_pattern,
 )
 from .posterior import Nominal, RootPosterior
+from .root_answers import SURE, Answer, deciding, explained, shift_answer
 from .shown import ShownOutside
 from .watch import WatchState, learn_watch
 
@@ -121,11 +121,11 @@ class RootCauseServer:
         J = record.block_diagonal([usual_pattern(part) for part in record.parts])
         self.model = InnovationModel(plant.transition_, plant.process_cov_, J)
         rows, starts = rows_to_learn_from(record)
+        folds = held_out_folds(starts, len(rows))
         distance = off_subspace(messages, record)[rows]
         outside_dims = mean_dims(distance)
         self.dims = np.array([b.stop - b.start for b in self.slices]) + outside_dims
         x = filled_states(record, plant.filter(messages).predicted)[rows]
-        folds = held_out_folds(starts, len(x))
         self.watch, own, given = learn_watch(
             self.model, x, distance, folds, self.slices, getattr(plant, "regressor", None)
         )

@@ -21,6 +21,7 @@ from ..statespace.energy import (
 )
 from ..statespace.energy_gaps import RowBelief, RowPattern, surprises_with_gaps
 from ..statespace.observation import is_regular
+from ..statespace.positive import floor_eigenvalues
 from ..statespace.recurrence import Recurrence
 from ..statespace.varying import covariance_rows, predicted_means
 
@@ -207,11 +208,15 @@ class PlantWatch:
         return found, replace(state, row=belief)
 
     def _row_pattern(self, record, pattern):
-        """What rows show in which every unit is in a given pattern of its message, -1 for an absent unit."""
+        """What rows show in which every unit is in a given pattern of its message, -1 for an absent unit.
+
+        Where the nominal information is an average over patterns some rows have more; they are judged by
+        the average, because innovations were never seen without its noise.
+        """
         extra = np.zeros_like(self._noise)
         for part, b, k in zip(record.parts, self.slices, pattern, strict=True):
             if k >= 0 and not _same(part.patterns[k], self.model.J[b, b]):
-                extra[b, b] = np.linalg.inv(part.patterns[k]) - self._noise[b, b]
+                extra[b, b] = floor_eigenvalues(np.linalg.inv(part.patterns[k]) - self._noise[b, b], 0.0)
         return RowPattern(pattern >= 0, extra)
 
     def _states(self, record):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skfedcausal.server.answers import Answer, deciding
+from skfedcausal.server.root_answers import Answer, deciding
 
 STEADY = np.array([0.0, 1.0])
 ANY = np.array([1.0, 0.0])
