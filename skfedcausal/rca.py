@@ -304,9 +304,10 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         -------
         DataFrame
             One row per incident: ``start`` (onset), ``detected``, ``end`` (last step in alarm; NaN while
-            open), ``root`` (a name, or "undecided" below a probability of one half), ``probability``,
-            ``undecided``, ``path`` [(name, delay), ...], ``ranking`` [(name, probability), ...], ``kind`` of
-            fault ("process", "sensor" or "undecided"). Positions from 0, or times where the record has them.
+            open), ``root`` (the unit, or what enters it unmeasured; "undecided" below a
+            probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
+            ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor" or "undecided").
+            Positions from 0, or times where the record has them.
         """
         data = self._read(X, inputs, lengths)
         index = data.index if isinstance(data.index, pd.DatetimeIndex) else None
