@@ -76,8 +76,8 @@ SETTINGS = (  # rows, share missing, loadings known, share of the data sets aske
     (5000, 0.0, True, 1.0),
     (500, 0.0, False, 1.0),
     (5000, 0.0, False, 1.0),
-    (500, _MISSING, True, 0.5),
-    (5000, _MISSING, True, 0.15),
+    (500, _MISSING, True, 1.0),
+    (5000, _MISSING, True, 1.0),
 )
 
 
@@ -94,8 +94,8 @@ class SizeSuite:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--units", type=int, default=8)
-    parser.add_argument("--sets", type=int, default=600)
+    parser.add_argument("--units", type=int, default=4)
+    parser.add_argument("--sets", type=int, default=1000)
     options = parser.parse_args()
     rows = []
     for n_samples, missing, known, share in SETTINGS:
