@@ -255,7 +255,7 @@ def uncoupled_estimates(objective, partition, point):
     correlations : BlockEstimates
         With both directions profiled out.
     """
-    info = objective.information(point.A, point.Q)
+    info = objective.unit_information(point.A, point.Q, partition)
     if partition.n_steps and not partition.n_inputs:
         info = replace(info, S=None)  # what steps make of states says nothing beside the steps themselves
     joint = uncoupled_pair_information(info, partition)

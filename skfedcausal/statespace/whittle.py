@@ -25,6 +25,7 @@ import numpy as np
 from .inputs import DrivenSpectrum
 from .lagcov import frequencies_of_states, midpoints
 from .likelihood import Evaluation, SpectralInformation, hermitian
+from .pairs import diagonal_blocks
 
 _PIECE = 2**18  # complex numbers in the matrices of the frequencies that are taken together
 
@@ -49,12 +50,9 @@ class WhittleLikelihood:
         self._rotation = np.exp(1j * frequencies)[:, None, None]
         late, cross, early = moments.spectra(frequencies)
         self._late, self._cross, self._early = late[..., :n, :n], cross[..., :n, :], early
+        self._back = np.ascontiguousarray(hermitian(self._cross))
         self._inputs = moments.early if early.shape[-1] > n else None
         self._driven = {}  # by number of frequencies
-
-    def _Z(self, A, rotation=None):
-        rotation = self._rotation if rotation is None else rotation
-        return rotation * np.eye(A.shape[-1]) - A[..., None, :, :]
 
     def evaluate(self, A, Q):
         """Value and gradients at (A, Q), A with the columns of B appended where there are inputs."""
@@ -75,20 +73,26 @@ class WhittleLikelihood:
     def _evaluate(self, A, Q, chosen):
         """Sums over a slice of frequencies of log-determinant and trace, their gradient in A, and of E."""
         n = Q.shape[-1]
-        late, cross, early = (x[..., chosen, :, :] for x in (self._late, self._cross, self._early))
-        Z = self._Z(A[..., :n], self._rotation[chosen])
-        ZN = Z @ self.N[..., None, :, :]
-        Phi = Q[..., None, :, :] + ZN @ hermitian(Z)
+        late, cross, back, early = (
+            x[..., chosen, :, :] for x in (self._late, self._cross, self._back, self._early)
+        )
+        rotation = self._rotation[chosen]
+        own = A[..., :n]
+        AN = own @ self.N
+        # Phi = Q + Z N Z^H, multiplied out: no product at every frequency
+        turned = rotation * np.swapaxes(AN, -1, -2)[..., None, :, :]
+        steady = Q + self.N + AN @ np.swapaxes(own, -1, -2)
+        Phi = steady[..., None, :, :] - (turned + hermitian(turned))
         logdet = np.linalg.slogdet(Phi)[1]
         X = np.linalg.inv(Phi)
-        AT = np.swapaxes(A, -1, -2)[..., None, :, :]
-        early = cross - A[..., None, :, :] @ early  # residuals with the regressors
-        residual = late - A[..., None, :, :] @ hermitian(cross) - early @ AT
+        A = A[..., None, :, :]
+        early = cross - _real_times(A, early)  # residuals with the regressors
+        residual = late - hermitian(_real_times(A, back)) - _real_times(A, hermitian(early))
         XM = X @ residual
         trace = np.trace(XM, axis1=-2, axis2=-1).real
         E = XM @ X - X
         grad_A = (X @ early).real.sum(axis=-3)
-        grad_A[..., :n] -= (E @ ZN).real.sum(axis=-3)
+        grad_A[..., :n] -= (E * rotation).real.sum(axis=-3) @ self.N - E.real.sum(axis=-3) @ AN
         return (logdet + trace).sum(axis=-1), grad_A, E.real.sum(axis=-3)
 
     def information(self, A, Q):
@@ -100,12 +104,46 @@ class WhittleLikelihood:
         n = Q.shape[-1]
         A, B = A[..., :n], A[..., n:]
         frequencies = midpoints(frequencies_of_states(A, self._n_frequencies))
-        Z = self._Z(A, np.exp(1j * frequencies)[:, None, None])
-        Phi = Q[..., None, :, :] + Z @ self.N[..., None, :, :] @ hermitian(Z)
-        H = np.linalg.solve(Z, np.broadcast_to(Q[..., None, :, :], Z.shape))
-        S = None
-        if self._inputs is not None:
-            if len(frequencies) not in self._driven:
-                self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, n, frequencies)
-            S = self._driven[len(frequencies)].at(A, B)
-        return SpectralInformation(np.linalg.inv(Phi), H, S)
+        return SpectralInformation(
+            *_inverse_and_filter(A, Q, self.N, frequencies), self._spectrum(A, B, frequencies)
+        )
+
+    def unit_information(self, A, Q, partition):
+        """The diagonal blocks of :meth:`information` at a plant whose units are not coupled.
+
+        Arrays of shape (n_units, n_frequencies, p, p), zero where units have fewer states than others.
+        """
+        n, p = Q.shape[-1], partition.padded.shape[1]
+        A, B = A[:, :n], A[:, n:]
+        frequencies = midpoints(frequencies_of_states(A, self._n_frequencies))
+        U, H = np.zeros((2, partition.n_units, len(frequencies), p, p), dtype=complex)
+        for size, units in partition.groups.items():
+            rows = partition.padded[units, :size]
+            own = rows[:, :, None], rows[:, None, :]
+            U[units, :, :size, :size], H[units, :, :size, :size] = _inverse_and_filter(
+                A[own], Q[own], self.N[own], frequencies
+            )
+        S = self._spectrum(A, B, frequencies)
+        return SpectralInformation(U, H, None if S is None else diagonal_blocks(S[..., :n, :n], partition))
+
+    def _spectrum(self, A, B, frequencies):
+        """Spectrum of the regressors as far as inputs determine them."""
+        if self._inputs is None:
+            return None
+        if len(frequencies) not in self._driven:
+            self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, len(A), frequencies)
+        return self._driven[len(frequencies)].at(A, B)
+
+
+def _inverse_and_filter(A, Q, N, frequencies):
+    """``Phi^-1`` and ``Z^-1 Q``, shape (..., n_frequencies, n, n)."""
+    A, Q, N = (x[..., None, :, :] for x in (A, Q, N))
+    Z = np.exp(1j * frequencies)[:, None, None] * np.eye(A.shape[-1]) - A
+    Phi = Q + Z @ N @ hermitian(Z)
+    return np.linalg.inv(Phi), np.linalg.solve(Z, np.broadcast_to(Q, Z.shape))
+
+
+def _real_times(A, x):
+    """``A @ x`` of real and complex matrices as one real product."""
+    x = np.ascontiguousarray(x)
+    return (A @ x.view(float)).view(complex)

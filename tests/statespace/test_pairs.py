@@ -42,6 +42,10 @@ def spectral_information(A, Q, N):
     return WhittleLikelihood(EndlessRecord(A, Q, N, N_FREQUENCIES), N).information(A, Q)
 
 
+def unit_information(A, Q, N, partition):
+    return WhittleLikelihood(EndlessRecord(A, Q, N, N_FREQUENCIES), N).unit_information(A, Q, partition)
+
+
 def block_elements(partition, effect, cause):
     """(row, column) of each element of a block row by row, and its place in the padded block."""
     width = max(partition.sizes)
@@ -106,7 +110,7 @@ def test_joint_information_of_an_uncoupled_pair_is_its_part_of_the_dense_matrix(
     partition = Partition(sizes)
     A, Q, N = matrices(partition, coupled=False)
     n, size = partition.n_states, max(sizes) ** 2
-    result = uncoupled_pair_information(spectral_information(A, Q, N), partition)
+    result = uncoupled_pair_information(unit_information(A, Q, N, partition), partition)
     assert result.shape == (len(partition.pairs), 3 * size, 3 * size)
     for matrix, (effect, cause) in zip(result, partition.pairs, strict=True):
         there, there_places = block_elements(partition, effect, cause)
