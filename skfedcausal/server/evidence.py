@@ -6,6 +6,7 @@ nothing.
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy import stats
@@ -14,6 +15,7 @@ from scipy.special import ndtr
 _SLAB = 0.05  # prior standard deviation of a real link's elements, for ordering only
 _N_THRESHOLDS = 32
 PADDED_VARIANCE = 1e8
+_ROWS_AT_ONCE = 256  # of tails, so that all their terms stay in the cache
 _CONVERGED = 1e-7  # of the last Newton step; what it leaves is of the order of its square
 
 
@@ -67,9 +69,14 @@ class BlockEstimates:
         """Chi-squared tail probability of the statistics."""
         return stats.chi2.sf(self.statistic, self.dof)
 
+    @cached_property
+    def spectra(self):
+        """Eigenvalues (ascending) and axes of each covariance."""
+        return np.linalg.eigh(self.covariance)
+
     def rotated(self):
         """Estimates, variances (infinite where padded) and the axes of each covariance."""
-        variances, axes = np.linalg.eigh(self.covariance)
+        variances, axes = self.spectra
         c = np.einsum("xij,xi->xj", axes, self.estimate)
         padded = np.arange(c.shape[1]) >= self.dof[:, None]
         return np.where(padded, 0.0, c), np.where(padded, np.inf, variances), axes
@@ -136,7 +143,16 @@ def weighted_chi2_logsf(x, weights):
     logsf : ndarray of shape (n_rows, n_thresholds)
         Zero where x is not positive.
     """
-    w = np.ascontiguousarray(weights.T)[:, :, None]  # sums over the first axis are the fast ones
+    logsf = np.empty(x.shape)
+    for first in range(0, len(x), _ROWS_AT_ONCE):
+        rows = slice(first, first + _ROWS_AT_ONCE)
+        w = np.ascontiguousarray(weights[rows].T)[:, :, None]  # sums over the first axis are the fast ones
+        logsf[rows] = _logsf(x[rows], w)
+    return logsf
+
+
+def _logsf(x, w):
+    """Log tail probabilities at x, shape (n_rows, n_thresholds), of weights of shape (k, n_rows, 1)."""
     positive = np.where(x > 0, x, 1.0)
     s = _saddlepoint(positive, w)
     slack = 1 - 2 * s * w

@@ -54,7 +54,7 @@ class StandardisedPlant:
         self._S = record.block_diagonal(self._scale)
         self._Sinv = record.block_diagonal([np.linalg.inv(S) for S in self._scale])
         self._noise = self._Sinv @ record.block_diagonal(self._scores.noise) @ self._Sinv.T
-        self._n_lags, self._whittle = _MIN_LAGS, None
+        self._n_lags, self._whittle, self._moments_of = _MIN_LAGS, None, {}
 
     @property
     def state_scale(self):
@@ -202,7 +202,9 @@ class StandardisedPlant:
         return records
 
     def _moments(self):
-        return self._scores.moments(self._n_lags).transformed(self._left)
+        if self._n_lags not in self._moments_of:
+            self._moments_of = {self._n_lags: self._scores.moments(self._n_lags).transformed(self._left)}
+        return self._moments_of[self._n_lags]
 
     @cached_property
     def _left(self):
