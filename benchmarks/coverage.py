@@ -123,7 +123,7 @@ class CoverageSuite:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--units", type=int, default=4)
-    parser.add_argument("--sets", type=int, default=300)
+    parser.add_argument("--sets", type=int, default=200)
     options = parser.parse_args()
     rows = []
     for n_samples, missing, loadings, sparsity, part in settings():
@@ -138,10 +138,14 @@ def main():
             "sparsity": repr(sparsity),
         }
         rows.append(row_of(setting, np.array(answers)))
-        print(table(rows[-1:]), flush=True)
+        report(rows, options.units)
+
+
+def report(rows, n_units):
+    """Write what is there; a long run may be stopped."""
     write(
         "coverage",
-        f"Coverage of 95 % intervals of `strength`: {options.units} units, 2 states and 8 sensors each",
+        f"Coverage of 95 % intervals of `strength`: {n_units} units, 2 states and 8 sensors each",
         "`est.link_intervals()` on plants fitted from their records, a new plant and record for every seed. "
         f"About 1.5 links per unit of norm {STRENGTHS[0]} to {STRENGTHS[1]} (before a plant is scaled to a "
         "radius of at most 0.95), sensor noise as large as the state noise. The truth is the Frobenius norm "
