@@ -131,7 +131,7 @@ class WhittleLikelihood:
         if self._inputs is None:
             return None
         if len(frequencies) not in self._driven:
-            self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, len(A), frequencies)
+            self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, A.shape[-1], frequencies)
         return self._driven[len(frequencies)].at(A, B)
 
 
