@@ -6,6 +6,7 @@ import numpy as np
 
 from ..statespace.positive import floor_eigenvalues, spectral_radius
 from ..statespace.riccati import predicted_covariance, stationary_covariance
+from ..statespace.slow_reports import slow_start
 from ..statespace.timedomain import KnownInputs, TimeDomainLikelihood
 from ..statespace.units import fit_units
 from ..statespace.whittle import WhittleLikelihood
@@ -16,6 +17,7 @@ _MIN_LAGS, _MAX_LAGS = 12, 400
 _ROWS_PER_LAG = 8  # time steps per lag at least
 _TRUNCATION = 2e-3  # what the filter may still remember at the last lag
 _VARIANCE_FLOOR = 0.01  # share of a score's variance its state has at least
+_LEAST_SHARE = 0.01  # of the products at a lag, with fewer of which nothing is known of it
 _EDGE_SHARE = 3.0  # standard deviations of a score test to one edge effect at least
 
 
@@ -92,15 +94,31 @@ class StandardisedPlant:
         covariance[:n, :n] -= self._noise
         return covariance
 
+    @cached_property
+    def _shares(self):
+        return self._scores.lag_shares(_MIN_LAGS)
+
+    @property
+    def has_all_lags(self):
+        """Whether all units report often enough in the same and in neighbouring rows to know all lags."""
+        return bool(self._shares.min() >= _LEAST_SHARE)
+
+    @property
+    def _is_slow(self):
+        """Units that report at some lags only, such as every other row; shape (n_units,)."""
+        own = np.diagonal(self._shares, axis1=1, axis2=2)
+        return own.min(axis=0) < _LEAST_SHARE
+
     @property
     def has_clear_scores(self):
         """Whether the Whittle likelihood of the scores can stand for the exact one.
 
+        It needs their covariances at all lags, which units that report in different rows do not give.
         It neglects the edges of the record, which are of the size of the scores over T. A state in noise of
         N times its variance moves its score's gradient by about ``1 / (N sqrt(T))`` of that size, so that
         the edges count when N is of the order of sqrt(T): a unit whose sensors see next to nothing.
         """
-        if not self.has_scores:
+        if not (self.has_scores and self.has_all_lags):
             return False
         return bool(np.linalg.eigvalsh(self._noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE)
 
@@ -165,6 +183,12 @@ class StandardisedPlant:
             rows = self.partition.slices[k]
             A[rows, rows], Q[rows, rows], own = self._local[k]
             self._set_own_inputs(A, k, own)
+        if not self._fix_local:
+            for k in np.flatnonzero(determined & self._is_slow):
+                rows = self.partition.slices[k]
+                A[rows, rows], Q[rows, rows] = self._slow_start(k)
+                memory = max(memory, _filter_memory(A[rows, rows], Q[rows, rows], self._noise[rows, rows]))
+            determined &= ~self._is_slow
         for units in self.partition.groups.values():
             units = units[determined[units]]
             if len(units) == 0:
@@ -182,6 +206,15 @@ class StandardisedPlant:
                 self._set_own_inputs(A, k, self._local[k][2])
         return A, Q, memory
 
+    def _slow_start(self, unit):
+        """Where a unit starts that reports at some lags only."""
+        rows = self.partition.slices[unit]
+        scores, present = self._scores.of_unit(unit)
+        period = 1 + np.argmax(self._shares[1:, unit, unit] >= _LEAST_SHARE)
+        scores = scores @ self._Sinv[rows, rows].T
+        N = self._noise[rows, rows]
+        return slow_start(scores, present[:, 0], N, self._record.starts, int(period), self._n_lags)
+
     def _set_own_inputs(self, A, unit, B):
         """Fill in a unit's own input matrix as far as it is known."""
         if B is not None:
@@ -190,10 +223,10 @@ class StandardisedPlant:
             A[self.partition.slices[unit], n + own.start : n + own.stop] = B
 
     def unit_records(self):
-        """Every unit on its own, without those whose measurements do not determine their states."""
+        """Every unit on its own that reports in neighbouring rows and determines its states there."""
         n_lags = max(self._lags_for(self._first_models[2]), _MIN_LAGS)
         records = []
-        for m in np.flatnonzero(self._record.determined):
+        for m in np.flatnonzero(self._record.determined & ~self._is_slow):
             rows = self.partition.slices[m]
             scores, present = self._scores.of_unit(m)
             scores = scores @ self._Sinv[rows, rows].T
