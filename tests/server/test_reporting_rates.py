@@ -63,11 +63,3 @@ def test_a_link_between_units_that_never_report_together_is_found():
     assert found[["cause", "effect"]].to_numpy().tolist() == [["unit0", "unit1"]]
     table = est.server_.screen(est._messages(est._read(X, None, None)))
     assert table.loc[table["p_value"].idxmin(), "cause"] == "unit0"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("periods", "offsets"), [((2, 2), (0, 1)), ((2, 3), (0, 0))])
-def test_size_without_links(periods, offsets):
-    p_values = [fitted(*record(seed, periods, offsets)).links_["p_value"] for seed in range(60)]
-    rejected = np.mean(np.concatenate(p_values) < 0.05)
-    assert abs(rejected - 0.05) < 3 * np.sqrt(0.05 * 0.95 / 120)
