@@ -84,6 +84,10 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
+    max_bytes : int, default=None
+        Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
+        afterwards (streams aside): what would exceed it is not sent, and a
+        :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
 
     Attributes
     ----------
@@ -165,6 +169,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         n_jobs=None,
         random_state=None,
         lost_units=None,
+        max_bytes=None,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -182,11 +187,12 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.lost_units = lost_units
+        self.max_bytes = max_bytes
 
     # -- learning --------------------------------------------------------------------------------
 
     @followed
-    def fit(self, X, y=None, *, inputs=None, lengths=None):
+    def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
         """Learn the plant and what is nominal.
 
         Parameters
@@ -199,10 +205,13 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
             Inputs are given as sensors of their unit.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
+        dry_run : bool, default=False
+            Send nothing, learn nothing, and return what would be sent: the table of :meth:`plan`.
 
         Returns
         -------
         self : FederatedRCADetector
+            A DataFrame in its place with `dry_run`.
 
         Raises
         ------
@@ -210,6 +219,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
             If the data are too short to hold a part out, or the budget or prior cannot be read.
         """
         self._validate_params()
+        if dry_run:
+            return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
         if inputs is not None:
             raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
@@ -283,6 +294,12 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
     def incidents(self, X, *, inputs=None, lengths=None):
         """Incidents in a record.
 
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
         Returns
         -------
         DataFrame
@@ -298,6 +315,12 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
 
     def predict_root_cause(self, X, *, inputs=None, lengths=None):
         """Root at every time step: a unit's name, "" without an incident, "undecided" where unclear.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
 
         Returns
         -------
@@ -320,7 +343,18 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         return roots.astype(str)
 
     def predict(self, X, *, inputs=None, lengths=None):
-        """+1 where the plant is nominal, -1 during an incident, shape (n_samples,)."""
+        """+1 where the plant is nominal, -1 during an incident, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of int of shape (n_samples,)
+        """
         return np.where(self.predict_root_cause(X, inputs=inputs, lengths=lengths) == "", 1, -1)
 
     def attribute(self, X, *, start=0, end=None, inputs=None, lengths=None):
@@ -333,11 +367,18 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         start, end : int or time, default=0, None
             First row of the window and the row after its last, as positions or, for a record with times,
             times; None for the end of the record.
+        inputs, lengths
+            As in `fit`.
 
         Returns
         -------
         DataFrame
             ``client, probability, statistic``, best first; `statistic` is the unit's largest alarm level.
+
+        Raises
+        ------
+        ValueError
+            If the record has several episodes, or the window is empty or lies outside it.
         """
         data = self._read(X, inputs, lengths)
         if len(data.lengths) > 1:
@@ -352,12 +393,33 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         return pd.DataFrame(columns)
 
     def transform(self, X, *, inputs=None, lengths=None):
-        """Alarm level of every unit relative to the threshold, above one in alarm, (n_samples, n_units)."""
+        """Alarm level of every unit relative to the threshold, above one in alarm, (n_samples, n_units).
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_units)
+        """
         data = self._read(X, inputs, lengths)
         return np.concatenate([self._root_cause.relative_levels(part) for _, part in self._episodes(data)])
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the units."""
+        """Names of the units.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Part of scikit-learn's interface.
+
+        Returns
+        -------
+        ndarray of str of shape (n_units,)
+        """
         check_is_fitted(self)
         return np.array(self.client_names_, dtype=object)
 
@@ -401,7 +463,19 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
     # -- scores --------------------------------------------------------------------------------------
 
     def score_samples(self, X, *, inputs=None, lengths=None):
-        """Log-density of all measurements at each time step given the past, shape (n_samples,)."""
+        """Log-density of all measurements at each time step given the past, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats.
+        """
         data = self._read(X, inputs, lengths)
         return self.server_.filter(self._messages(data, const=True)).log_likelihood()
 
@@ -413,6 +487,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         X : list, dict, DataFrame or ndarray
         y : array-like of str, shape (n_samples,), default=None
             True root at each step, "" without a fault. "undecided" answers count as wrong.
+        inputs, lengths
+            As in `fit`.
 
         Returns
         -------

@@ -191,6 +191,10 @@ class GaussianMechanism(PrivacyMechanism):
     def mu_of_release(self):
         """Gaussian-DP parameter of one release.
 
+        Returns
+        -------
+        float
+
         Raises
         ------
         ValueError
@@ -273,6 +277,13 @@ class GaussianMechanism(PrivacyMechanism):
         dict of str to Release
             The same objects for records that were released before with the same noise; those are not
             charged again.
+
+        Raises
+        ------
+        ValueError
+            If the promise is not stated completely, or records and noise do not fit together.
+        PrivacyBudgetError
+            If the release would cost more than the account allows; nothing is drawn then.
         """
         if self.place != "record":
             raise ValueError(
@@ -280,6 +291,10 @@ class GaussianMechanism(PrivacyMechanism):
                 "record. Give one with protocol='one-shot' and trust='none'."
             )
         account = self._account()
+        with account.turn():
+            return self._released(account, records, lengths, channel, noise)
+
+    def _released(self, account, records, lengths, channel, noise):
         plans = {
             name: self._plan(name, Y, lengths, None if noise is None else noise[name])
             for name, Y in records.items()
@@ -291,17 +306,47 @@ class GaussianMechanism(PrivacyMechanism):
             serial = len(account)
             for name, plan in new.items():
                 rng = generator(self.random_state, name, serial)
-                values = plan.noise.drawn(records[name], rng, self.sampler)
+                room = account.room(plan.key, records[name].shape)
+                values = plan.noise.drawn(records[name], rng, self.sampler, room)
                 account.remember(plan.key, Release(values, plan.noise))
         return {name: account.recall(plan.key) for name, plan in plans.items()}
 
+    def cost(self, records, lengths, channel="measurement"):
+        """Charges that releasing records would take, as :meth:`release` does; nothing is released."""
+        plans = {name: self._plan(name, Y, lengths) for name, Y in records.items()}
+        account = self._account()
+        return [
+            plan.charge(name, channel) for name, plan in plans.items() if account.recall(plan.key) is None
+        ]
+
     def noise_of(self, name, Y):
-        """Ball and noise of a release of a unit's record, a :class:`UnitNoise`."""
+        """Ball and noise of a release of a unit's record, a :class:`UnitNoise`.
+
+        Parameters
+        ----------
+        name : str
+            The unit, for messages.
+        Y : ndarray of shape (n_samples, n_features)
+
+        Returns
+        -------
+        UnitNoise
+        """
         bounds = self.bounds(name, Y)
         return UnitNoise(bounds, self.noise_std(bounds, len(Y))[0])
 
     def sensitivity(self, noise, n_samples):
-        """Largest change of a record of `n_samples` rows before its noise is added, in units of `scale`."""
+        """Largest change of a record of `n_samples` rows before its noise is added, in units of `scale`.
+
+        Parameters
+        ----------
+        noise : UnitNoise
+        n_samples : int
+
+        Returns
+        -------
+        float
+        """
         rounding = np.sqrt(len(noise.bounds.scale)) * grid_of(noise.std)  # moves neighbours apart by as much
         return (noise.bounds.radius + rounding) * np.sqrt(self._steps(n_samples))
 
@@ -329,7 +374,13 @@ class GaussianMechanism(PrivacyMechanism):
         return Plan(noise, self.sensitivity(noise, len(Y)), mu, key)
 
     def check_training(self):
-        """Refuse settings that belong to noise on the record, or lack what noise inside training needs."""
+        """Refuse settings that belong to noise on the record, or lack what noise inside training needs.
+
+        Raises
+        ------
+        ValueError
+            If such a setting is there, or one is missing.
+        """
         self.mu_of_release()
         if self.random_state is not None:
             warn_seeded()
@@ -353,6 +404,19 @@ class GaussianMechanism(PrivacyMechanism):
         """The promise in words: unit, relation, bound, composition, what is not covered.
 
         `left` says what of all that left the units it is about.
+
+        Parameters
+        ----------
+        spent : PrivacySpent
+        names : sequence of str
+            The units.
+        n_samples : int
+        left : str
+            What of all that left the units it is about.
+
+        Returns
+        -------
+        str
         """
         if self.place == "messages":
             return paper_statement(self, spent, self._account(), names)
@@ -379,6 +443,7 @@ class Plan:
             sensitivity=self.sensitivity,
             noise_std=self.noise.std,
             bound="public" if public else "data",
+            release=self.key.hex(),
         )
 
 

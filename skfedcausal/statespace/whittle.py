@@ -26,6 +26,7 @@ from .inputs import DrivenSpectrum
 from .lagcov import frequencies_of_states, midpoints
 from .likelihood import Evaluation, SpectralInformation, hermitian
 from .pairs import diagonal_blocks
+from .positive import companion
 
 _PIECE = 2**18  # complex numbers in the matrices of the frequencies that are taken together
 
@@ -39,20 +40,40 @@ class WhittleLikelihood:
         Lag covariances of the centred scores' transitions, or of scores and inputs side by side: c columns.
     N : ndarray of shape (..., n, n)
         Covariance of the scores around the states.
+    n_lags : int, default=1
+        Lags of the plant: the moments are those of ``[s[t]; s[t-1]; ...; s[t-n_lags+1]]``, and A is
+        ``[A_1 | A_2 | ...]``. Without inputs then.
+
+    Notes
+    -----
+    With several lags r is a moving average of their number, ``Z = exp(i w) I - A E`` with ``E = [I; exp(-i w)
+    I; ...]``; all else stays.
     """
 
-    def __init__(self, moments, N):
-        self.N = N
+    def __init__(self, moments, N, n_lags=1):
+        self.N, self.n_lags = N, n_lags
         self.n_samples = moments.n_transitions
         n = N.shape[-1]
-        self._n_frequencies = max(len(moments.late) - 1, 1)
+        self.n_covariances = len(moments.late) - 1
+        self._n_frequencies = max(self.n_covariances, 1)
         frequencies = midpoints(self._n_frequencies)
         self._rotation = np.exp(1j * frequencies)[:, None, None]
         late, cross, early = moments.spectra(frequencies)
         self._late, self._cross, self._early = late[..., :n, :n], cross[..., :n, :], early
         self._back = np.ascontiguousarray(hermitian(self._cross))
-        self._inputs = moments.early if early.shape[-1] > n else None
+        self._inputs = moments.early if early.shape[-1] > n * n_lags else None
         self._driven = {}  # by number of frequencies
+
+    def _Z(self, A, rotation):
+        n = A.shape[-2]
+        acts = A[..., None, :, :n]
+        for lag, delay in enumerate(self._delays(rotation), 1):
+            acts = acts + delay * A[..., None, :, lag * n : (lag + 1) * n]
+        return rotation * np.eye(n) - acts
+
+    def _delays(self, rotation):
+        """``exp(-i w l)`` for the lags l after the first."""
+        return [rotation ** (-lag) for lag in range(1, self.n_lags)]
 
     def evaluate(self, A, Q):
         """Value and gradients at (A, Q), A with the columns of B appended where there are inputs."""
@@ -77,12 +98,9 @@ class WhittleLikelihood:
             x[..., chosen, :, :] for x in (self._late, self._cross, self._back, self._early)
         )
         rotation = self._rotation[chosen]
-        own = A[..., :n]
-        AN = own @ self.N
-        # Phi = Q + Z N Z^H, multiplied out: no product at every frequency
-        turned = rotation * np.swapaxes(AN, -1, -2)[..., None, :, :]
-        steady = Q + self.N + AN @ np.swapaxes(own, -1, -2)
-        Phi = steady[..., None, :, :] - (turned + hermitian(turned))
+        Z = self._Z(A, rotation)
+        ZN = Z @ self.N[..., None, :, :]
+        Phi = Q[..., None, :, :] + ZN @ hermitian(Z)
         logdet = np.linalg.slogdet(Phi)[1]
         X = np.linalg.inv(Phi)
         A = A[..., None, :, :]
@@ -92,7 +110,10 @@ class WhittleLikelihood:
         trace = np.trace(XM, axis1=-2, axis2=-1).real
         E = XM @ X - X
         grad_A = (X @ early).real.sum(axis=-3)
-        grad_A[..., :n] -= (E * rotation).real.sum(axis=-3) @ self.N - E.real.sum(axis=-3) @ AN
+        through_Z = E @ ZN
+        grad_A[..., :n] -= through_Z.real.sum(axis=-3)
+        for lag, delay in enumerate(self._delays(rotation), 1):
+            grad_A[..., lag * n : (lag + 1) * n] -= (delay * np.conj(through_Z)).real.sum(axis=-3)
         return (logdet + trace).sum(axis=-1), grad_A, E.real.sum(axis=-3)
 
     def information(self, A, Q):
@@ -102,45 +123,53 @@ class WhittleLikelihood:
         than the likelihood.
         """
         n = Q.shape[-1]
-        A, B = A[..., :n], A[..., n:]
-        frequencies = midpoints(frequencies_of_states(A, self._n_frequencies))
+        A, B = A[..., : n * self.n_lags], A[..., n * self.n_lags :]
+        frequencies = self._frequencies(A)
+        rotation = np.exp(1j * frequencies)[:, None, None]
+        U, H = self._inverse_and_filter(A, Q, self.N, rotation)
+        lagged = [delay * H for delay in self._delays(rotation)]
         return SpectralInformation(
-            *_inverse_and_filter(A, Q, self.N, frequencies), self._spectrum(A, B, frequencies)
+            U, np.concatenate([H, *lagged], axis=-2), self._spectrum(A, B, frequencies)
         )
 
     def unit_information(self, A, Q, partition):
         """The diagonal blocks of :meth:`information` at a plant whose units are not coupled.
 
-        Arrays of shape (n_units, n_frequencies, p, p), zero where units have fewer states than others.
+        Of the first lag: arrays of shape (n_units, n_frequencies, p, p), zero where units have fewer states
+        than others.
         """
         n, p = Q.shape[-1], partition.padded.shape[1]
-        A, B = A[:, :n], A[:, n:]
-        frequencies = midpoints(frequencies_of_states(A, self._n_frequencies))
+        A, B = A[:, : n * self.n_lags], A[:, n * self.n_lags :]
+        frequencies = self._frequencies(A)
+        rotation = np.exp(1j * frequencies)[:, None, None]
         U, H = np.zeros((2, partition.n_units, len(frequencies), p, p), dtype=complex)
         for size, units in partition.groups.items():
             rows = partition.padded[units, :size]
             own = rows[:, :, None], rows[:, None, :]
-            U[units, :, :size, :size], H[units, :, :size, :size] = _inverse_and_filter(
-                A[own], Q[own], self.N[own], frequencies
+            own_A = [A[own[0], own[1] + lag * n] for lag in range(self.n_lags)]
+            U[units, :, :size, :size], H[units, :, :size, :size] = self._inverse_and_filter(
+                np.concatenate(own_A, axis=-1), Q[own], self.N[own], rotation
             )
         S = self._spectrum(A, B, frequencies)
         return SpectralInformation(U, H, None if S is None else diagonal_blocks(S[..., :n, :n], partition))
+
+    def _frequencies(self, A):
+        states = A if self.n_lags == 1 else companion(A, self.n_lags)
+        return midpoints(frequencies_of_states(states, self._n_frequencies))
+
+    def _inverse_and_filter(self, A, Q, N, rotation):
+        """``Phi^-1`` and ``Z^-1 Q``, shape (..., n_frequencies, n, n)."""
+        Z, Q = self._Z(A, rotation), Q[..., None, :, :]
+        Phi = Q + Z @ N[..., None, :, :] @ hermitian(Z)
+        return np.linalg.inv(Phi), np.linalg.solve(Z, np.broadcast_to(Q, Z.shape))
 
     def _spectrum(self, A, B, frequencies):
         """Spectrum of the regressors as far as inputs determine them."""
         if self._inputs is None:
             return None
         if len(frequencies) not in self._driven:
-            self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, A.shape[-1], frequencies)
+            self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, A.shape[-2], frequencies)
         return self._driven[len(frequencies)].at(A, B)
-
-
-def _inverse_and_filter(A, Q, N, frequencies):
-    """``Phi^-1`` and ``Z^-1 Q``, shape (..., n_frequencies, n, n)."""
-    A, Q, N = (x[..., None, :, :] for x in (A, Q, N))
-    Z = np.exp(1j * frequencies)[:, None, None] * np.eye(A.shape[-1]) - A
-    Phi = Q + Z @ N @ hermitian(Z)
-    return np.linalg.inv(Phi), np.linalg.solve(Z, np.broadcast_to(Q, Z.shape))
 
 
 def _real_times(A, x):
