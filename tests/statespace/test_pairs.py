@@ -6,6 +6,7 @@ import pytest
 from skfedcausal.statespace.fisher import FreeElements, InformationColumns
 from skfedcausal.statespace.pairs import (
     covariance_pair_information,
+    diagonal_blocks,
     padded_blocks,
     pair_blocks,
     transition_pair_information,
@@ -134,3 +135,13 @@ def test_without_coupling_a_pair_is_told_apart_from_everything_else(sizes):
     condition = np.linalg.cond(Q) * np.linalg.cond(N)
     error = rounding(n, condition) * np.abs(matrix).max()
     assert_within(matrix[np.ix_(inside, ~inside)], 0, error)
+
+
+@SIZES
+def test_units_of_an_uncoupled_plant_have_the_diagonal_blocks_of_its_information(sizes):
+    partition = Partition(sizes)
+    A, Q, N = matrices(partition, coupled=False)
+    whole, units = spectral_information(A, Q, N), unit_information(A, Q, N, partition)
+    for of_whole, of_units in ((whole.U, units.U), (whole.W, units.W), (whole.V, units.V)):
+        expected = diagonal_blocks(of_whole, partition)
+        np.testing.assert_allclose(of_units, expected, atol=rounding(N_FREQUENCIES) * np.abs(expected).max())
