@@ -4,6 +4,7 @@ import pandas as pd
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ._obscured import undecided
 from .utils.optional import import_optional
 
 
@@ -138,7 +139,7 @@ class LinkAnswers:
         """
         check_is_fitted(self)
         messages = self._messages(self._read(X, inputs, lengths))
-        return self.server_.test_links(messages, method)
+        return undecided(self.server_.test_links(messages, method), self._obscured)
 
     @_answered_by_server("lag_orders")
     def lag_orders(self, X, max_lags=5, *, inputs=None, lengths=None, held_out=0.3):

@@ -7,6 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._base import FederatedEstimator
 from ._link_answers import LinkAnswers
 from ._link_checks import LinkChecks
+from ._obscured import obscured_units, undecided, warn_obscured
 from ._sites import LearningFromSites
 from .server.likelihood import LikelihoodServer
 
@@ -21,7 +22,9 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
         self.transition_ = server.transition_
         self.process_cov_ = server.process_cov_
         self.state_slices_ = server.state_slices_
-        self.links_ = server.links_
+        self._obscured = obscured_units(server, self.noise_covariance_)
+        warn_obscured(self._obscured)
+        self.links_ = undecided(server.links_, self._obscured)
 
     @available_if(lambda self: self._has_server_method("spectrum"))
     def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, level=None):

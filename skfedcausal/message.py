@@ -409,6 +409,20 @@ class EffectReply(_StatesReply):
 
 
 @dataclass(frozen=True)
+class PredictionReply(_StatesReply):
+    """The server's one-step-ahead prediction of a unit's states, to be mapped through its own sensors.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_samples, n_states)
+    covariances : None
+    """
+
+    OP = "prediction"
+    MAY_LACK = True
+
+
+@dataclass(frozen=True)
 class FeedbackLaw:
     """How a unit's controllers compute its inputs, in terms of the unit's states.
 

@@ -14,7 +14,17 @@ class StateAnswers:
         return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
 
     def filter(self, messages):
-        """Filter of the whole plant over a record, a :class:`PlantFilter`."""
+        """Filter of the whole plant over a record, a :class:`PlantFilter`.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        PlantFilter
+        """
         return self._filter(self._record(messages))
 
     def _filter(self, record):
@@ -34,6 +44,11 @@ class StateAnswers:
     def smoothed(self, messages):
         """Every unit's own states given all units' messages.
 
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
         Returns
         -------
         dict of str to SmoothedReply
@@ -50,6 +65,11 @@ class StateAnswers:
 
     def replies(self, messages):
         """What every unit is told about its own states.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
 
         Returns
         -------
