@@ -181,9 +181,9 @@ def delays_table(names, fit, *, alpha, margin):
     -------
     DataFrame
         ``cause, effect, delay, delay_probability, strength, stderr, delay_strength, statistic, dof, p_value,
-        p_adjusted, verdict``; ``delay``, the lag that alone explains most of the link, is NaN where no link was
-        found, ``delay_probability`` its share of the likelihood of all single lags, and ``delay_strength`` the
-        strength the link has if it acts at that lag only.
+        p_adjusted, verdict``; ``delay``, the lag that alone explains most of the link, is NaN where no link
+        was found, ``delay_probability`` its share of the likelihood of all single lags, and
+        ``delay_strength`` the strength the link has if it acts at that lag only.
     """
     partition, blocks = fit.scoring.structure.partition, link_estimates(fit.scoring)
     unknown = np.full((partition.n_units,) * 2, np.nan)
