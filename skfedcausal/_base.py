@@ -22,11 +22,12 @@ from ._training_privacy import training_noise
 from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
+from .federation.corrections import train_corrections
 from .federation.crossing import sent, told
 from .federation.ledger import Ledger, LedgeredTransport
 from .federation.lost import Attendance, LostUnits, LostUnitWarning
 from .federation.rounds import learn_plant
-from .federation.training import train_corrections, train_plant
+from .federation.training import train_plant
 from .federation.transport import InProcessTransport, Site
 from .message import WIRE_DTYPES, PredictionReply
 from .privacy import GaussianMechanism

@@ -51,7 +51,7 @@ def trajectory(value, what, horizon, names):
     ValueError
         If the shape does not fit or a value is not finite.
     """
-    array = _as_numbers(value, f"{what} of unit input {listed(names)}")
+    array = _as_numbers(value, f"{what} of input {listed(names)}")
     k = len(names)
     if array.ndim == 0 and k == 1:
         array = array.reshape(1)

@@ -424,6 +424,11 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         Series
             Named "aggregate of all other units' inputs": change of the unit's sensors one step ahead,
             ``C_m phi (scale - 1)``.
+
+        Raises
+        ------
+        ValueError
+            If no unit has inputs that moved in `fit`.
         """
         check_is_fitted(self)
         name = unit_name(unit, self.client_names_)

@@ -82,7 +82,7 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
     layout_ : PlantLayout
         Units and columns.
     n_features_in_ : int
-    feature_names_in_ : ndarray of str
+    feature_names_in_ : ndarray of str of shape (n_features_in_,)
 
     See Also
     --------

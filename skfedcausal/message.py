@@ -100,11 +100,30 @@ class StateMessage:
         return Information(self.z, self.patterns, self.index, self.const)
 
     def rows(self, start, stop):
-        """The message about some rows of one episode."""
+        """The message about some rows of one episode.
+
+        Parameters
+        ----------
+        start, stop : int
+
+        Returns
+        -------
+        StateMessage
+        """
         return self.at(slice(start, stop), (stop - start,))
 
     def at(self, rows, lengths):
-        """The message about some rows, a slice or array of positions, that make up episodes of `lengths`."""
+        """The message about some rows, a slice or array of positions, that make up episodes of `lengths`.
+
+        Parameters
+        ----------
+        rows : slice or ndarray of int
+        lengths : tuple of int
+
+        Returns
+        -------
+        StateMessage
+        """
         series = {
             name: getattr(self, name)[rows]
             for name in ("z", "index", "const", "inputs", "off_subspace")
@@ -113,7 +132,17 @@ class StateMessage:
         return replace(self, lengths=lengths, **series)
 
     def with_inputs(self, inputs, input_matrix=None):
-        """The message with the unit's inputs; its input matrix only travels with the rest of its model."""
+        """The message with the unit's inputs; its input matrix only travels with the rest of its model.
+
+        Parameters
+        ----------
+        inputs : ndarray of shape (n_samples, n_inputs)
+        input_matrix : ndarray of shape (n_states, n_inputs), default=None
+
+        Returns
+        -------
+        StateMessage
+        """
         if inputs is None:
             return self
         return replace(self, inputs=inputs, input_matrix=None if self.transition is None else input_matrix)
@@ -123,6 +152,16 @@ class StateMessage:
 
         Below double precision the series travels as ``J^-1/2 z`` (unit noise, J averaged over time), and
         information matrices of which there are several travel in single precision.
+
+        Parameters
+        ----------
+        round : int, default=0
+        dtype : str, default="float64"
+            Of the series on the wire: "float64", "float32" or "float16".
+
+        Returns
+        -------
+        Packet
         """
         arrays = {}
         packed = packed_triangles(self.patterns)
@@ -150,6 +189,14 @@ class StateMessage:
     @classmethod
     def from_packet(cls, packet):
         """Message in a packet.
+
+        Parameters
+        ----------
+        packet : Packet
+
+        Returns
+        -------
+        StateMessage
 
         Raises
         ------
@@ -347,6 +394,14 @@ class EffectReply(_StatesReply):
         Effect on the states.
     covariances : ndarray of shape (n_steps, n_states, n_states) or None
         Covariance of the estimated effect; None from a server that has none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import EffectReply
+    >>> reply = EffectReply(np.ones((3, 2)), np.zeros((3, 2, 2)))
+    >>> EffectReply.from_packet(reply.to_packet()).states.shape  # one row per step ahead
+    (3, 2)
     """
 
     OP = "effect"
@@ -380,6 +435,14 @@ class FeedbackLaw:
         K0 and K1.
     persistence : ndarray of shape (n_inputs, n_inputs)
         F.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import FeedbackLaw
+    >>> law = FeedbackLaw(np.array([[0.2, 0.0]]), np.array([[0.0, 0.1]]), np.array([[0.9]]))
+    >>> FeedbackLaw.from_packet(law.to_packet()).present.shape
+    (1, 2)
     """
 
     present: np.ndarray

@@ -25,6 +25,14 @@ class NetworkPlan:
         Successive pairs of time steps ``(t - 1, t)`` that one message is about.
     client_weight : float
         Weight of the unit's own loss beside the server's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.network_message import NetworkPlan
+    >>> plan = NetworkPlan(batch_size=32, client_weight=1.0)
+    >>> NetworkPlan.from_packet(plan.to_packet()).batch_size
+    32
     """
 
     batch_size: int
@@ -39,7 +47,13 @@ class NetworkPlan:
 
     @classmethod
     def from_packet(cls, packet):
-        """Plan in a packet; raises PacketError if it cannot be meant."""
+        """Plan in a packet; raises PacketError if it cannot be meant.
+
+        Raises
+        ------
+        PacketError
+            If its numbers cannot be meant.
+        """
         Fields(packet, cls.OP).check_all_read()
         told = packet.scalars
         if set(told) != {"batch_size", "client_weight", "dtype"}:
@@ -64,6 +78,14 @@ class PredictedStates:
         ``x_hat_c^(t-1)``; they do not change, so they are sent once and left out from the second epoch on.
     spread : ndarray of shape (2, n_states) or None
         Mean and standard deviation of the filtered states, sent with the first batch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.network_message import PredictedStates
+    >>> states = PredictedStates(np.zeros((32, 2)), loss=0.3)
+    >>> PredictedStates.from_packet(states.to_packet()).predicted.shape
+    (32, 2)
     """
 
     predicted: np.ndarray
@@ -84,7 +106,13 @@ class PredictedStates:
 
     @classmethod
     def from_packet(cls, packet):
-        """Message in a packet; raises PacketError if its arrays do not fit together."""
+        """Message in a packet; raises PacketError if its arrays do not fit together.
+
+        Raises
+        ------
+        PacketError
+            If its arrays do not fit together.
+        """
         fields = Fields(packet, cls.OP)
         predicted = fields.series("predicted")
         filtered = fields.series("filtered", predicted.shape, optional=True)
@@ -101,6 +129,12 @@ class NoGradient:
     """The server's reply to a unit that trains on its own loss alone.
 
     The next batch is asked for; nothing is told.
+
+    Examples
+    --------
+    >>> from skfedcausal.network_message import NoGradient
+    >>> NoGradient().to_packet().op
+    'no-gradient'
     """
 
     OP = "no-gradient"

@@ -198,6 +198,10 @@ class LSTMRegressor(_TorchRegressor):
         Half the mean squared error in every epoch.
     n_iter_ : int
 
+    References
+    ----------
+    .. [1] Hochreiter, Schmidhuber (1997), Long short-term memory, Neural Computation 9(8).
+
     Examples
     --------
     >>> import pytest

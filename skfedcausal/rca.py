@@ -294,6 +294,12 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
     def incidents(self, X, *, inputs=None, lengths=None):
         """Incidents in a record.
 
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
         Returns
         -------
         DataFrame
@@ -309,6 +315,12 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
 
     def predict_root_cause(self, X, *, inputs=None, lengths=None):
         """Root at every time step: a unit's name, "" without an incident, "undecided" where unclear.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
 
         Returns
         -------
@@ -331,7 +343,18 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         return roots.astype(str)
 
     def predict(self, X, *, inputs=None, lengths=None):
-        """+1 where the plant is nominal, -1 during an incident, shape (n_samples,)."""
+        """+1 where the plant is nominal, -1 during an incident, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of int of shape (n_samples,)
+        """
         return np.where(self.predict_root_cause(X, inputs=inputs, lengths=lengths) == "", 1, -1)
 
     def attribute(self, X, *, start=0, end=None, inputs=None, lengths=None):
@@ -344,11 +367,18 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         start, end : int or time, default=0, None
             First row of the window and the row after its last, as positions or, for a record with times,
             times; None for the end of the record.
+        inputs, lengths
+            As in `fit`.
 
         Returns
         -------
         DataFrame
             ``client, probability, statistic``, best first; `statistic` is the unit's largest alarm level.
+
+        Raises
+        ------
+        ValueError
+            If the record has several episodes, or the window is empty or lies outside it.
         """
         data = self._read(X, inputs, lengths)
         if len(data.lengths) > 1:
@@ -363,12 +393,33 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         return pd.DataFrame(columns)
 
     def transform(self, X, *, inputs=None, lengths=None):
-        """Alarm level of every unit relative to the threshold, above one in alarm, (n_samples, n_units)."""
+        """Alarm level of every unit relative to the threshold, above one in alarm, (n_samples, n_units).
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_units)
+        """
         data = self._read(X, inputs, lengths)
         return np.concatenate([self._root_cause.relative_levels(part) for _, part in self._episodes(data)])
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the units."""
+        """Names of the units.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Part of scikit-learn's interface.
+
+        Returns
+        -------
+        ndarray of str of shape (n_units,)
+        """
         check_is_fitted(self)
         return np.array(self.client_names_, dtype=object)
 
@@ -412,7 +463,19 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
     # -- scores --------------------------------------------------------------------------------------
 
     def score_samples(self, X, *, inputs=None, lengths=None):
-        """Log-density of all measurements at each time step given the past, shape (n_samples,)."""
+        """Log-density of all measurements at each time step given the past, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats.
+        """
         data = self._read(X, inputs, lengths)
         return self.server_.filter(self._messages(data, const=True)).log_likelihood()
 
@@ -424,6 +487,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         X : list, dict, DataFrame or ndarray
         y : array-like of str, shape (n_samples,), default=None
             True root at each step, "" without a fault. "undecided" answers count as wrong.
+        inputs, lengths
+            As in `fit`.
 
         Returns
         -------

@@ -23,7 +23,7 @@ class LocalModel:
     ----------
     transition, process_cov, information : ndarray of shape (n_states, n_states)
         A_mm, Q_m and ``C' R^-1 C``.
-    lengths : ndarray of int
+    lengths : ndarray of int of shape (n_episodes,)
         Time steps of each episode.
     curvature : ndarray of shape (2,) or (4,)
         Largest second derivatives of client and server loss in theta (and in phi).
@@ -41,6 +41,18 @@ class LocalModel:
         Filtered states, when they are to be relayed.
     inputs : ndarray of shape (n_samples, n_inputs) or None
         Likewise.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.training_message import LocalModel
+    >>> model = LocalModel(
+    ...     transition=0.5 * np.eye(2), process_cov=np.eye(2), information=np.eye(2), lengths=np.array([100]),
+    ...     curvature=np.ones(2), loss=0.1, reach=1.0)
+    >>> model.n_states, model.n_inputs
+    (2, 0)
+    >>> sorted(model.to_packet().arrays)
+    ['curvature', 'information', 'lengths', 'process_cov', 'sizes', 'transition']
     """
 
     transition: np.ndarray
@@ -133,6 +145,14 @@ class TrainingPlan:
         Rounds by the augmented Lagrangian at the start.
     warm_rates : ndarray of shape (5,) or None
         Step sizes meanwhile.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.training_message import TrainingPlan
+    >>> plan = TrainingPlan("series", rates=np.full(5, 0.01))
+    >>> TrainingPlan.from_packet(plan.to_packet()).mode
+    'series'
     """
 
     mode: str
@@ -160,7 +180,13 @@ class TrainingPlan:
 
     @classmethod
     def from_packet(cls, packet):
-        """Plan in a packet; raises PacketError if its arrays do not fit together."""
+        """Plan in a packet; raises PacketError if its arrays do not fit together.
+
+        Raises
+        ------
+        PacketError
+            If its arrays do not fit together.
+        """
         fields = Fields(packet, cls.OP)
         rates = fields.numbers("rates", (5,))
         drivers = fields.numbers("drivers", (None, None), optional=True)
@@ -199,6 +225,17 @@ class AugmentedMessage:
         Less their level.
     constant : ndarray of shape (n_states,) or None
         phi.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.training_message import AugmentedMessage
+    >>> message = AugmentedMessage(np.zeros((100, 2)), np.ones((100, 2)), loss=0.3, change=0.01)
+    >>> packet = message.to_packet(dtype="float32")
+    >>> packet.nbytes < 2 * 100 * 2 * 4 + 400
+    True
+    >>> AugmentedMessage.from_packet(packet).augmented.shape
+    (100, 2)
     """
 
     filtered: np.ndarray
@@ -248,6 +285,14 @@ class PredictedMessage:
         phi: without it ``A_mm h_hat_a``, which the penalty needs, cannot be told from `predicted`.
     loss, change : float
         As in :class:`AugmentedMessage`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.training_message import PredictedMessage
+    >>> message = PredictedMessage(np.zeros((100, 2)), np.zeros(2), loss=0.3, change=0.01)
+    >>> sorted(message.to_packet().arrays)
+    ['constant', 'predicted', 'progress']
     """
 
     predicted: np.ndarray
@@ -284,6 +329,14 @@ class GradientReply:
         In ``h_a^t``, one row per pair ``(t - 1, t)``.
     augmented : ndarray of shape (n_rows, n_states) or None
         What the penalty adds, in ``h_hat_a^(t-1)``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.training_message import GradientReply
+    >>> reply = GradientReply(np.zeros((100, 2)))
+    >>> GradientReply.from_packet(reply.to_packet()).predicted.shape
+    (100, 2)
     """
 
     predicted: np.ndarray
@@ -323,6 +376,14 @@ class CorrectionMoments:
     loss, change : float
     constant : ndarray of shape (n_states,) or None
         As in :class:`AugmentedMessage`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.training_message import CorrectionMoments
+    >>> moments = CorrectionMoments(np.zeros((2, 3)), np.zeros((2, 3)), 1.0, 1.0, loss=0.3, change=0.01)
+    >>> CorrectionMoments.from_packet(moments.to_packet()).cross.shape
+    (2, 3)
     """
 
     cross: np.ndarray
@@ -369,6 +430,14 @@ class BlockRow:
         Client loss, server loss and penalty at the solution.
     constant : ndarray of shape (n_states,) or None
         phi at the solution.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.training_message import BlockRow
+    >>> row = BlockRow(np.zeros((2, 3)))
+    >>> BlockRow.from_packet(row.to_packet()).blocks.shape
+    (2, 3)
     """
 
     blocks: np.ndarray
@@ -405,6 +474,13 @@ class TrainingEnd:
     ----------
     input_level : ndarray of shape (n_states,) or None
         ``sum_n B_mn`` times the levels that units n took off their inputs, which phi lacks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.training_message import TrainingEnd
+    >>> TrainingEnd.from_packet(TrainingEnd(np.array([0.5, -1.0])).to_packet()).input_level.tolist()
+    [0.5, -1.0]
     """
 
     input_level: np.ndarray | None = None
@@ -438,5 +514,23 @@ TO_UNIT = {kind.OP: kind for kind in (TrainingPlan, GradientReply, BlockRow)}
 
 
 def later_answer(mode, constant):
-    """What a unit sends in a mode from its second round on."""
+    """What a unit sends in a mode from its second round on.
+
+    Parameters
+    ----------
+    mode : str
+        Of the plan.
+    constant : bool
+        Whether phi is trained.
+
+    Returns
+    -------
+    type
+
+    Examples
+    --------
+    >>> from skfedcausal.training_message import later_answer
+    >>> later_answer("series", True).__name__
+    'PredictedMessage'
+    """
     return PredictedMessage if mode == "series" and constant else ANSWERS[mode]

@@ -23,6 +23,10 @@ class TransferFunction:
     C : ndarray of shape (d, n)
     input_names, output_names : tuple of str
 
+    References
+    ----------
+    .. [1] Kailath (1980), Linear systems, Prentice-Hall.
+
     Examples
     --------
     >>> import numpy as np
@@ -41,7 +45,12 @@ class TransferFunction:
     output_names: tuple[str, ...]
 
     def poles(self):
-        """Eigenvalues of A, largest first, shape (n,)."""
+        """Eigenvalues of A, largest first, shape (n,).
+
+        Returns
+        -------
+        ndarray of complex of shape (n,)
+        """
         values = np.linalg.eigvals(self.A).astype(complex)
         return values[np.lexsort((values.imag, -np.abs(values)))]
 
@@ -50,6 +59,15 @@ class TransferFunction:
 
         A plant with more outputs than inputs (or fewer) is squared down by two random combinations; zeros of
         the plant are zeros of both [1]_.
+
+        Parameters
+        ----------
+        tol : float, default=1e-6
+            Distance below which zeros of two squared-down plants are the same.
+
+        Returns
+        -------
+        ndarray of complex
 
         References
         ----------
@@ -75,22 +93,52 @@ class TransferFunction:
         return first[near]
 
     def response(self, frequencies):
-        """``G(exp(i w))`` at frequencies in radians per step, shape (n_frequencies, d, k)."""
+        """``G(exp(i w))`` at frequencies in radians per step, shape (n_frequencies, d, k).
+
+        Parameters
+        ----------
+        frequencies : array-like of shape (n_frequencies,)
+            In radians per time step, 0 to pi.
+
+        Returns
+        -------
+        ndarray of complex of shape (n_frequencies, d, k)
+        """
         z = np.exp(1j * np.asarray(frequencies, dtype=float))
         resolvent = z[:, None, None] * np.eye(len(self.A)) - self.A
         return self.C @ np.linalg.solve(resolvent, np.broadcast_to(self.B, (len(z), *self.B.shape)))
 
     def singular_values(self, frequencies):
-        """Singular values of the response, largest first, shape (n_frequencies, min(d, k))."""
+        """Singular values of the response, largest first, shape (n_frequencies, min(d, k)).
+
+        Parameters
+        ----------
+        frequencies : array-like of shape (n_frequencies,)
+            In radians per time step, 0 to pi.
+
+        Returns
+        -------
+        ndarray of shape (n_frequencies, min(d, k))
+        """
         return np.linalg.svd(self.response(frequencies), compute_uv=False)
 
     def steady_gain(self):
-        """Effect of a change held for ever, ``C (I - A)^-1 B``, a DataFrame of outputs by inputs."""
+        """Effect of a change held for ever, ``C (I - A)^-1 B``, a DataFrame of outputs by inputs.
+
+        Returns
+        -------
+        DataFrame of shape (d, k)
+        """
         gain = self.C @ np.linalg.solve(np.eye(len(self.A)) - self.A, self.B)
         return pd.DataFrame(gain, index=list(self.output_names), columns=list(self.input_names))
 
     def norm(self):
-        """H2 norm: root of the summed squared impulse responses."""
+        """H2 norm: root of the summed squared impulse responses.
+
+        Returns
+        -------
+        float
+        """
         if spectral_radius(self.A) >= 1:
             return np.inf
         S = stationary_covariance(self.A, self.B @ self.B.T)
@@ -103,6 +151,10 @@ class TransferFunction:
         ----------
         other : TransferFunction
             For example the true plant.
+
+        Returns
+        -------
+        float
         """
         difference = TransferFunction(
             block_diag(self.A, other.A),
@@ -114,12 +166,27 @@ class TransferFunction:
         return difference.norm() / other.norm()
 
     def to_scipy(self):
-        """The plant as a discrete-time :class:`scipy.signal.StateSpace`."""
+        """The plant as a discrete-time :class:`scipy.signal.StateSpace`.
+
+        Returns
+        -------
+        scipy.signal.StateSpace
+        """
         D = np.zeros((len(self.C), self.B.shape[1]))
         return signal.StateSpace(self.A, self.B, self.C, D, dt=True)
 
     def to_control(self):
-        """The plant as a :class:`control.StateSpace`; needs python-control."""
+        """The plant as a :class:`control.StateSpace`; needs python-control.
+
+        Returns
+        -------
+        control.StateSpace
+
+        Raises
+        ------
+        ImportError
+            Without python-control.
+        """
         control = import_optional("control", "control", "A control.StateSpace")
         D = np.zeros((len(self.C), self.B.shape[1]))
         labels = {"inputs": list(self.input_names), "outputs": list(self.output_names)}

@@ -43,7 +43,8 @@ class ExtendedKalmanClient(BaseEstimator):
 
     Attributes
     ----------
-    process_cov_, measurement_cov_ : ndarray
+    process_cov_ : ndarray of shape (n_states, n_states)
+    measurement_cov_ : ndarray of shape (n_features, n_features)
     f_map_, h_map_ : object
         With ``value(X)`` and ``jacobian(X)`` for rows of states.
 

@@ -70,7 +70,7 @@ class KalmanClient(FilterMixin, BaseEstimator):
         Inputs act through their difference to it; None stands for zero, or for a model without inputs.
     n_states_ : int
     n_features_in_ : int
-    feature_names_in_ : ndarray of str
+    feature_names_in_ : ndarray of str of shape (n_features_in_,)
 
     See Also
     --------
@@ -186,6 +186,20 @@ class KalmanClient(FilterMixin, BaseEstimator):
         """`fit` on arrays that were checked before; `name` and `columns` are for messages.
 
         `noise` is the known variance of noise that was added to each column on purpose. It becomes part of R.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        U : ndarray of shape (n_samples, n_inputs), default=None
+        starts : sequence of int
+            First row of each episode.
+        name : str
+        columns : sequence of str, default=None
+        noise : ndarray of shape (n_features,), default=None
+
+        Returns
+        -------
+        KalmanClient
         """
         given = given_matrices(self, Y.shape[1])
         check_inputs_fit(U, given.get("B"), name)
@@ -298,6 +312,11 @@ class KalmanClient(FilterMixin, BaseEstimator):
         Returns
         -------
         KalmanClient
+
+        Raises
+        ------
+        ValueError
+            If R is not diagonal.
         """
         model, kept = self.model, self.active_columns(Y)
         if model.R.ndim == 2:

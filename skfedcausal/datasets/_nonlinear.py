@@ -71,6 +71,11 @@ def make_nonlinear_plant(
         maps of every unit by name, each with ``value`` and ``jacobian`` for rows of states: ``h``, and ``f``
         (the unit alone) where ``dynamics="lstm"``.
 
+    Raises
+    ------
+    ValueError
+        If `kind`, `dynamics` or a link cannot be meant.
+
     Notes
     -----
     The target of the paper, two sinusoids of period 20 whose amplitude steps slowly, shapes the dynamics: a

@@ -80,6 +80,10 @@ def load_hai(path, files=None, *, inputs="outputs"):
     The records are not shipped with the package, and this reader is tested on generated files of the
     documented layouts only. Roles follow the names of the tags: transmitters (FT, LIT, PIT, TIT, SIT, VT,
     VIBTR), valve positions (...Z) and the simulator's outputs are outputs, everything else is an input.
+
+    References
+    ----------
+    .. [1] Shin, Lee, Yun, Kim (2020), HAI 1.0: HIL-based augmented ICS security dataset, USENIX CSET.
     """
     found = _records(path, files, "train", _HAI)
     tables, labels = [], []
@@ -129,6 +133,11 @@ def load_swat(path, files=None, *, inputs="outputs"):
     -----
     The records are given by iTrust on request only, and this reader is tested on generated files of the
     documented layout only. The client is the stage in the first digit of a tag.
+
+    References
+    ----------
+    .. [1] Goh, Adepu, Junejo, Mathur (2016), A dataset to support research in the design of secure water
+           treatment systems, CRITIS.
     """
     found = _records(path, files, "Normal", _SWAT)
     tables, labels = [], []

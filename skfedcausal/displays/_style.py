@@ -20,6 +20,14 @@ def new_axes(ax, purpose, figsize, **grid):
     return pyplot(purpose).subplots(figsize=figsize, layout="constrained", **grid)[1]
 
 
+def keep_axes(display, ax, title=None):
+    """The display with the axes it was drawn in, under a title where there is one."""
+    if title is not None:
+        ax.set_title(title)
+    display.figure_, display.ax_ = ax.figure, ax
+    return display
+
+
 def line_look(k):
     """Colour and line style of the k-th of many series: all pairs differ up to 28."""
     return {"color": COLOURS[k % len(COLOURS)], "linestyle": STYLES[k // len(COLOURS) % len(STYLES)]}
@@ -43,9 +51,9 @@ def legend_beside(ax, n_entries, **options):
     return ax.legend(**place, ncols=columns, frameon=False, fontsize="small", **options)
 
 
-def tick_names(axis, names, most=40):
-    """Names at a matrix' rows or columns: smaller for many, every k-th for very many."""
+def tick_names(axis, names, places=None, most=40):
+    """Names at a matrix' rows or columns, or at other places: smaller for many, every k-th for very many."""
     every = 1 + (len(names) - 1) // most
-    places = list(range(0, len(names), every))
+    places = range(len(names)) if places is None else places
     size = "medium" if len(names) <= 12 else "small" if len(names) <= 24 else "x-small"
-    axis.set_ticks(places, [short(names[k]) for k in places], fontsize=size)
+    axis.set_ticks(places[::every], [short(name) for name in names[::every]], fontsize=size)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._style import COLOURS, new_axes
+from ._style import COLOURS, keep_axes, new_axes
 
 
 class FalseAlarmDisplay:
@@ -92,7 +92,4 @@ class FalseAlarmDisplay:
         ax.set_xlabel("false alarms per step asked for")
         ax.set_ylabel("achieved on held-out data")
         ax.legend(loc="upper left", frameon=False, fontsize="small")
-        if title is not None:
-            ax.set_title(title)
-        self.figure_, self.ax_ = ax.figure, ax
-        return self
+        return keep_axes(self, ax, title)

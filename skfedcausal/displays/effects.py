@@ -1,5 +1,8 @@
 """Counterfactual measurements with their bands."""
 
+from pandas.api.types import is_datetime64_any_dtype
+
+from ..utils.optional import import_optional
 from ._style import COLOURS, pyplot, short
 
 _MOST = 12
@@ -116,10 +119,9 @@ class EffectDisplay:
             ax.plot(rows["time"], rows["counterfactual"], color=COLOURS[1], linewidth=1, label=would)
             ax.set_title(short(column, 30), fontsize="medium")
         for ax in axes[max(n - across, 0) : n]:
-            ax.tick_params(axis="x", labelrotation=30, labelbottom=True)
+            ax.tick_params(axis="x", labelbottom=True)
             ax.set_xlabel("steps" if "factual" not in self.table else "time")
-            if "factual" not in self.table:
-                ax.xaxis.get_major_locator().set_params(integer=True)
+            _few_ticks(ax.xaxis, self.table["time"])
         if "factual" in self.table:
             figure.legend(
                 *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False
@@ -128,6 +130,17 @@ class EffectDisplay:
             figure.suptitle(title)
         self.figure_, self.ax_ = figure, axes[:n]
         return self
+
+
+def _few_ticks(axis, time):
+    """Whole steps or short times, few enough to stand beside each other under a panel."""
+    if not is_datetime64_any_dtype(time):
+        axis.get_major_locator().set_params(integer=True, nbins=6)
+        return
+    dates = import_optional("matplotlib.dates", "plot", "Drawing counterfactuals")
+    locator = dates.AutoDateLocator(maxticks=6, tz=getattr(time.dt, "tz", None))
+    axis.set_major_locator(locator)
+    axis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=getattr(time.dt, "tz", None)))
 
 
 def _largest(table):

@@ -2,7 +2,10 @@
 
 import numpy as np
 
-from ..utils.optional import import_optional
+from ._style import COLOURS, keep_axes, new_axes, short
+
+_MOST_BOXES = 10  # names in boxes on the circle; more stand around it
+_LINE = 0.18  # inches that a name needs around the circle
 
 
 class LinkGraphDisplay:
@@ -60,7 +63,22 @@ class LinkGraphDisplay:
 
     @classmethod
     def from_links(cls, links, names, *, ax=None, title=None, undecided=False):
-        """Draw a table of links with columns ``cause, effect, strength, verdict``."""
+        """Draw a table of links with columns ``cause, effect, strength, verdict``.
+
+        Parameters
+        ----------
+        links : DataFrame
+        names : sequence of str
+            Units in their order around the circle.
+        ax : matplotlib Axes, default=None
+        title : str, default=None
+        undecided : bool, default=False
+            Also draw the pairs with the verdict "cannot tell".
+
+        Returns
+        -------
+        LinkGraphDisplay
+        """
         return cls(links, names).plot(ax=ax, title=title, undecided=undecided)
 
     def plot(self, *, ax=None, title=None, undecided=False):
@@ -77,14 +95,15 @@ class LinkGraphDisplay:
         -------
         LinkGraphDisplay
         """
-        plt = import_optional("matplotlib.pyplot", "plot", "Drawing links")
-        if ax is None:
-            _, ax = plt.subplots(figsize=(5, 5), layout="constrained")
-        angle = np.pi / 2 - 2 * np.pi * np.arange(len(self.names)) / len(self.names)
-        place = dict(zip(self.names, np.column_stack([np.cos(angle), np.sin(angle)]), strict=True))
+        n, boxed = len(self.names), len(self.names) <= _MOST_BOXES
+        radius = 1.7 if boxed else max(1.7, _LINE * n / (2 * np.pi))  # inches
+        beside = 0.8 if boxed else 1.5
+        ax = new_axes(ax, "Drawing links", (2 * (radius + beside),) * 2)
+        angles = np.pi / 2 - 2 * np.pi * np.arange(n) / n
+        place = dict(zip(self.names, np.column_stack([np.cos(angles), np.sin(angles)]), strict=True))
         kept = ["influence", "cannot tell"] if undecided else ["influence"]
         drawn = self.links[self.links["verdict"].isin(kept)]
-        top = drawn["strength"].max() if len(drawn) else 1.0
+        top = drawn["strength"].max() if (drawn["strength"] > 0).any() else 1.0
         for link in drawn.itertuples():
             found = link.verdict == "influence"
             ax.annotate(
@@ -96,15 +115,34 @@ class LinkGraphDisplay:
                     "connectionstyle": "arc3,rad=0.15",
                     "linewidth": 0.5 + 2.5 * link.strength / top if found else 0.8,
                     "linestyle": "-" if found else "--",
-                    "color": "tab:blue" if found else "0.6",
-                    "shrinkA": 22,
-                    "shrinkB": 22,
+                    "color": COLOURS[0] if found else "0.6",
+                    "shrinkA": 22 if boxed else 4,
+                    "shrinkB": 22 if boxed else 4,
                 },
             )
-        for name, (x, y) in place.items():
-            box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
-            ax.text(x, y, name, ha="center", va="center", bbox=box)
-        ax.set(xlim=(-1.4, 1.4), ylim=(-1.3, 1.3), aspect="equal", title=title or "")
+        for (name, point), angle in zip(place.items(), angles, strict=True):
+            (_name_in_a_box if boxed else _name_outside)(ax, name, point, angle)
+        limits = (-1 - beside / radius, 1 + beside / radius)
+        ax.set(xlim=limits, ylim=limits, aspect="equal")
         ax.set_axis_off()
-        self.figure_, self.ax_ = ax.figure, ax
-        return self
+        return keep_axes(self, ax, title)
+
+
+def _name_in_a_box(ax, name, point, angle):
+    box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
+    ax.text(*point, short(name), ha="center", va="center", bbox=box)
+
+
+def _name_outside(ax, name, point, angle):
+    """A point on the circle and the name along its radius: many names fit around it."""
+    ax.plot(*point, "o", color="0.3", markersize=4)
+    left = np.cos(angle) < -1e-9
+    ax.text(
+        *(1.05 * point),
+        short(name),
+        rotation=np.degrees(angle) + 180 * left,
+        rotation_mode="anchor",
+        ha="right" if left else "left",
+        va="center",
+        fontsize="small",
+    )

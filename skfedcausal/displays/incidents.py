@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ._style import COLOURS, new_axes, short
+from ._style import COLOURS, keep_axes, new_axes, short
 
 _MOST = 14
 _BEFORE, _AFTER = 20, 40
@@ -129,10 +129,7 @@ class IncidentDisplay:
         ax.set_xlim(x[0], x[-1])
         self._time_ticks(ax)
         ax.set_ylabel("unit")
-        if title is not None:
-            ax.set_title(title)
-        self.figure_, self.ax_ = ax.figure, ax
-        return self
+        return keep_axes(self, ax, title)
 
     def _row(self, value):
         """Position of a time or position, None for an open end."""

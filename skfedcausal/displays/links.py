@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..utils.optional import import_optional
+from ._style import keep_axes, new_axes, pyplot, tick_names
 
 _MARKS = {"influence": "●", "no influence": "", "cannot tell": "?"}
 
@@ -114,12 +114,10 @@ class LinkMatrixDisplay:
         -------
         LinkMatrixDisplay
         """
-        plt = import_optional("matplotlib.pyplot", "plot", "Drawing links")
         n = len(self.names)
-        if ax is None:
-            cell = 0.45 if self.intervals is None else 0.8
-            _, ax = plt.subplots(figsize=(2.2 + cell * n, 1.8 + cell * n), layout="constrained")
-        cmap = plt.get_cmap("Blues").with_extremes(bad="0.85")
+        cell = 0.8 if self.intervals is not None else min(0.45, 9 / n)  # inches
+        ax = new_axes(ax, "Drawing links", (2.2 + cell * n, 1.8 + cell * n))
+        cmap = pyplot("Drawing links").get_cmap("Blues").with_extremes(bad="0.85")
         image = ax.imshow(self.strength, cmap=cmap, vmin=0, vmax=vmax)
         top = image.norm.vmax
         for row, col in zip(*np.nonzero(np.isfinite(self.strength)), strict=True):
@@ -135,14 +133,14 @@ class LinkMatrixDisplay:
                     color="white" if dark else "black",
                     fontsize=None if self.intervals is None else "small",
                 )
-        ax.set_xticks(range(n), self.names, rotation=45, ha="right", rotation_mode="anchor")
-        ax.set_yticks(range(n), self.names)
+        tick_names(ax.xaxis, self.names)
+        tick_names(ax.yaxis, self.names)
+        for label in ax.get_xticklabels():
+            label.set(rotation=45, ha="right", rotation_mode="anchor")
         ax.set_xlabel("cause")
         ax.set_ylabel("effect")
-        if title is not None:
-            ax.set_title(title)
-        self.figure_, self.ax_, self.image_ = ax.figure, ax, image
-        return self
+        self.image_ = image
+        return keep_axes(self, ax, title)
 
     def _label(self, row, col):
         """Mark of the verdict and the interval of a pair."""

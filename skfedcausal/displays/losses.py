@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._style import COLOURS, legend_beside, line_look, new_axes, short
+from ._style import COLOURS, keep_axes, legend_beside, line_look, new_axes, short
 
 _MOST = 8  # units that get a line each
 
@@ -93,10 +93,7 @@ class LossDisplay:
         ax.set_xlabel("round")
         ax.set_ylabel("loss")
         legend_beside(ax, len(kinds) * min(len(units), _MOST))
-        if title is not None:
-            ax.set_title(title)
-        self.figure_, self.ax_ = ax.figure, ax
-        return self
+        return keep_axes(self, ax, title)
 
     def _draw_range(self, ax, rounds, kind, k):
         """Median and range over many units."""

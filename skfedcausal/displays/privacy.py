@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._style import COLOURS, new_axes
+from ._style import COLOURS, keep_axes, new_axes
 
 
 class PrivacyCurveDisplay:
@@ -78,7 +78,4 @@ class PrivacyCurveDisplay:
         ax.set_ylim(-0.05, max(1.1, 1.05 * float(np.nanmax(t["forecast_error"]))))
         ax.set_xlabel("epsilon")
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, frameon=False, fontsize="small")
-        if title is not None:
-            ax.set_title(title)
-        self.figure_, self.ax_ = ax.figure, ax
-        return self
+        return keep_axes(self, ax, title)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ._style import COLOURS, legend_beside, new_axes, short
+from ._style import COLOURS, keep_axes, legend_beside, new_axes, short
 
 _MODELS = ("client", "augmented", "server", "oracle")
 
@@ -98,10 +98,7 @@ class ResidualDisplay:
         ax.set_ylim(n - 0.5, -0.5)
         ax.set_xlabel("prediction error / standard deviation")
         legend_beside(ax, self.errors.shape[1])
-        if title is not None:
-            ax.set_title(title)
-        self.figure_, self.ax_ = ax.figure, ax
-        return self
+        return keep_axes(self, ax, title)
 
 
 def _relative_error(Y, predicted):

@@ -1,6 +1,6 @@
 """Geweke's measure over frequency."""
 
-from ..utils.optional import import_optional
+from ._style import keep_axes, new_axes
 
 
 class SpectrumDisplay:
@@ -36,7 +36,7 @@ class SpectrumDisplay:
         self.effect = effect
 
     @classmethod
-    def from_estimator(cls, estimator, cause, effect, *, conditional=True, ax=None):
+    def from_estimator(cls, estimator, cause, effect, *, conditional=True, intervals=None, ax=None):
         """Draw the spectrum of a fitted estimator's link.
 
         Parameters
@@ -45,13 +45,15 @@ class SpectrumDisplay:
         cause, effect : str
         conditional : bool, default=True
             Given the measurements of all other units.
+        intervals : float, default=None
+            Coverage of the intervals to shade. None shades none.
         ax : matplotlib Axes, default=None
 
         Returns
         -------
         SpectrumDisplay
         """
-        spectrum = estimator.spectrum(cause, effect, conditional=conditional)
+        spectrum = estimator.spectrum(cause, effect, conditional=conditional, level=intervals)
         return cls(spectrum, cause, effect).plot(ax=ax)
 
     def plot(self, *, ax=None):
@@ -66,16 +68,14 @@ class SpectrumDisplay:
         -------
         SpectrumDisplay
         """
-        plt = import_optional("matplotlib.pyplot", "plot", "Drawing a spectrum")
-        if ax is None:
-            _, ax = plt.subplots(figsize=(5.5, 3.2), layout="constrained")
+        ax = new_axes(ax, "Drawing a spectrum", (5.5, 3.2))
         ax.plot(self.spectrum["frequency"], self.spectrum["measure"], label="over frequency")
+        if "low" in self.spectrum:
+            ax.fill_between(*(self.spectrum[name] for name in ("frequency", "low", "high")), alpha=0.25)
         total = self.spectrum.attrs["total"]
         note = "" if self.spectrum.attrs["averages_to_total"] else " (not its average)"
         ax.axhline(total, color="0.5", linestyle="--", label=f"time domain {total:.3g}{note}")
         ax.set(xlabel="frequency (radians per time step)", ylabel="Geweke's measure (nats)", xlim=(0, None))
         ax.set_ylim(bottom=0)
-        ax.set_title(f"{self.cause} → {self.effect}")
         ax.legend()
-        self.figure_, self.ax_ = ax.figure, ax
-        return self
+        return keep_axes(self, ax, f"{self.cause} → {self.effect}")

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._style import new_axes, pyplot, tick_names
+from ._style import keep_axes, new_axes, pyplot, tick_names
 
 
 class StateCorrelationDisplay:
@@ -84,15 +84,11 @@ class StateCorrelationDisplay:
             ax.axvline(states.start - 0.5, color="0.3", linewidth=0.6)
         centres = [(s.start + s.stop - 1) / 2 for s in self.state_slices.values()]
         for axis in (ax.xaxis, ax.yaxis):
-            tick_names(axis, names)
-            every = 1 + (len(names) - 1) // 40
-            axis.set_ticks(centres[::every], [label.get_text() for label in axis.get_ticklabels()])
+            tick_names(axis, names, centres)
         ax.tick_params(axis="x", rotation=45 if len(names) <= 12 else 90)
         pyplot("Drawing states").setp(ax.get_xticklabels(), ha="right" if len(names) <= 12 else "center")
         ax.set_xlabel("states" if self.lag == 0 else f"states {self.lag} step{'s' * (self.lag > 1)} before")
         ax.set_ylabel("states")
         ax.figure.colorbar(image, ax=ax, shrink=0.8, label="correlation")
-        if title is not None:
-            ax.set_title(title)
-        self.figure_, self.ax_, self.image_ = ax.figure, ax, image
-        return self
+        self.image_ = image
+        return keep_axes(self, ax, title)

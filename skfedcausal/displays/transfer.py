@@ -12,7 +12,7 @@ class TransferFunctionDisplay:
 
     Parameters
     ----------
-    poles, zeros : ndarray of complex
+    poles, zeros : ndarray of complex of shape (n_poles,), (n_zeros,)
     frequencies : ndarray of shape (n_frequencies,)
         Radians per step.
     singular_values : ndarray of shape (n_frequencies, min(n_outputs, n_inputs))

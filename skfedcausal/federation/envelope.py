@@ -184,6 +184,20 @@ def write_key(path):
     Returns
     -------
     Path
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from skfedcausal.federation import read_key, write_key
+    >>> path = write_key(Path(tempfile.mkdtemp()) / "boiler.key")
+    >>> len(read_key(path))
+    32
+
+    Raises
+    ------
+    FileExistsError
+        If the file is there already: a key in use is not overwritten.
     """
     path = Path(path)
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
@@ -194,10 +208,30 @@ def write_key(path):
 def read_key(path):
     """Key in a file, as :func:`write_key` writes it.
 
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    bytes
+
     Raises
     ------
     ValueError
         If the file holds no key.
+
+    See Also
+    --------
+    write_key : Makes one, with an example.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from skfedcausal.federation import read_key, write_key
+    >>> len(read_key(write_key(Path(tempfile.mkdtemp()) / "turbine.key")))
+    32
     """
     try:
         key = bytes.fromhex(Path(path).read_text(encoding="ascii").strip())

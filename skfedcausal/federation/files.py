@@ -36,8 +36,8 @@ class FileTransport(FramedTransport):
         One key per site, see :func:`write_key`.
     one_way : bool, default=False
         Only wait for what the sites send on their own; nothing is ever written.
-    timeout, journal, max_frame
-        As in :class:`~skfedcausal.federation.framed.FramedTransport`.
+    **settings
+        `timeout`, `journal`, `max_frame` as in :class:`~skfedcausal.federation.framed.FramedTransport`.
 
     Examples
     --------
@@ -123,6 +123,19 @@ class FileSite:
     gate : Gate
     folder : str or Path
         Holds the folder of this site.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skfedcausal.federation import FileSite, Gate, Packet
+    >>> class Echo:
+    ...     def handle(self, packet, state):
+    ...         return Packet("echo"), state
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> site = FileSite(Gate("boiler", Echo(), f"{folder.name}/home"), f"{folder.name}/exchange")
+    >>> site.send("march", Packet("hello")).exists()
+    True
+    >>> folder.cleanup()
     """
 
     def __init__(self, gate, folder):
@@ -186,6 +199,12 @@ class FileSite:
 
     def send(self, run, packet):
         """Send without having been asked, as over a one-way link.
+
+        Parameters
+        ----------
+        run : str
+            Name of the run.
+        packet : Packet
 
         Returns
         -------

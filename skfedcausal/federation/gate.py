@@ -52,6 +52,19 @@ class Gate:
     gets the answer that is in the journal, so that nothing is counted twice.
 
     What goes wrong at the site stays there (``errors.log``); the server is told the kind of the exception.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skfedcausal.federation import Gate, Packet
+    >>> class Echo:
+    ...     def handle(self, packet, state):
+    ...         return Packet("echo", scalars={"heard": packet.op}), state
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> gate = Gate("boiler", Echo(), folder.name)
+    >>> gate.rehearse(Packet("hello")).scalars["heard"]
+    'hello'
+    >>> folder.cleanup()
     """
 
     def __init__(
@@ -111,6 +124,13 @@ class Gate:
     def volunteer(self, run, packet):
         """Answer to a packet that the site asks itself, where nothing comes in.
 
+        Parameters
+        ----------
+        run : str
+            Name of the run.
+        packet : Packet
+            What the server would have asked.
+
         Returns
         -------
         bytes
@@ -121,7 +141,16 @@ class Gate:
         return kept if kept is not None else self._answered(self._sequence + 1, packet, payload)
 
     def rehearse(self, packet):
-        """What would leave in answer to a packet; nothing is sent, kept or accounted for."""
+        """What would leave in answer to a packet; nothing is sent, kept or accounted for.
+
+        Parameters
+        ----------
+        packet : Packet
+
+        Returns
+        -------
+        Packet
+        """
         return self.worker.handle(packet, {})[0]
 
     def _checked(self, envelope, payload):

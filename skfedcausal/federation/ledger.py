@@ -69,8 +69,16 @@ class Ledger:
     def record(self, client, direction, packet):
         """Add one packet, before it goes.
 
+        Parameters
+        ----------
+        client : str
+        direction : {"up", "down"}
+        packet : Packet
+
         Raises
         ------
+        TypeError
+            If it is no Packet: nothing else crosses.
         ByteLimitError
             If it would take what left over `max_bytes`; it must not be sent then.
         """
@@ -88,7 +96,17 @@ class Ledger:
         self.entries.append(LedgerEntry(client, direction, packet.round, packet.op, packet.nbytes, fields))
 
     def total(self, direction, client=None):
-        """Bytes that went in one direction, of one client or of all."""
+        """Bytes that went in one direction, of one client or of all.
+
+        Parameters
+        ----------
+        direction : {"up", "down"}
+        client : str, default=None
+
+        Returns
+        -------
+        int
+        """
         return sum(
             entry.n_bytes
             for entry in self.entries

@@ -62,7 +62,16 @@ class LostUnits:
             raise ValueError(f"stale={self.stale!r}; choose 'hold' or 'skip'.")
 
     def needed(self, n_units):
-        """Units of `n_units` that have to answer."""
+        """Units of `n_units` that have to answer.
+
+        Parameters
+        ----------
+        n_units : int
+
+        Returns
+        -------
+        int
+        """
         if isinstance(self.quorum, Integral):
             return int(self.quorum)
         return int(-(-self.quorum * n_units // 1))

@@ -83,6 +83,10 @@ class Packet:
     def encode(self):
         """The packet as bytes.
 
+        Returns
+        -------
+        bytes
+
         Raises
         ------
         PacketError
@@ -99,6 +103,14 @@ class Packet:
         """The packet that `data` encodes.
 
         Its arrays are copies, aligned in memory and read-only.
+
+        Parameters
+        ----------
+        data : bytes
+
+        Returns
+        -------
+        Packet
 
         Raises
         ------
@@ -233,7 +245,20 @@ def _is_array_spec(spec):
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a client gave no answer. Never carries the text of an exception at the client's site."""
+    """Why a client gave no answer. Never carries the text of an exception at the client's site.
+
+    Parameters
+    ----------
+    kind : {"timeout", "offline", "client-error", "crashed", "refused"}
+    detail : str, default=""
+        What may be said about it outside the site.
+
+    Examples
+    --------
+    >>> from skfedcausal.federation import Failure
+    >>> Failure("timeout").kind
+    'timeout'
+    """
 
     kind: Literal["timeout", "offline", "client-error", "crashed", "refused"]
     detail: str = ""

@@ -58,7 +58,12 @@ class SiteLedger:
             self._count(entry)
 
     def entries(self):
-        """All lines, as dicts."""
+        """All lines, as dicts.
+
+        Returns
+        -------
+        list of dict
+        """
         return self._chain.entries()
 
     @property
@@ -123,7 +128,19 @@ class SiteLedger:
         }
 
     def refuse(self, run, site, reason):
-        """Account for something that came and was not taken."""
+        """Account for something that came and was not taken.
+
+        Parameters
+        ----------
+        run : str
+        site : str
+        reason : str
+
+        Returns
+        -------
+        dict
+            The line that was written.
+        """
         return self._append({"event": "refused", "run": run, "site": site, "reason": reason})
 
     def _append(self, content):
@@ -165,7 +182,33 @@ class SiteLedger:
 
 
 def verify_ledger(path):
-    """Check a ledger's chain and add up, see :meth:`SiteLedger.verify`."""
+    """Check a ledger's chain and add up, see :meth:`SiteLedger.verify`.
+
+    Parameters
+    ----------
+    path : str or Path
+
+    Returns
+    -------
+    dict
+        Numbers of ``entries`` and ``refused``, ``bytes_up``, ``bytes_down``.
+
+    Raises
+    ------
+    LedgerError
+        If a line was changed, left out or put in.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skfedcausal.federation import Packet, SiteLedger, verify_ledger
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> ledger = SiteLedger(f"{folder.name}/ledger.jsonl")
+    >>> _ = ledger.record("march", "boiler", "up", Packet("done", 1), b"sealed bytes")
+    >>> verify_ledger(f"{folder.name}/ledger.jsonl")["bytes_up"]
+    12
+    >>> folder.cleanup()
+    """
     entries = read_ledger(path)
     check_chain(entries, path)
 

@@ -16,10 +16,36 @@ class Worker(Protocol):
     the worker there keeps it between packets (in memory, or in a store of the run for engines that start a
     process per message), and nothing else survives in the worker. The same packet with the state from
     before it gives the same answer, and so does a packet that comes twice in a row.
+
+    Examples
+    --------
+    A worker that counts what it was asked:
+
+    >>> from skfedcausal.federation import Packet
+    >>> class Counter:
+    ...     def handle(self, packet, state):
+    ...         n = state.get("n", 0) + 1
+    ...         return Packet("count", scalars={"n": n}), {"n": n}
+    >>> answer, state = Counter().handle(Packet("hello"), {})
+    >>> Counter().handle(Packet("hello"), state)[0].scalars["n"]
+    2
     """
 
     def handle(self, packet: Packet, state: dict[str, Any]) -> tuple[Packet, dict[str, Any]]:
-        """Answer one packet."""
+        """Answer one packet.
+
+        Parameters
+        ----------
+        packet : Packet
+        state : dict
+            What an earlier answer left.
+
+        Returns
+        -------
+        answer : Packet
+        state : dict
+            To be given with the next packet.
+        """
 
 
 class Site:
@@ -45,10 +71,24 @@ class Site:
 
 @runtime_checkable
 class Transport(Protocol):
-    """The server's side: all that estimators see of the clients."""
+    """The server's side: all that estimators see of the clients.
+
+    Examples
+    --------
+    Any object with these three methods is one, such as :class:`InProcessTransport`:
+
+    >>> from skfedcausal.federation import InProcessTransport
+    >>> InProcessTransport({}).clients()
+    ()
+    """
 
     def clients(self) -> tuple[str, ...]:
-        """Names of the clients, always in the same order."""
+        """Names of the clients, always in the same order.
+
+        Returns
+        -------
+        tuple of str
+        """
 
     def exchange(
         self, out: Mapping[str, Packet], *, timeout: float | None = None
@@ -57,6 +97,16 @@ class Transport(Protocol):
 
         A client that does not answer within `timeout` seconds (None: the transport's own limit) is a
         :class:`Failure` in the result, never an exception.
+
+        Parameters
+        ----------
+        out : dict of str to Packet
+        timeout : float, default=None
+            Seconds.
+
+        Returns
+        -------
+        dict of str to Packet or Failure
         """
 
     def close(self) -> None:
@@ -79,6 +129,16 @@ class InProcessTransport:
     -----
     Programming errors in a worker are raised, not turned into a :class:`Failure`: there is no border here
     that an exception's text could leak across.
+
+    Examples
+    --------
+    >>> from skfedcausal.federation import InProcessTransport, Packet
+    >>> class Echo:
+    ...     def handle(self, packet, state):
+    ...         return Packet("echo", scalars={"heard": packet.op}), state
+    >>> transport = InProcessTransport({"boiler": Echo()})
+    >>> transport.exchange({"boiler": Packet("hello")})["boiler"].scalars["heard"]
+    'hello'
     """
 
     def __init__(self, workers, n_jobs=None, backend="threading"):
@@ -89,15 +149,40 @@ class InProcessTransport:
         self._backend = backend
 
     def clients(self):
-        """Names of the clients, in the order they were given."""
+        """Names of the clients, in the order they were given.
+
+        Returns
+        -------
+        tuple of str
+        """
         return tuple(self._sites)
 
     def state(self, name):
-        """What a client keeps between packets."""
+        """What a client keeps between packets.
+
+        Parameters
+        ----------
+        name : str
+
+        Returns
+        -------
+        dict
+        """
         return self._sites[name].state
 
     def exchange(self, out, *, timeout=None):
-        """Let every named worker answer its packet."""
+        """Let every named worker answer its packet.
+
+        Parameters
+        ----------
+        out : dict of str to Packet
+        timeout : ignored
+            Nothing is waited for in one process.
+
+        Returns
+        -------
+        dict of str to Packet
+        """
         del timeout  # nothing can be late inside one process
         sites = [self._sites[name] for name in out]
         calls = [

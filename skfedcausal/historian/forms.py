@@ -58,7 +58,7 @@ def tag_series(export, dialect, where):
     dict of str to Series
         Floats by time, NaN where not good, ascending, the last of equal times.
     """
-    table = _table(export)
+    table = _table(export, where)
     names = {str(column).strip().lower(): column for column in table.columns}
     table = _time_first(table, names, where)
     roles = {role: _pick(names, words) for role, words in _ROLES.items()}
@@ -67,7 +67,7 @@ def tag_series(export, dialect, where):
     return _wide(table, dialect, where)
 
 
-def _table(export):
+def _table(export, where):
     """Table of text, or the frame that was given."""
     native = as_native(export) if not isinstance(export, (str, Path)) else export
     if isinstance(native, pd.DataFrame):
@@ -80,6 +80,8 @@ def _table(export):
             text = raw.decode("utf-8-sig")
         except UnicodeDecodeError:
             text = raw.decode("cp1252")
+    if not text.strip():
+        raise ValueError(f"The export is empty: found in {where}.")
     return pd.read_csv(io.StringIO(text), sep=_separator(text), dtype=str, keep_default_na=False)
 
 

@@ -128,15 +128,25 @@ def read_historian(
     for unit, export in zip(units, exports.values(), strict=True):
         zone = tz.get(unit) if isinstance(tz, Mapping) else tz
         dialect = Dialect(zone, dayfirst, bad_values, good, keep_uncertain)
-        shift = pd.Timedelta((clock or {}).get(unit, 0))
+        shift = _span((clock or {}).get(unit, 0), "clock")
         for tag, values in _unit_series(export, dialect, unit).items():
             series[f"{unit}{SEPARATOR}{tag}"] = values.set_axis(values.index + shift)
     _same_kind_of_time(series)
-    step = _step(series) if every is None else pd.Timedelta(every)
-    table = _on_grid(series, step, how, None if hold is None else pd.Timedelta(hold))
+    step = _step(series) if every is None else _span(every, "every")
+    table = _on_grid(series, step, how, None if hold is None else _span(hold, "hold"))
     if isinstance(tz, str) and table.index.tz is not None:
         table.index = table.index.tz_convert(tz)
     return table
+
+
+def _span(value, option):
+    """A length of time that was given."""
+    try:
+        return pd.Timedelta(value)
+    except ValueError as error:
+        raise ValueError(
+            f"{option}={value!r} is no length of time; give for example '10s' or '5min'."
+        ) from error
 
 
 def _unit_series(export, dialect, unit):

@@ -1,7 +1,7 @@
 """Time stamps of an export on one clock: formats, zones, the hour that occurs twice."""
 
 import warnings
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pandas as pd
@@ -113,7 +113,10 @@ def on_one_clock(times, tags, tz, where):
                     "tz='Europe/Berlin'; nothing was dropped."
                 )
         return times
-    zone = ZoneInfo(tz)
+    try:
+        zone = ZoneInfo(tz)
+    except (ZoneInfoNotFoundError, ValueError) as error:
+        raise ValueError(f"tz={tz!r} is no time zone; give its name, such as 'Europe/Berlin'.") from error
     earlier = np.ones(len(times), dtype=bool)
     ambiguous = times.tz_localize(zone, ambiguous="NaT", nonexistent="shift_forward").isna()
     if ambiguous.any():

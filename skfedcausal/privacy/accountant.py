@@ -122,6 +122,14 @@ class PrivacySpent:
         What is protected; "none" if nothing is.
     per_client : dict of str to dict
         ``epsilon`` and ``mu`` of every client.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(2, n_samples=500, random_state=0)
+    >>> FederatedGrangerEstimator().fit(X).privacy_spent_.epsilon  # without noise nothing is promised
+    inf
     """
 
     epsilon: float
@@ -349,7 +357,17 @@ class PrivacyAccountant:
     # -- memory ----------------------------------------------------------------------------------
 
     def key_of(self, *parts):
-        """Name of a record under which its noised copy is remembered; says nothing without the account."""
+        """Name of a record under which its noised copy is remembered; says nothing without the account.
+
+        Parameters
+        ----------
+        *parts : arrays and strings
+            What makes the record.
+
+        Returns
+        -------
+        bytes
+        """
         digest = hashlib.blake2b(key=self._key)
         for part in parts:
             part = np.ascontiguousarray(part) if isinstance(part, np.ndarray) else str(part).encode()
@@ -358,7 +376,16 @@ class PrivacyAccountant:
         return digest.digest()
 
     def recall(self, key):
-        """What was released under a key, or None."""
+        """What was released under a key, or None.
+
+        Parameters
+        ----------
+        key : bytes
+
+        Returns
+        -------
+        Release or None
+        """
         return self._releases.get(key)
 
     def turn(self):
@@ -370,7 +397,13 @@ class PrivacyAccountant:
         return np.empty(shape)
 
     def remember(self, key, release):
-        """Keep what was released under a key."""
+        """Keep what was released under a key.
+
+        Parameters
+        ----------
+        key : bytes
+        release : Release
+        """
         self._releases[key] = release
 
     def forget(self):

@@ -35,7 +35,20 @@ class UnitNoise:
     def drawn(self, Y, rng, sampler, out=None):
         """Copy of measurements that is clipped and has noise; what comes after sees nothing else.
 
-        Written to `out`, some rows at a time, so that records and copies may be files.
+        Written some rows at a time, so that records and copies may be files.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        rng : Generator
+        sampler : callable
+            Draws the noise.
+        out : ndarray of shape (n_samples, n_features), default=None
+            Where to; None for a new array.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
         """
         values = np.empty(Y.shape) if out is None else out
         for start in range(0, len(Y), _CHUNK):

@@ -60,6 +60,14 @@ def mu_from_epsilon(epsilon, delta):
     -------
     float
 
+    Notes
+    -----
+    Solves ``delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` [1]_.
+
+    References
+    ----------
+    .. [1] Balle, Wang (2018), Improving the Gaussian mechanism for differential privacy, ICML.
+
     Examples
     --------
     >>> from skfedcausal.privacy import mu_from_epsilon
@@ -91,6 +99,14 @@ def epsilon_from_mu(mu, delta):
     -------
     float
 
+    Notes
+    -----
+    Solves ``delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu)`` [1]_.
+
+    References
+    ----------
+    .. [1] Balle, Wang (2018), Improving the Gaussian mechanism for differential privacy, ICML.
+
     Examples
     --------
     >>> from skfedcausal.privacy import epsilon_from_mu
@@ -114,6 +130,15 @@ def gaussian_noise_multiplier(epsilon, delta, n_releases=1):
     -------
     float
 
+    Notes
+    -----
+    Releases compose to ``mu = sqrt(n_releases) / noise_multiplier`` [1]_.
+
+    References
+    ----------
+    .. [1] Dong, Roth, Su (2022), Gaussian differential privacy, Journal of the Royal Statistical Society B
+           84(1).
+
     Examples
     --------
     >>> from skfedcausal.privacy import gaussian_noise_multiplier
@@ -136,6 +161,15 @@ def epsilon_of(noise_multiplier, delta, n_releases=1):
     Returns
     -------
     float
+
+    Notes
+    -----
+    Releases compose to ``mu = sqrt(n_releases) / noise_multiplier`` [1]_.
+
+    References
+    ----------
+    .. [1] Dong, Roth, Su (2022), Gaussian differential privacy, Journal of the Royal Statistical Society B
+           84(1).
 
     Examples
     --------
@@ -169,6 +203,11 @@ def randomized_response_composition(epsilon, n_releases, delta, *, n_categories=
     The privacy loss of a response is epsilon, 0 or -epsilon: a multiple of epsilon after any number of them,
     with the probabilities of :func:`response_losses`. Given that loss L the Gaussian releases have to cover
     ``epsilon_total - L``, hence ``delta(epsilon_total) = sum_L P(L) delta_mu(epsilon_total - L)``.
+
+    References
+    ----------
+    .. [1] Kairouz, Oh, Viswanath (2017), The composition theorem for differential privacy, IEEE Transactions
+           on Information Theory 63(6).
 
     Examples
     --------

@@ -191,6 +191,10 @@ class GaussianMechanism(PrivacyMechanism):
     def mu_of_release(self):
         """Gaussian-DP parameter of one release.
 
+        Returns
+        -------
+        float
+
         Raises
         ------
         ValueError
@@ -273,6 +277,13 @@ class GaussianMechanism(PrivacyMechanism):
         dict of str to Release
             The same objects for records that were released before with the same noise; those are not
             charged again.
+
+        Raises
+        ------
+        ValueError
+            If the promise is not stated completely, or records and noise do not fit together.
+        PrivacyBudgetError
+            If the release would cost more than the account allows; nothing is drawn then.
         """
         if self.place != "record":
             raise ValueError(
@@ -309,12 +320,33 @@ class GaussianMechanism(PrivacyMechanism):
         ]
 
     def noise_of(self, name, Y):
-        """Ball and noise of a release of a unit's record, a :class:`UnitNoise`."""
+        """Ball and noise of a release of a unit's record, a :class:`UnitNoise`.
+
+        Parameters
+        ----------
+        name : str
+            The unit, for messages.
+        Y : ndarray of shape (n_samples, n_features)
+
+        Returns
+        -------
+        UnitNoise
+        """
         bounds = self.bounds(name, Y)
         return UnitNoise(bounds, self.noise_std(bounds, len(Y))[0])
 
     def sensitivity(self, noise, n_samples):
-        """Largest change of a record of `n_samples` rows before its noise is added, in units of `scale`."""
+        """Largest change of a record of `n_samples` rows before its noise is added, in units of `scale`.
+
+        Parameters
+        ----------
+        noise : UnitNoise
+        n_samples : int
+
+        Returns
+        -------
+        float
+        """
         rounding = np.sqrt(len(noise.bounds.scale)) * grid_of(noise.std)  # moves neighbours apart by as much
         return (noise.bounds.radius + rounding) * np.sqrt(self._steps(n_samples))
 
@@ -342,7 +374,13 @@ class GaussianMechanism(PrivacyMechanism):
         return Plan(noise, self.sensitivity(noise, len(Y)), mu, key)
 
     def check_training(self):
-        """Refuse settings that belong to noise on the record, or lack what noise inside training needs."""
+        """Refuse settings that belong to noise on the record, or lack what noise inside training needs.
+
+        Raises
+        ------
+        ValueError
+            If such a setting is there, or one is missing.
+        """
         self.mu_of_release()
         if self.random_state is not None:
             warn_seeded()
@@ -366,6 +404,19 @@ class GaussianMechanism(PrivacyMechanism):
         """The promise in words: unit, relation, bound, composition, what is not covered.
 
         `left` says what of all that left the units it is about.
+
+        Parameters
+        ----------
+        spent : PrivacySpent
+        names : sequence of str
+            The units.
+        n_samples : int
+        left : str
+            What of all that left the units it is about.
+
+        Returns
+        -------
+        str
         """
         if self.place == "messages":
             return paper_statement(self, spent, self._account(), names)

@@ -185,7 +185,19 @@ class RandomizedResponse(PrivacyMechanism):
             raise ValueError("RandomizedResponse needs an `epsilon` per pair of flags. There is no default.")
 
     def statement(self, spent, names, n_samples):
-        """The promise in words: unit, relation, bound, composition, what is not covered."""
+        """The promise in words: unit, relation, bound, composition, what is not covered.
+
+        Parameters
+        ----------
+        spent : PrivacySpent
+        names : sequence of str
+            The units.
+        n_samples : int
+
+        Returns
+        -------
+        str
+        """
         return response_statement(self, spent)
 
 

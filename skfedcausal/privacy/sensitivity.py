@@ -185,8 +185,10 @@ def server_gradient_sensitivity(A, F, K, theta, unit, slices, n_steps_averaged, 
     ----------
     A : ndarray of shape (n, n)
         The server's transition matrix.
-    F, K, theta : ndarray
-        Of the unit whose measurement changes.
+    F : ndarray of shape (p, p)
+        ``(I - K C) A`` of the filter of the unit whose measurement changes.
+    K, theta : ndarray of shape (p, d)
+        Its gain and its augmenter's matrix.
     unit : int
         Its position.
     slices : sequence of slice

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from ..utils.clock import repeated_stretch, repeated_text
-from .clocks import state_innovations, unit_offsets
+from .clocks import unit_offsets, unit_series
 from .record import duration, read_units
 from .report import COLUMNS, PlantCheck, unit_table
 from .runs import Tag
@@ -168,7 +168,7 @@ def _check_unit(unit, found):
     rows = []
     for column, tag, here, stretches in zip(unit.columns, tags, present.T, stuck, strict=True):
         period, regular = update_period(tag)
-        _check_tag(unit, column, tag, [s for s in stretches if not _within(s, known)], found)
+        _check_tag(unit, column, tag, stretches, known, found)
         sparse = regular and period > 1 and here.mean() < 0.75
         if not sparse and tag.kind != "empty":
             for start, stop in gaps(here, unit.breaks):
@@ -229,7 +229,8 @@ def _add_gap(unit, column, start, stop, found):
     found.add(unit.name, column, "gap", unit.time(start), unit.time(stop - 1), stop - start, detail, advice)
 
 
-def _check_tag(unit, column, tag, stretches, found):
+def _check_tag(unit, column, tag, stretches, known, found):
+    stretches = [stretch for stretch in stretches if not _within(stretch, known)]
     first, last = unit.time(0), unit.time(len(unit.values) - 1)
     if tag.kind == "empty":
         found.add(unit.name, column, "no data", first, last, 0.0, "no value at all", "Leave the tag out.")
@@ -241,6 +242,9 @@ def _check_tag(unit, column, tag, stretches, found):
         advice = "Set the values there to NaN: they are not measurements."
         found.add(unit.name, column, "stuck", unit.time(start), unit.time(stop - 1), value, detail, advice)
     for value, share in filled(tag):
+        rows = tag.rows[tag.values == value]
+        if np.mean([any(a <= row < b for a, b in known) for row in rows]) >= _SAME:
+            continue
         detail = f"{value:.6g} in {share:.1%} of the rows, far from all other values"
         advice = f"Replace {value:.6g} by NaN if it stands for no value."
         found.add(unit.name, column, "fill value", first, last, value, detail, advice)
@@ -291,12 +295,12 @@ def _check_clocks(units, shared, tags, found, max_offset):
         if step is None:
             raise ValueError(f"Got max_offset={max_offset!r} for rows without times; give a number of rows.")
         wanted = int(np.ceil(pd.Timedelta(wanted) / step))
-    offsets = unit_offsets({k: state_innovations(Y) for k, Y in aligned.items()}, min(wanted, n_rows // 4))
+    offsets = unit_offsets({k: unit_series(Y) for k, Y in aligned.items()}, min(wanted, n_rows // 4))
     for unit in units:
         offset = offsets[unit.name]
-        if offset is None or offset[0] == 0:
+        if offset is None or offset.rows == 0:
             continue
-        rows, against = offset
+        rows, against = offset.rows, offset.against
         size = f"{abs(rows)} rows" if step is None else duration(abs(rows) * step)
         sign = "+" if rows > 0 else "-"
         detail = f"clock about {sign}{size} against {against!r}"
@@ -305,6 +309,8 @@ def _check_clocks(units, shared, tags, found, max_offset):
             f"Read with clock={{{unit.name!r}: {back!r}}}, or shift the rows, unless there is a dead time of "
             "that length between the two units."
         )
+        if not offset.sure:
+            advice += f" It may as well be the clock of {against!r} that is off: put one right, not both."
         value = float(rows) if step is None else rows * step.total_seconds()
         found.add(
             unit.name, "", "clock", unit.time(0), unit.time(len(unit.values) - 1), value, detail, advice

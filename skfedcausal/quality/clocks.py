@@ -2,7 +2,9 @@
 
 A unit's filter tells at every step what its own past did not: the innovation of its states. Innovations of
 coupled units, or of units hit by the same disturbance, are correlated at lags of a step or so. Where the
-clocks differ by k steps, they are correlated at lags about k instead, and not at the small ones.
+clocks differ by k steps, they are correlated at lags about k instead, and not at the small ones. Where no
+single lag shows anything, an influence may still show through the states it acted on: a score test collects
+it from all lags of its response, at the price of a blunter peak.
 """
 
 import warnings
@@ -25,11 +27,30 @@ _WIDTH = 10  # lags over which a response may spread
 _WIDEST = 40
 _POINTWISE = 1e-3  # level at which a single lag belongs to the response
 _FOOT = 0.15  # share of the largest evidence at which a response begins
+_SLOW = 0.96  # largest modulus of a transition whose states are compared
+_LEFT = 1e-3  # share of a state's variance that must be left by the other unit's own state
+_FAINT = 0.1  # weight of a tie that only the states show, beside one that the innovations show
 _GRADUAL = 8  # lags after which a response that rises slowly must begin to count as an offset
 
 
-def state_innovations(Y):
-    """White innovations of a unit's states, None where no model can be found.
+@dataclass(frozen=True, eq=False)
+class UnitSeries:
+    """What the comparison of clocks looks at.
+
+    Attributes
+    ----------
+    innovations : ndarray of shape (n_samples, p)
+        White, of unit covariance, zero in rows without any value.
+    states : ndarray of shape (n_samples, q) or None
+        Filtered states of zero mean, None for a slow unit: what it shares with others may be a daily cycle.
+    """
+
+    innovations: np.ndarray
+    states: np.ndarray
+
+
+def unit_series(Y):
+    """Innovations and states of a unit, None where no model can be found.
 
     Parameters
     ----------
@@ -37,8 +58,7 @@ def state_innovations(Y):
 
     Returns
     -------
-    ndarray of shape (n_samples, n_states) or None
-        Of unit covariance, zero in rows without any value.
+    UnitSeries or None
     """
     if not Y.shape[1] or len(Y) < _FEWEST_ROWS:
         return None
@@ -57,7 +77,11 @@ def state_innovations(Y):
     e[told] = ndtri((rankdata(e[told], axis=0) - 0.5) / told.sum())  # single upsets count no more than others
     values, vectors = np.linalg.eigh(e.T @ e / len(e))
     kept = values > 1e-9 * values[-1]
-    return e @ (vectors[:, kept] / np.sqrt(values[kept]))
+    slowest = np.abs(np.linalg.eigvals(client.transition_)).max()
+    return UnitSeries(
+        e @ (vectors[:, kept] / np.sqrt(values[kept])),
+        h - h.mean(axis=0) if slowest < _SLOW else None,
+    )
 
 
 def _without_gaps(Y):
@@ -84,15 +108,60 @@ def evidence_by_lag(e, f, n_lags):
         At lags -n_lags, ..., n_lags; chi-squared with p q degrees of freedom without correlation. Positive
         lag: `e` follows.
     """
-    n = len(e)
+    rows = len(e) - np.abs(np.arange(-n_lags, n_lags + 1))
+    statistic = rows * (_cross_covariances(e, f, n_lags) ** 2).sum(axis=(1, 2))
+    return _as_usual(statistic, e.shape[1] * f.shape[1])
+
+
+def score_by_lag(effect, cause, n_lags):
+    """Score test of no influence of one unit's states on another, at every offset of their clocks.
+
+    The innovation e(t) of the one is compared with what the state h(t - 1 - k) of the other adds to its own
+    state: an influence on a slow state, which no single lag shows, adds up over its response.
+
+    Parameters
+    ----------
+    effect, cause : UnitSeries
+    n_lags : int
+
+    Returns
+    -------
+    ndarray of shape (2 n_lags + 1,)
+        As :func:`evidence_by_lag`.
+    """
+    e, own, other = effect.innovations[1:], effect.states[:-1], cause.states[:-1]
+    moments, shared = _cross_covariances(e, other, n_lags), _cross_covariances(own, other, n_lags)
+    own_cov, cov = own.T @ own / len(own), other.T @ other / len(other)
+    explained = np.linalg.lstsq(own_cov, own.T @ e / len(e), rcond=None)[0]
+    moments = moments - explained.T @ shared
+    left = cov - np.swapaxes(shared, 1, 2) @ np.linalg.lstsq(own_cov, _beside(shared), rcond=None)[0].reshape(
+        own.shape[1], len(shared), -1
+    ).transpose(1, 0, 2)
+    values, vectors = np.linalg.eigh(left)
+    rotated = moments @ vectors
+    told = values > _LEFT * np.trace(cov) / len(cov)
+    squares = np.where(told[:, None, :], rotated**2 / np.where(told, values, 1.0)[:, None, :], 0.0)
+    rows = len(e) - np.abs(np.arange(-n_lags, n_lags + 1))
+    return _as_usual(rows * squares.sum(axis=(1, 2)), e.shape[1] * other.shape[1])
+
+
+def _beside(matrices):
+    """A stack of matrices as one with their columns beside each other."""
+    return matrices.transpose(1, 0, 2).reshape(matrices.shape[1], -1)
+
+
+def _cross_covariances(x, y, n_lags):
+    """Mean of x(t) y(t - k)' at lags -n_lags, ..., n_lags."""
+    n = len(x)
     size = next_fast_len(n + n_lags + 1)
-    spectra = rfft(e, size, axis=0)[:, :, None] * rfft(f, size, axis=0)[:, None, :].conj()
-    cross = irfft(spectra, size, axis=0)
+    spectra = rfft(x, size, axis=0)[:, :, None] * rfft(y, size, axis=0)[:, None, :].conj()
     lags = np.arange(-n_lags, n_lags + 1)
-    products = (cross[lags] ** 2).sum(axis=(1, 2))
-    statistic = products / (n - np.abs(lags))
-    usual = np.median(statistic) / chi2.median(e.shape[1] * f.shape[1])
-    return statistic / max(usual, 1.0)
+    return irfft(spectra, size, axis=0)[lags] / (n - np.abs(lags))[:, None, None]
+
+
+def _as_usual(statistic, degrees):
+    """Scaled down where its median is above that of chi-squared."""
+    return statistic / max(np.median(statistic) / chi2.median(degrees), 1.0)
 
 
 @dataclass(frozen=True)
@@ -104,19 +173,19 @@ class Tie:
     strength: float
 
 
-def pair_tie(e, f, n_lags):
-    """Offset of the first series' clock against the second's, None where nothing clear ties them.
+def pair_tie(first, second, n_lags):
+    """Offset of the first unit's clock against the second's, None where nothing clear ties them.
 
     Parameters
     ----------
-    e : ndarray of shape (n_samples, p)
-    f : ndarray of shape (n_samples, q)
+    first, second : UnitSeries
     n_lags : int
 
     Returns
     -------
     Tie or None
     """
+    e, f = first.innovations, second.innovations
     degrees = e.shape[1] * f.shape[1]
     S = evidence_by_lag(e, f, n_lags)
     lags = np.arange(-n_lags, n_lags + 1)
@@ -125,16 +194,41 @@ def pair_tie(e, f, n_lags):
     top = int(np.argmax(S))
     if S[near].max() > chi2.isf(_LEVEL / near.sum(), degrees) and excess[near].max() >= _KEEPS * excess[top]:
         return Tie(0, _NEAR, float(excess[near].max()))
-    at_end = abs(lags[top]) == n_lags  # the peak lies beyond
-    if near[top] or at_end or S[top] <= chi2.isf(_LEVEL / len(S), degrees):
+    if S[top] <= chi2.isf(_LEVEL / len(S), degrees):
+        slow = first.states is None or second.states is None
+        return None if slow else _tie_of_states(first, second, n_lags)
+    if near[top] or abs(lags[top]) == n_lags:  # the peak may lie beyond
         return None
     spread = np.abs(lags[excess > 0.5 * excess[top]] - lags[top]).max()
     elsewhere = np.abs(lags - lags[top]) > max(spread, _WIDTH)
     if spread > _WIDEST or excess[elsewhere].max(initial=0) > 0.5 * excess[top]:
         return None
     if _begins_away_from_zero(S, lags, top, excess, degrees):
-        return Tie(int(lags[top]), 2 * _NEAR, float(excess[top]))
+        return Tie(int(lags[top]), _NEAR + 1, float(excess[top]))
     return Tie(int(lags[top]), abs(int(lags[top])), float(excess[top]))  # may well be zero
+
+
+def _tie_of_states(first, second, n_lags):
+    """The same from the score tests of both directions, where no single lag shows anything."""
+    lags = np.arange(-n_lags, n_lags + 1)
+    near = np.abs(lags) <= _NEAR
+    degrees = first.innovations.shape[1] * second.states.shape[1]
+    back = second.innovations.shape[1] * first.states.shape[1]
+    scores = (
+        (score_by_lag(first, second, n_lags), degrees),
+        (score_by_lag(second, first, n_lags)[::-1], back),
+    )
+    S, degrees = max(scores, key=lambda score: chi2.logsf(score[0].max(), score[1]) * -1)
+    excess = np.maximum(S - degrees, 0.0)
+    top = int(np.argmax(S))
+    if S[top] <= chi2.isf(_LEVEL / (2 * len(S)), degrees):
+        return None
+    wide = lags[excess > 0.5 * excess[top]]
+    if excess[near].max() >= _KEEPS * excess[top]:
+        return Tie(0, 2 * _NEAR, _FAINT * float(excess[near].max()))
+    if np.ptp(wide) > _WIDEST or abs(lags[top]) == n_lags or excess[near].max() > _REMAINS * excess[top]:
+        return None
+    return Tie(int(lags[top]), 2 * _NEAR, _FAINT * float(excess[top]))
 
 
 def _begins_away_from_zero(S, lags, top, excess, degrees):
@@ -150,6 +244,8 @@ def _begins_away_from_zero(S, lags, top, excess, degrees):
     onset = abs(lags[top]) - rise
     little_near = excess[near].max() <= _REMAINS * excess[top]
     nothing_near = S[near].max() <= chi2.isf(_LEVEL / near.sum(), degrees)
+    if rise <= _NEAR and nothing_near:
+        return True
     if rise <= _NEAR or onset > _GRADUAL:
         return onset > _NEAR and (little_near or nothing_near)
     return fall <= _NEAR and little_near and abs(lags[top]) > 2 * _NEAR
@@ -162,19 +258,31 @@ def _reach(S, top, step, least):
     return int(below[0]) - 1 if len(below) else len(side)
 
 
+@dataclass(frozen=True)
+class Offset:
+    """How far a unit's clock is ahead of that of the unit `against`, in steps.
+
+    `sure` is False where as many units say that it is the others whose clocks are off.
+    """
+
+    rows: int
+    against: str
+    sure: bool = True
+
+
 def unit_offsets(series, n_lags):
     """Clock offset of every unit against the largest group of units that agree.
 
     Parameters
     ----------
-    series : dict of str to ndarray
-        Innovations by unit, None where there are none.
+    series : dict of str to UnitSeries or None
+        None for units without a model.
     n_lags : int
 
     Returns
     -------
-    dict of str to tuple (int, str) or None
-        Offset in steps and the unit it was found against; None where nothing ties a unit to the others.
+    dict of str to Offset or None
+        None where nothing ties a unit to the others.
     """
     names = [name for name, own in series.items() if own is not None]
     ties = {pair: pair_tie(series[pair[0]], series[pair[1]], n_lags) for pair in combinations(names, 2)}
@@ -215,7 +323,13 @@ def _agreement(root, tree, ties):
         direct = {other: tie.offset for other, tie in _ties_of(name, ties) if other in right}
         against = next(iter(direct), right[0])
         shift = round(np.mean(list(direct.values()))) if direct else value - level
-        offsets[name] = (0 if name in right else int(shift), against)
+        offsets[name] = Offset(0 if name in right else int(shift), against)
+    rival = next((own for own in groups if len(own) == len(right) and not set(own) & set(right)), None)
+    if rival is not None:
+        for name in right:
+            offsets[name] = Offset(-offsets[rival[0]].rows, rival[0], sure=False)
+        for name in rival:
+            offsets[name] = replace(offsets[name], sure=False)
     return offsets
 
 

@@ -75,7 +75,7 @@ def unit_table(units, findings, tags, offsets):
     units : list of UnitRecord
     findings : DataFrame
     tags : DataFrame
-    offsets : dict of str to (int, str) or None
+    offsets : dict of str to Offset or None
         Clock of each unit.
 
     Returns

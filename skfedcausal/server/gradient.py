@@ -215,7 +215,13 @@ class GradientServer(GradientAnswers, BaseEstimator):
     # -- training ----------------------------------------------------------------------------------------
 
     def request(self):
-        """What the units are asked before training; draws the seed of its start."""
+        """What the units are asked before training; draws the seed of its start.
+
+        Returns
+        -------
+        dict of str to scalar
+            Contents of the packet.
+        """
         self._check_settings()
         scale = 0.0 if self.solve == "stationary" else float(self.start_scale)
         self._seed = int(check_random_state(self.random_state).randint(2**31)) if scale else 0
@@ -356,7 +362,12 @@ class GradientServer(GradientAnswers, BaseEstimator):
         self._warn_of(training)
 
     def end(self):
-        """What every unit is told when training has ended, a dict of TrainingEnd."""
+        """What every unit is told when training has ended, a dict of TrainingEnd.
+
+        Returns
+        -------
+        dict of str to TrainingEnd
+        """
         return self._end
 
     def _warn_of(self, training):

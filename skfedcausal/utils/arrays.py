@@ -240,8 +240,10 @@ def _first_bad_column(X):
             return position, "give real and imaginary part as two columns"
         try:
             values = column.astype(np.float64)
-        except (TypeError, ValueError):
-            return position, "convert it to numbers or leave it out"
+        except (TypeError, ValueError) as error:
+            comma = re.search(r"'[-+]?\d+,\d+", str(error))
+            hint = " (pandas.read_csv reads decimal commas with decimal=',')" if comma else ""
+            return position, f"convert it to numbers{hint} or leave it out"
         if np.isinf(values).any():
             return position, "replace infinite values by NaN (missing)"
     return None

@@ -10,6 +10,7 @@ from skfedcausal.displays import (
     EffectDisplay,
     FalseAlarmDisplay,
     IncidentDisplay,
+    LinkGraphDisplay,
     LinkMatrixDisplay,
     LossDisplay,
     PrivacyCurveDisplay,
@@ -114,6 +115,34 @@ def boxes(figure):
     texts = [[t.get_window_extent(renderer) for t in group] for group in groups]
     titles = [ax.title.get_window_extent(renderer) for ax in figure.axes if ax.title.get_text()]
     return texts, titles
+
+
+@pytest.mark.parametrize("n", [2, 7, 10])
+def test_names_on_the_circle_of_a_graph_stand_apart(n):
+    display = LinkGraphDisplay.from_links(links(n), names_of(n))
+    display.figure_.canvas.draw()
+    boxes = [text.get_window_extent() for text in display.ax_.texts if text.get_text()]
+    assert len(boxes) == n
+    assert not any(box.overlaps(other) for k, box in enumerate(boxes) for other in boxes[:k])
+    plt.close("all")
+
+
+@pytest.mark.parametrize("n", [11, 24, 60])
+def test_names_around_a_graph_stand_a_line_apart(n):
+    display = LinkGraphDisplay.from_links(links(n).iloc[:0], names_of(n))
+    display.figure_.canvas.draw()
+    texts = [text for text in display.ax_.texts if text.get_text()]
+    starts = display.ax_.transData.transform([text.get_position() for text in texts])
+    apart = np.linalg.norm(starts - np.roll(starts, 1, axis=0), axis=1)
+    line = min(text.get_fontsize() for text in texts) * display.figure_.dpi / 72
+    assert apart.min() > line
+    for text in texts:
+        box, whole = text.get_window_extent(), display.figure_.bbox
+        assert whole.x0 <= box.x0
+        assert box.x1 <= whole.x1
+        assert whole.y0 <= box.y0
+        assert box.y1 <= whole.y1
+    plt.close("all")
 
 
 @pytest.mark.parametrize("n", SIZES)

@@ -269,3 +269,17 @@ def test_the_table_goes_straight_into_a_fit():
     table = read_historian(exports, every="10s")
     same = FederatedGrangerEstimator().fit(X).transition_
     np.testing.assert_allclose(FederatedGrangerEstimator().fit(table).transition_, same, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "match"),
+    [
+        ("", {}, "The export is empty: found in unit 'P1'"),
+        ("time;a\n01.03.2026 00:00;1\n", {"tz": "Europe/Berlinn"}, "'Europe/Berlinn' is no time zone"),
+        ("time;a\n01.03.2026 00:00;1\n", {"every": "10 sheep"}, "every='10 sheep' is no length of time"),
+        ("time;a\n01.03.2026 00:00;1\n", {"clock": {"P1": "late"}}, "clock='late' is no length of time"),
+    ],
+)
+def test_mistakes_are_said(text, options, match):
+    with pytest.raises(ValueError, match=match):
+        read_historian({"P1": io.StringIO(text)}, **options)

@@ -561,6 +561,12 @@ WRONG = {
         ValueError,
         "could not convert string to float: 'off'.*'a__x1' of unit 'a'; convert it to numbers",
     ),
+    "decimal comma": (
+        pd.DataFrame({"a__x": ["1,5", "2,0"], "b__x": [1.0, 2.0]}),
+        {},
+        ValueError,
+        "'a__x' of unit 'a'; convert it to numbers .*decimal=','",
+    ),
     "string column": (
         pd.DataFrame({"a__x": [1.0, 2.0], "b__mode": ["on", "off"]}),
         {},
