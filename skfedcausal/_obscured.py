@@ -37,7 +37,7 @@ def obscured_units(server, noise, clients):
     .. [1] Baik, Ben Arous, Peche (2005), Phase transition of the largest eigenvalue for nonnull complex
            sample covariance matrices, The Annals of Probability 33(5).
     """
-    if not noise or not hasattr(server, "information_"):
+    if not noise or not hasattr(server, "unshrunk_transition_"):
         return ()
     states = stationary_covariance(server.unshrunk_transition_, server.process_cov_)
     return tuple(
