@@ -118,7 +118,7 @@ def test_scores_of_states_are_chi_squared_without_influence():
     first, second = (unit_series(Y) for Y in X.values())
     scores = score_by_lag(second, first, 200)
     degrees = second.innovations.shape[1] * first.states.shape[1]
-    # neighbouring lags are dependent, with a correlation time of some ten lags: 401 lags say about as much as 40
+    # neighbouring lags are dependent over some ten lags: 401 say about as much as 40
     share = (scores > chi2.isf(0.1, degrees)).mean()
     assert share < 0.1 + 3 * np.sqrt(0.1 * 0.9 / 40)
 
