@@ -52,6 +52,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "lost_units": [LostUnits, None],
+        "verbose": ["verbose"],
     }
 
     def __sklearn_tags__(self):

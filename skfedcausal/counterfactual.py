@@ -61,6 +61,8 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
+    verbose : bool, default=False
+        Write what is logged during a `fit` to standard error: every exchange with the units.
 
     Attributes
     ----------
@@ -137,6 +139,7 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         input_columns=None,
         missing_inputs="error",
         lost_units=None,
+        verbose=False,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -150,6 +153,7 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         self.input_columns = input_columns
         self.missing_inputs = missing_inputs
         self.lost_units = lost_units
+        self.verbose = verbose
 
     # -- fitting ---------------------------------------------------------------------------------
 

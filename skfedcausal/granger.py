@@ -42,6 +42,8 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
+    verbose : bool, default=False
+        Write what is logged during a `fit` to standard error: every exchange with the units.
 
     Attributes
     ----------
@@ -118,6 +120,7 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         n_jobs=None,
         random_state=None,
         lost_units=None,
+        verbose=False,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -129,6 +132,7 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.lost_units = lost_units
+        self.verbose = verbose
 
     @followed
     def fit(self, X, y=None, *, inputs=None, lengths=None):

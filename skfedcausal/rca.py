@@ -84,6 +84,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
+    verbose : bool, default=False
+        Write what is logged during a `fit` to standard error: every exchange with the units.
 
     Attributes
     ----------
@@ -165,6 +167,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         n_jobs=None,
         random_state=None,
         lost_units=None,
+        verbose=False,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -182,6 +185,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.lost_units = lost_units
+        self.verbose = verbose
 
     # -- learning --------------------------------------------------------------------------------
 
