@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
@@ -17,16 +17,19 @@ from ._oracle import PooledTraining, pooled_messages
 from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
 from ._progress import CallbackSupportMixin, FollowedTransport
+from ._rehearsal import RehearsedFit
 from ._training_privacy import training_noise
 from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .client.worker import UnitWorker, local_prediction, unit_message
+from .federation.corrections import train_corrections
+from .federation.crossing import sent, told
 from .federation.ledger import Ledger, LedgeredTransport
 from .federation.lost import Attendance, LostUnits, LostUnitWarning
 from .federation.rounds import learn_plant
-from .federation.training import train_corrections, train_plant
+from .federation.training import train_plant
 from .federation.transport import InProcessTransport, Site
-from .message import WIRE_DTYPES
+from .message import WIRE_DTYPES, PredictionReply
 from .privacy import GaussianMechanism
 from .seeding import seeded
 from .server.likelihood import LikelihoodServer
@@ -38,7 +41,7 @@ from .utils.silence import SilenceWatch
 _KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
 
 
-class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
+class FederatedEstimator(CallbackSupportMixin, RehearsedFit, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
 
     _parameter_constraints = {
@@ -52,6 +55,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
         "lost_units": [LostUnits, None],
+        "max_bytes": [Interval(Integral, 0, None, closed="left"), None],
         "verbose": ["verbose"],
     }
 
@@ -111,7 +115,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             )
         noise = training_noise(mechanism, server, data, templates, self.wire_dtype)
         sites = self._sites_of(data, templates, noise.units)
-        channel = LedgeredTransport(self._transport(sites), Ledger())
+        channel = LedgeredTransport(self._transport(sites), Ledger(self.max_bytes))
         pool = self._pool(server, sites, data) if pooled else None
         inputs = any(U is not None for U in data.inputs)
         try:
@@ -247,7 +251,25 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _messages(self, data, const=False):
         """Messages of the fitted clients about a record, with noise where a mechanism adds it."""
-        return messages_about(*self._released(data), const)
+        return self._messages_of(*self._released(data), const)
+
+    def _messages_of(self, data, clients, const=False):
+        """Messages about a released record as the server gets them."""
+        return sent(messages_about(data, clients, const), self.ledger_, self.wire_dtype)
+
+    def _told(self, replies):
+        """Replies about a record as the units get them."""
+        return told(replies, self.ledger_, self.wire_dtype)
+
+    def _predictions(self, messages):
+        """The server's prediction of every unit's states, as the unit gets it."""
+        predicted = self.server_.filter(messages).predicted
+        return self._told(
+            {
+                name: PredictionReply(np.ascontiguousarray(predicted[:, rows]))
+                for name, rows in self.server_.state_slices_.items()
+            }
+        )
 
     def _oracle(self, data):
         """Copy fitted by a central machine that holds all raw measurements."""
@@ -300,11 +322,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _predict_blocks(self, data, model):
         """One-step-ahead measurements of each unit by one of the models."""
         if model == "server":
-            predicted = self.server_.filter(self._messages(data)).predicted
-            return [
-                self.clients_[name].measurements(predicted[:, rows])
-                for name, rows in self.server_.state_slices_.items()
-            ]
+            predictions = self._predictions(self._messages(data))
+            return [self.clients_[name].measurements(reply.states) for name, reply in predictions.items()]
         return [
             local_prediction(self._home(name), Y, U, data.starts, augmented=model == "augmented")
             for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)

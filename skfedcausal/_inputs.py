@@ -38,12 +38,15 @@ class PlantInputs:
         """Inputs of a record without gaps; a warning names those that never move."""
         units = tuple(u for u, own in zip(data.names, data.layout.inputs, strict=True) for _ in own)
         names = tuple(name for own in data.layout.inputs for name in own)
-        columns = [U for U in data.inputs if U is not None]
-        joined = np.concatenate(columns, axis=1) if columns else np.zeros((data.n_samples, 0))
-        spread = np.zeros(joined.shape[1])
-        for start, stop in episodes(data.starts, data.n_samples):
-            spread = np.maximum(spread, np.ptp(joined[start:stop], axis=0))
-        low, high = (joined.min(axis=0), joined.max(axis=0)) if names else (np.zeros(0), np.zeros(0))
+        pieces = episodes(data.starts, data.n_samples)
+        ends = [
+            [(column[start:stop].min(), column[start:stop].max()) for start, stop in pieces]
+            for U in data.inputs
+            if U is not None
+            for column in U.T
+        ]
+        lows, highs = np.moveaxis(np.reshape(ends, (len(names), len(pieces), 2)), -1, 0)
+        low, high, spread = lows.min(axis=1), highs.max(axis=1), (highs - lows).max(axis=1)
         active = spread > 1e-12 * np.maximum(np.abs(low), np.abs(high))
         if not active.all():
             constant = [name for name, moves in zip(names, active, strict=True) if not moves]
@@ -97,6 +100,8 @@ class PlantInputs:
 
     def restrict(self, data):
         """The record with the inputs that moved in `fit` only, None for units that have none left."""
+        if self.active.all():
+            return data
         inputs = tuple(
             None if U is None or not self.active[own].any() else U[:, self.active[own]]
             for U, own in zip(data.inputs, map(self.of, data.names), strict=True)

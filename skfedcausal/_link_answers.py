@@ -1,8 +1,10 @@
 """What a fitted plant says about its links besides their table."""
 
+import pandas as pd
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ._obscured import undecided
 from .utils.optional import import_optional
 
 
@@ -74,21 +76,36 @@ class LinkAnswers:
         found = self.server_.benefit(messages, held_out=held_out)
         if by == "pair":
             return found.by_pair()
-        table = found.by_unit()
-        for direction in ("bytes_up", "bytes_down"):
-            paid = self.communication_["per_client"]
-            table[direction] = [paid[name][direction] for name in table.index]
+        table = self._with_bytes(found.by_unit())
         self._known_benefit = (self.transition_, table)
         return table
 
+    def _with_bytes(self, table):
+        """The table with what joining took in `fit`."""
+        paid = self.communication_["per_client"]
+        bytes_paid = {
+            direction: [paid[name][direction] for name in table.index]
+            for direction in ("bytes_up", "bytes_down")
+        }
+        return table.assign(**bytes_paid)
+
     @property
     def benefit_(self):
-        """Table by unit of the last call of :meth:`benefit` since `fit`."""
+        """Table by unit of the last call of :meth:`benefit` since `fit`, or of `fit` itself.
+
+        `fit` makes it where the server holds rows out: ``LikelihoodServer(held_out=0.2)``.
+        """
         check_is_fitted(self)
         transition, table = self.__dict__.get("_known_benefit", (None, None))
-        if transition is not self.transition_:
-            raise AttributeError("Nothing held-out was predicted since `fit`; call benefit(X) first.")
-        return table
+        if transition is self.transition_:
+            return table
+        table = getattr(self.server_, "benefit_", None)
+        if table is None:
+            raise AttributeError(
+                "Nothing held-out was predicted since `fit`; call benefit(X) first, or fit with "
+                "server=LikelihoodServer(held_out=0.2)."
+            )
+        return self._with_bytes(table)
 
     @_answered_by_server("test_links")
     def test_links(self, X, method="lr", *, inputs=None, lengths=None):
@@ -122,7 +139,108 @@ class LinkAnswers:
         """
         check_is_fitted(self)
         messages = self._messages(self._read(X, inputs, lengths))
-        return self.server_.test_links(messages, method)
+        return undecided(self.server_.test_links(messages, method), self._obscured)
+
+    @_answered_by_server("lag_orders")
+    def lag_orders(self, X, max_lags=5, *, inputs=None, lengths=None, held_out=0.3):
+        """How many lags of the units' states a record asks for.
+
+        Plants ``h[t] = A_1 h[t-1] + ... + A_L h[t-L] + w[t-1]`` of up to `max_lags` lags are fitted to the
+        same rows, those after the first ``max_lags - 1`` of each episode.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Record to learn the plant from, without missing measurements.
+        max_lags : int, default=5
+        inputs, lengths
+            As in `fit`.
+        held_out : float, default=0.3
+            Share of every episode, its last part, that the column `held_out` is about.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by ``n_lags``: ``n_links`` found, ``n_parameters``, ``log_likelihood`` up to a constant,
+            ``aic``, ``bic`` (smaller is better), and ``held_out``, the log-likelihood per row, up to a
+            constant, of the last part of every episode by the plant of the rest (larger is better).
+
+        Raises
+        ------
+        ValueError
+            For plants with inputs and records that are not complete.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+        >>> int(FederatedGrangerEstimator().fit(X).lag_orders(X, 3)["bic"].idxmin())
+        1
+        """
+        check_is_fitted(self)
+        messages = self._messages(self._read(X, inputs, lengths))
+        return self.server_.lag_orders(messages, max_lags, held_out=held_out)
+
+    @_answered_by_server("lagged_links")
+    def lagged_links(self, X, n_lags="aic", *, max_lags=5, by="pair", inputs=None, lengths=None):
+        """Links that act after several time steps, and their delays.
+
+        A plant of `n_lags` lags is learned from the messages of a record: every unit's own states act on it
+        at every lag, and so do those of a linked unit. `transition_`, predictions and `links_` stay those of
+        the plant of one lag.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Record to learn the plant from, without missing measurements.
+        n_lags : int or {"aic", "bic", "held_out"}, default="aic"
+            Number of lags, or the criterion of :meth:`lag_orders` that chooses it.
+        max_lags : int, default=5
+            Largest number to choose.
+        by : {"pair", "lag"}, default="pair"
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        DataFrame
+            By pair ``cause, effect, delay``: the lag that alone would explain most of the link, NaN where no
+            link was found; ``delay_probability``: of that lag, if the link acts at one of them and all were
+            as likely beforehand (states that move slowly make neighbouring lags hard to tell apart);
+            ``seconds``, the delay in time, where the rows have times; ``strength, stderr``: Frobenius norm of
+            the blocks of all lags in standardised states; ``delay_strength``: what it is if the link acts at
+            the delay only; ``statistic, p_value, dof, p_adjusted, verdict`` as in `links_`.
+            By lag ``cause, effect, lag, strength, stderr, statistic, p_value`` of
+            each block given the others. ``attrs["n_lags"]`` is the number of lags.
+
+        Raises
+        ------
+        ValueError
+            For plants with inputs and records that are not complete.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the likelihood did not converge.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=2)
+        >>> links = FederatedGrangerEstimator().fit(X).lagged_links(X, 3)
+        >>> links.query("verdict == 'influence'")[["cause", "effect", "delay"]].to_string(index=False)
+        'cause effect  delay\\nunit0  unit2    1.0'
+        """
+        check_is_fitted(self)
+        data = self._read(X, inputs, lengths)
+        table = self.server_.lagged_links(self._messages(data), n_lags, max_lags=max_lags, by=by)
+        if isinstance(data.index, pd.DatetimeIndex):
+            steps = pd.Series(data.index).diff().median().total_seconds()
+            column = "delay" if by == "pair" else "lag"
+            table.insert(3, "seconds", steps * table[column])
+        return table
 
     def to_networkx(self, *, undecided=False):
         """The links as a graph of networkx (extra ``graph``).

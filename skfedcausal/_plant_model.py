@@ -6,13 +6,15 @@ from sklearn.utils.validation import check_is_fitted
 
 from ._base import FederatedEstimator
 from ._link_answers import LinkAnswers
+from ._link_checks import LinkChecks
+from ._obscured import obscured_units, undecided, warn_obscured
 from ._sites import LearningFromSites
 from .server.likelihood import LikelihoodServer
 
 _MODELS = ("augmented", "client", "server")
 
 
-class FederatedPlantModel(LinkAnswers, LearningFromSites, FederatedEstimator):
+class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedEstimator):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
     def _store_fit(self, server):
@@ -20,10 +22,12 @@ class FederatedPlantModel(LinkAnswers, LearningFromSites, FederatedEstimator):
         self.transition_ = server.transition_
         self.process_cov_ = server.process_cov_
         self.state_slices_ = server.state_slices_
-        self.links_ = server.links_
+        self._obscured = obscured_units(server, self.noise_covariance_)
+        warn_obscured(self._obscured)
+        self.links_ = undecided(server.links_, self._obscured)
 
     @available_if(lambda self: self._has_server_method("spectrum"))
-    def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None):
+    def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, level=None):
         """Geweke's measure of the influence of one unit on another over frequency.
 
         Parameters
@@ -34,6 +38,9 @@ class FederatedPlantModel(LinkAnswers, LearningFromSites, FederatedEstimator):
             Given the measurements of all other units; False looks at the two units alone.
         n_frequencies : int, default=None
             None takes as many as the average over frequency needs to converge.
+        level : float, default=None
+            Coverage of intervals at each frequency by the delta method, columns ``low, high``; None gives
+            none.
 
         Returns
         -------
@@ -52,26 +59,32 @@ class FederatedPlantModel(LinkAnswers, LearningFromSites, FederatedEstimator):
         True
         """
         check_is_fitted(self)
-        return self.server_.spectrum(cause, effect, conditional=conditional, n_frequencies=n_frequencies)
+        settings = {"conditional": conditional, "n_frequencies": n_frequencies, "level": level}
+        return self.server_.spectrum(cause, effect, **settings)
 
     @available_if(lambda self: self._has_server_method("link_intervals"))
-    def link_intervals(self, level=0.95):
+    def link_intervals(self, level=0.95, *, geweke=False):
         """Intervals of the strength of every link between states, and what would decide them.
 
         Parameters
         ----------
         level : float, default=0.95
             Coverage of each interval, not of all together.
+        geweke : bool, default=False
+            Also intervals of Geweke's measure: by the delta method on the scale of its root, and like the
+            measure given the links in the model. Takes a few seconds for 30 units.
 
         Returns
         -------
         DataFrame
             One row per ordered pair: ``cause, effect, strength``; ``low, high``, the interval, `low` zero
             where no influence is compatible with the record; ``deciding_rows``, length of a record of this
-            kind in which an influence of strength `margin` is told from none four times in five.
+            kind in which an influence of strength `margin` is told from none four times in five; with
+            `geweke` also ``geweke, geweke_low, geweke_high``, the ends NaN where the plant has no way from
+            cause to effect, so that the measure is exactly zero.
         """
         check_is_fitted(self)
-        return self.server_.link_intervals(level)
+        return self.server_.link_intervals(level, geweke=geweke)
 
     def _has_server_method(self, name):
         return hasattr(LikelihoodServer if self.server is None else self.server, name)

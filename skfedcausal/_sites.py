@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ._privacy import promise
+from ._told_promises import HeardPromises, told_promise
 from .federation.ledger import Ledger, LedgeredTransport
 from .utils import PlantLayout
 
@@ -14,8 +14,10 @@ class LearningFromSites:
         """Learn the plant from units that are reached over a transport and hold their records themselves.
 
         The models of the units are what the sites say they are, and so is differential privacy: `client`,
-        `augmenter` and `privacy` belong to the settings of a site. What needs a unit's sensors (predictions,
-        effects on measurements) is at the sites after that; everything about the plant is here.
+        `augmenter` and `privacy` belong to the settings of a site, which tells its promise with its first
+        message; `privacy_spent_`, `privacy_statement_` and `noise_covariance_` are what the sites say. What
+        needs a unit's sensors (predictions, effects on measurements) is at the sites after that; everything
+        about the plant is here.
 
         Parameters
         ----------
@@ -44,12 +46,16 @@ class LearningFromSites:
         skfedcausal.federation.FileTransport : Files between the machines.
         """
         self._validate_params()
-        given = [name for name in ("client", "augmenter", "privacy") if getattr(self, name) is not None]
+        given = [
+            name
+            for name in ("client", "augmenter", "privacy", "max_bytes")
+            if getattr(self, name) is not None
+        ]
         if given:
             raise ValueError(
                 f"{', '.join(given)} cannot be given to `fit_sites`: units at sites have their own settings."
             )
-        channel = LedgeredTransport(transport, Ledger())
+        channel = HeardPromises(LedgeredTransport(transport, Ledger()))
         server = self._new_server()
         several = hasattr(server, "dialogue") or getattr(server, "trains_corrections", False)
         if channel.one_way and (several or getattr(server, "n_rounds", 1) > 1):
@@ -62,9 +68,9 @@ class LearningFromSites:
         self._keep_sites({})
         self._channel = channel
         self.layout_ = self._layout_of_sites(names)
-        self.noise_covariance_ = {}
+        self.noise_covariance_ = {name: np.diag(told.noise) for name, told in channel.promises.items()}
         self.communication_ = self.ledger_.communication(dict.fromkeys(names, np.nan))
-        for name, value in promise(None, names, 0).items():
+        for name, value in told_promise(channel.promises, names).items():
             setattr(self, name, value)
         self._store_fit(server)
         return self

@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.metaestimators import available_if
 
-from ._base import messages_about
 from ._oracle import training_problems
 from .client.training_series import augmented_losses, unit_series
 from .client.worker import local_features
@@ -24,14 +23,14 @@ class GradientQuestions:
             measurements) and ``server`` (mean squared distance of server's and augmented states).
         """
         data, clients = self._released(self._read(X, inputs, lengths))
-        predicted = self.server_.filter(messages_about(data, clients)).predicted
+        predictions = self._predictions(self._messages_of(data, clients))
         rows = []
         for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True):
             site = {**self._site(name), "client": clients[name]}
             local = local_features(site["client"], Y, U, data.starts)
             series = unit_series(site["client"], Y, U, data.starts, local)
             states, loss = augmented_losses(site, series, series.rows)
-            distance = predicted[series.rows, self.state_slices_[name]] - states
+            distance = predictions[name].states[series.rows] - states
             rows.append({"client": loss, "server": float(np.mean((distance**2).sum(axis=1)))})
         return pd.DataFrame(rows, index=pd.Index(data.names, name="unit"))
 

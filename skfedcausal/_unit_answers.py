@@ -81,7 +81,7 @@ class AnsweringPlantModel(FederatedPlantModel):
             factual[:, where] = Y
         if not np.isnan(factual).any():
             return factual, variance
-        abducted = self.server_.abducted(self._messages(data))
+        abducted = self._told(self.server_.abducted(self._messages(data)))
         for where, name in zip(positions, data.names, strict=True):
             client, reply = self._home(name)["client"], abducted[name]
             C = loadings(client, reply.states.shape[1])

@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ._privacy import mechanisms, promise, released
 from .client.flags import ResidualFlag
 from .client.worker import local_prediction
-from .federation.watching import send_flags, send_states
+from .federation.watching import send_flags
 from .privacy.stream import NoisedStream
 from .server.flags import needed_answers
 
@@ -80,9 +80,9 @@ class WatchingMixin:
         return mechanism
 
     def _messages(self, data, const=False):
-        """Messages about a watched record as the server gets them."""
+        """Messages about a watched record as the server gets them, if states may leave at all."""
         self._check_states_may_leave()
-        return send_states(super()._messages(data, const), self.ledger_, self.wire_dtype)
+        return super()._messages(data, const)
 
     def _check_states_may_leave(self):
         """Refuse to watch states where only flags are protected."""

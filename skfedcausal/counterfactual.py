@@ -61,6 +61,10 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
+    max_bytes : int, default=None
+        Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
+        afterwards (streams aside): what would exceed it is not sent, and a
+        :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
     verbose : bool, default=False
         Write what is logged during a `fit` to standard error: every exchange with the units.
 
@@ -139,6 +143,7 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         input_columns=None,
         missing_inputs="error",
         lost_units=None,
+        max_bytes=None,
         verbose=False,
     ):
         self.client = client
@@ -153,12 +158,13 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         self.input_columns = input_columns
         self.missing_inputs = missing_inputs
         self.lost_units = lost_units
+        self.max_bytes = max_bytes
         self.verbose = verbose
 
     # -- fitting ---------------------------------------------------------------------------------
 
     @followed
-    def fit(self, X, y=None, *, inputs=None, lengths=None):
+    def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
         """Learn the plant.
 
         Parameters
@@ -171,10 +177,13 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
             Inputs of each unit beside X, arrays of shape (n_samples, n_inputs_m), None for a unit without.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
+        dry_run : bool, default=False
+            Send nothing, learn nothing, and return what would be sent: the table of :meth:`plan`.
 
         Returns
         -------
         self : FederatedCounterfactualEstimator
+            A DataFrame in its place with `dry_run`.
 
         Raises
         ------
@@ -189,6 +198,8 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
             depend on measurements.
         """
         self._validate_params()
+        if dry_run:
+            return self.plan(X, inputs=inputs, lengths=lengths)
         data = read_plant(
             X,
             client_labels=self.client_labels,

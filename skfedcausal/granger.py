@@ -42,6 +42,10 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
+    max_bytes : int, default=None
+        Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
+        afterwards (streams aside): what would exceed it is not sent, and a
+        :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
     verbose : bool, default=False
         Write what is logged during a `fit` to standard error: every exchange with the units.
 
@@ -80,7 +84,7 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
     layout_ : PlantLayout
         Units and columns.
     n_features_in_ : int
-    feature_names_in_ : ndarray of str of shape (n_features_in_,)
+    feature_names_in_ : ndarray of str of shape (n_features,)
 
     See Also
     --------
@@ -120,6 +124,7 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         n_jobs=None,
         random_state=None,
         lost_units=None,
+        max_bytes=None,
         verbose=False,
     ):
         self.client = client
@@ -132,10 +137,11 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.lost_units = lost_units
+        self.max_bytes = max_bytes
         self.verbose = verbose
 
     @followed
-    def fit(self, X, y=None, *, inputs=None, lengths=None):
+    def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
         """Learn the plant.
 
         Parameters
@@ -148,10 +154,13 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
             Must be None here: inputs belong to the counterfactual estimator.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
+        dry_run : bool, default=False
+            Send nothing, learn nothing, and return what would be sent: the table of :meth:`plan`.
 
         Returns
         -------
         self : FederatedGrangerEstimator
+            A DataFrame in its place with `dry_run`.
 
         Raises
         ------
@@ -169,6 +178,8 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
             If the likelihood did not converge.
         """
         self._validate_params()
+        if dry_run:
+            return self.plan(X, inputs=inputs, lengths=lengths)
         if inputs is not None:
             raise ValueError(
                 "FederatedGrangerEstimator has no inputs; give them as sensors of their unit, or use "

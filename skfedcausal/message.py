@@ -409,6 +409,28 @@ class EffectReply(_StatesReply):
 
 
 @dataclass(frozen=True)
+class PredictionReply(_StatesReply):
+    """The server's one-step-ahead prediction of a unit's states, to be mapped through its own sensors.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_samples, n_states)
+    covariances : None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import PredictionReply
+    >>> reply = PredictionReply(np.zeros((4, 2)))
+    >>> PredictionReply.from_packet(reply.to_packet()).states.shape
+    (4, 2)
+    """
+
+    OP = "prediction"
+    MAY_LACK = True
+
+
+@dataclass(frozen=True)
 class FeedbackLaw:
     """How a unit's controllers compute its inputs, in terms of the unit's states.
 

@@ -84,6 +84,10 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
+    max_bytes : int, default=None
+        Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
+        afterwards (streams aside): what would exceed it is not sent, and a
+        :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
     verbose : bool, default=False
         Write what is logged during a `fit` to standard error: every exchange with the units.
 
@@ -167,6 +171,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         n_jobs=None,
         random_state=None,
         lost_units=None,
+        max_bytes=None,
         verbose=False,
     ):
         self.client = client
@@ -185,12 +190,13 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         self.n_jobs = n_jobs
         self.random_state = random_state
         self.lost_units = lost_units
+        self.max_bytes = max_bytes
         self.verbose = verbose
 
     # -- learning --------------------------------------------------------------------------------
 
     @followed
-    def fit(self, X, y=None, *, inputs=None, lengths=None):
+    def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
         """Learn the plant and what is nominal.
 
         Parameters
@@ -203,10 +209,13 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
             Inputs are given as sensors of their unit.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
+        dry_run : bool, default=False
+            Send nothing, learn nothing, and return what would be sent: the table of :meth:`plan`.
 
         Returns
         -------
         self : FederatedRCADetector
+            A DataFrame in its place with `dry_run`.
 
         Raises
         ------
@@ -214,6 +223,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
             If the data are too short to hold a part out, or the budget or prior cannot be read.
         """
         self._validate_params()
+        if dry_run:
+            return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
         if inputs is not None:
             raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")

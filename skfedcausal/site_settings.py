@@ -3,30 +3,32 @@
 See the user guide for an example. Paths are relative to the folder of the file.
 """
 
-import hashlib
 import tomllib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 
 from .client.kalman import KalmanClient
 from .client.monitor import watched
 from .client.worker import UnitWorker
-from .federation.atomic import file_name
+from .federation.atomic import file_name, write_whole
 from .federation.envelope import read_key
 from .federation.gate import Gate
 from .federation.packet import Packet
 from .message import REQUEST, WIRE_DTYPES, EffectReply
-from .utils import check_lengths, constant_columns, episode_starts
-from .utils.names import SEPARATOR, listed
+from .site_privacy import PromisingWorker, SitePrivacy
+from .site_record import SettingsError, SiteRecord
+from .utils.names import listed
 
-_CHUNK = 100_000  # rows of a table that are in memory at a time while it is read
-
-
-class SettingsError(ValueError):
-    """A settings file that cannot be used: says which key, what was found and what is expected."""
+__all__ = [
+    "SettingsError",
+    "SiteRecord",
+    "SiteSettings",
+    "read_site_settings",
+    "read_table_of",
+    "write_effect",
+]
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,8 @@ class SiteSettings:
         The unit is watched for faults: its messages also say how far its sensors are from its states.
     client : dict
         Parameters of the unit's :class:`~skfedcausal.KalmanClient`.
+    privacy : SitePrivacy or None
+        Noise on the record, drawn here.
     """
 
     name: str
@@ -82,6 +86,7 @@ class SiteSettings:
     timeout: float | None = None
     watch: bool = False
     client: dict = field(default_factory=dict)
+    privacy: SitePrivacy | None = None
 
     @property
     def request(self):
@@ -99,23 +104,31 @@ class SiteSettings:
         if name is not None and name != self.name:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
         record = SiteRecord.read(self)
-        worker = self.worker(record)
+        columns, fingerprint, noise = record.columns, record.fingerprint, "none"
+        if self.privacy is None:
+            worker = self.worker(record)
+        else:  # nothing that answers ever sees the record itself
+            release = self.privacy.release(self.name, record, self.home)
+            record, noise = release.record, release.noise
+            worker = PromisingWorker(self.worker(record, release.promise.noise), release.promise)
+            write_whole(self.home / "privacy" / "statement.txt", release.statement.encode())
 
         def after(packet, state):
             if packet.op == EffectReply.OP:
-                write_effect(self.home / "answers", record.columns, state)
+                write_effect(self.home / "answers", columns, state)
 
-        settings = {"max_bytes": self.max_bytes, "fingerprint": record.fingerprint, "after": after, **more}
-        return Gate(self.name, worker, self.home, key=key, **settings)
+        settings = {"max_bytes": self.max_bytes, "fingerprint": fingerprint, "after": after, "noise": noise}
+        return Gate(self.name, worker, self.home, key=key, **settings, **more)
 
-    def worker(self, record):
-        """The unit's worker on its record."""
+    def worker(self, record, noise=None):
+        """The unit's worker on its record, to which noise of the given variance was added."""
         try:
             client = KalmanClient(**self.client) if self.client or not self.watch else None
             client = watched(client) if self.watch else client
         except TypeError as error:
             raise SettingsError(f"[client]: {error}") from None
-        return UnitWorker(self.name, record.outputs, record.inputs, record.starts, record.columns, client)
+        about = (record.outputs, record.inputs, record.starts, record.columns)
+        return UnitWorker(self.name, *about, client, noise=noise)
 
     def read_key(self):
         """The key in its file."""
@@ -184,104 +197,13 @@ def read_site_settings(path):
     table, everything = read_table_of(path, "site", _KINDS, ("name", "data"))
     folder = Path(path).resolve().parent
     values = {"home": f"home-{file_name(table['name'])}", **table, "client": everything.get("client", {})}
+    if "privacy" in everything:
+        values["privacy"] = SitePrivacy.read(everything["privacy"], path)
     values |= {key: folder / values[key] for key in _PATHS if key in values}
     values |= {key: tuple(values[key]) for key in ("inputs", "lengths") if key in values}
     if values.get("wire_dtype", "float64") not in WIRE_DTYPES:
         raise SettingsError(f"{path}: wire_dtype={values['wire_dtype']!r}; choose {listed(WIRE_DTYPES)}.")
     return SiteSettings(**values)
-
-
-@dataclass(frozen=True)
-class SiteRecord:
-    """A unit's own record.
-
-    Attributes
-    ----------
-    outputs : ndarray of shape (n_samples, n_sensors)
-    inputs : ndarray of shape (n_samples, n_inputs) or None
-        Without those that never move: their effect cannot be learned.
-    starts : tuple of int
-        First row of each episode.
-    columns : tuple of str
-        Names of the sensors; they stay here.
-    fingerprint : str
-    """
-
-    outputs: np.ndarray
-    inputs: np.ndarray | None
-    starts: tuple
-    columns: tuple
-    fingerprint: str
-
-    @classmethod
-    def read(cls, settings):
-        """Record in the file that the settings name."""
-        table, columns = _read_columns(settings)
-        which = [_position(column, columns, settings) for column in settings.inputs]
-        own = [k for k in range(len(columns)) if k not in which]
-        if not own:
-            raise SettingsError(f"{settings.data} has no sensor of {settings.name!r} besides its inputs.")
-        outputs = table if not which else np.ascontiguousarray(table[:, own])
-        U = np.ascontiguousarray(table[:, which]) if which else None
-        if U is not None:
-            if not np.isfinite(U).all():
-                raise SettingsError(f"The inputs in {settings.data} have missing values; fill them in.")
-            moving = ~constant_columns(U)
-            U = np.ascontiguousarray(U[:, moving]) if moving.any() else None
-        lengths = check_lengths(settings.lengths, len(table))
-        names = tuple(f"{settings.name}{SEPARATOR}{columns[k]}" for k in own)
-        return cls(outputs, U, episode_starts(lengths), names, _fingerprint(outputs, U))
-
-
-def _read_columns(settings):
-    """The whole record as one array, and the names of its columns."""
-    path = settings.data
-    if not path.exists():
-        raise SettingsError(f"There is no file {path} with the record of {settings.name!r}.")
-    if path.suffix == ".npy":
-        table = np.load(path, mmap_mode="r")
-        if table.ndim != 2 or table.dtype.kind not in "fiu":
-            raise SettingsError(
-                f"{path} holds {table.dtype} of shape {table.shape}; give a table of numbers."
-            )
-        table = table if table.dtype == float else table.astype(float)
-        return table, tuple(f"x{k}" for k in range(table.shape[1]))
-    if path.suffix == ".csv":
-        with pd.read_csv(path, chunksize=_CHUNK) as chunks:
-            return _joined(chunks, settings)
-    raise SettingsError(f"{path}: records are .csv or .npy files.")
-
-
-def _joined(chunks, settings):
-    """Pieces of a table as one array of numbers, and the names of its columns."""
-    parts, columns = [], ()
-    for chunk in chunks:
-        chunk = chunk.drop(columns=[settings.time] if settings.time else [])
-        words = [name for name in chunk if chunk[name].dtype.kind not in "fiub"]
-        if words:
-            raise SettingsError(
-                f"Columns {listed(words)} of {settings.data} are no numbers. Is one of them the time? "
-                "Name it with `time`."
-            )
-        parts.append(chunk.to_numpy(dtype=float))
-        columns = tuple(map(str, chunk))
-    return np.concatenate(parts), columns
-
-
-def _position(column, columns, settings):
-    if column not in columns:
-        raise SettingsError(f"{settings.data} has no column {column!r}; it has {listed(columns)}.")
-    return columns.index(column)
-
-
-def _fingerprint(*arrays):
-    digest = hashlib.sha256()
-    for array in arrays:
-        if array is not None:
-            digest.update(repr(array.shape).encode())
-            for start in range(0, len(array), _CHUNK):
-                digest.update(np.ascontiguousarray(array[start : start + _CHUNK]).data)
-    return digest.hexdigest()
 
 
 def write_effect(folder, columns, state):

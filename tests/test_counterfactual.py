@@ -152,6 +152,23 @@ def test_missing_measurements_go_through_the_exact_likelihood():
     assert np.linalg.norm(effect - expected) < 0.3 * np.linalg.norm(expected)
 
 
+@pytest.mark.parametrize("missing", [0.0, 0.2])
+def test_a_unit_without_noise_of_its_own_is_learned(missing):
+    """Its likelihood rises towards a singular process covariance."""
+    rng = np.random.default_rng(0)
+    u = rng.standard_normal((400, 2))
+    x = np.zeros((400, 2))
+    for t in range(1, 400):
+        x[t, 0] = 0.5 * x[t - 1, 0] + u[t - 1, 0] + 0.3 * rng.standard_normal()
+        x[t, 1] = 0.6 * x[t - 1, 1] + 0.5 * u[t - 1, 1]
+    X = {f"unit{m}": np.outer(x[:, m], [1, 0.5, -1]) + 0.3 * rng.standard_normal((400, 3)) for m in (0, 1)}
+    X = {name: np.where(rng.random(Y.shape) < missing, np.nan, Y) for name, Y in X.items()}
+    est = FederatedCounterfactualEstimator().fit(X, inputs={"unit0": u[:, :1], "unit1": u[:, 1:]})
+    assert set(est.links_.verdict) == {"no influence"}
+    effect = est.counterfactual("unit1", 0.0, 1.0, horizon=2)
+    np.testing.assert_allclose(effect["unit1__x0"], [0.5, 0.8], rtol=0.1)
+
+
 def test_local_blocks_stay_as_given():
     clients = {
         name: KalmanClient(m["A"], m["B"], m["C"], m["Q"], np.diag(m["R"]))

@@ -215,6 +215,50 @@ def test_sensor_that_is_sampled_slowly_is_no_fault():
     assert detector.attribute(X, start=200).client[0] == "unit1"
 
 
+@pytest.mark.parametrize("seed", [1, 3])
+def test_sensors_that_come_and_go_raise_no_alarms(seed):
+    """A unit watched with more states than it has leaves some to single sensors, seen at times."""
+
+    def cascade(n_samples, seed):
+        rng = np.random.default_rng(seed)
+        C = np.random.default_rng(7).standard_normal((3, 3))
+        x = np.zeros((n_samples, 3))
+        noise = 0.5 * rng.standard_normal(x.shape)
+        for t in range(1, n_samples):
+            x[t] = 0.6 * x[t - 1] + 0.4 * np.array([0.0, *x[t - 1, :2]]) + noise[t]
+        return {
+            f"unit{m}": np.outer(x[:, m], C[m]) + 0.1 * rng.standard_normal((n_samples, 3)) for m in range(3)
+        }
+
+    detector = FederatedRCADetector(false_alarm_rate=1 / 500).fit(cascade(4000, seed))
+    rng = np.random.default_rng(1)
+    X = {n: np.where(rng.random(Y.shape) < 0.3, np.nan, Y) for n, Y in cascade(5000, 100 + seed).items()}
+    assert len(detector.incidents(X)) <= 17  # 97.5 % of a Poisson mean of ten
+
+
+@pytest.mark.parametrize("missing", [0.05, 0.3])
+def test_sensors_that_nearly_repeat_each_other_may_have_gaps(missing):
+    """Products of the cells that are there are no covariance then."""
+    rng = np.random.default_rng(0)
+    X = {}
+    for name, Y in simulate(2000, seed=1).items():
+        twice = np.concatenate([Y, Y @ rng.standard_normal((D, 3))], axis=1)
+        twice += 0.01 * rng.standard_normal(twice.shape)
+        X[name] = np.where(rng.random(twice.shape) < missing, np.nan, twice)
+    detector = FederatedRCADetector(false_alarm_rate=0.002).fit({name: Y[:1000] for name, Y in X.items()})
+    assert (
+        len(detector.incidents({name: Y[1000:] for name, Y in X.items()})) <= 5
+    )  # 97.5 % of a Poisson mean of two
+
+
+@pytest.mark.filterwarnings("ignore:Need about")
+def test_record_whose_rows_all_have_gaps_is_refused():
+    rng = np.random.default_rng(0)
+    X = {n: np.where(rng.random((80, 1)) < 0.4, np.nan, Y) for n, Y in simulate(80, seed=1).items()}
+    with pytest.raises(ValueError, match=r"rows of nominal operation|is absent in"):
+        FederatedRCADetector(false_alarm_rate=0.1).fit(X)
+
+
 def test_stretch_without_a_unit_does_not_spoil_what_is_learned(detector):
     X = simulate(3000, seed=1)
     X["unit0"][500:1300] = np.nan

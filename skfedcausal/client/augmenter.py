@@ -17,6 +17,8 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..statespace.episodes import episodes, inner_rows, lagged_rows
 
+_PIECE = 1 << 16  # measurements that stay in the second-level cache
+
 
 class LinearAugmenter(RegressorMixin, BaseEstimator):
     """Linear augmentation of the client model, ``A_mm theta y[t-1] + phi``.
@@ -59,18 +61,20 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
     def __init__(self, alpha=1e-6):
         self.alpha = alpha
 
-    def fit(self, Y, cross_term, transition=None, starts=(0,)):
+    def fit(self, Y, cross_term, transition=None, starts=(0,), *, level=None):
         """Regress the cross term on the previous measurements.
 
         Parameters
         ----------
         Y : ndarray of shape (n_samples, n_features)
-            Centred measurements, complete.
+            Centred measurements (or see `level`), complete.
         cross_term : ndarray of shape (n_samples, n_states)
             Influence of the other units at each time step.
         transition : ndarray of shape (n_states, n_states), default=None
             The unit's diagonal block A_mm; None stands for the identity.
         starts : sequence of int
+        level : ndarray of shape (n_features,), default=None
+            Level of measurements that are not centred yet; `predict` expects them centred all the same.
 
         Returns
         -------
@@ -83,12 +87,7 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
         """
         self._validate_params()
         Y, cross_term, rows = _read_training(self, Y, cross_term, starts)
-        z_mean, c_mean, gram, cross = 0.0, 0.0, 0.0, 0.0
-        for start, stop in episodes(starts, len(Y)):
-            Z, target = Y[start : stop - 1], cross_term[start + 1 : stop]
-            z_mean, c_mean = z_mean + _column_sums(Z), c_mean + _column_sums(target)
-            gram, cross = gram + Z.T @ Z, cross + target.T @ Z
-        z_mean, c_mean = z_mean / len(rows), c_mean / len(rows)
+        z_mean, c_mean, gram, cross = _moments(Y, cross_term, starts, level)
         gram = gram - len(rows) * np.outer(z_mean, z_mean)
         cross = cross - len(rows) * np.outer(c_mean, z_mean)
         scale = max(np.trace(gram) / len(gram), np.finfo(float).tiny)
@@ -216,8 +215,23 @@ class RegressorAugmenter(RegressorMixin, BaseEstimator):
         return guess
 
 
-def _column_sums(Z):
-    return np.ones(len(Z)) @ Z
+def _moments(Y, cross_term, starts, level):
+    """Means and products of previous measurements and cross terms, piece by piece in cache."""
+    d, p = Y.shape[1], cross_term.shape[1]
+    z_sum, c_sum, gram, cross = np.zeros(d), np.zeros(p), np.zeros((d, d)), np.zeros((p, d))
+    buffer = np.empty((max(_PIECE // d, 1), d))
+    ones, n_rows = np.ones(len(buffer)), 0
+    for start, stop in episodes(starts, len(Y)):
+        for first in range(start, stop - 1, len(buffer)):
+            last = min(first + len(buffer), stop - 1)
+            Z, target = buffer[: last - first], cross_term[first + 1 : last + 1]
+            np.subtract(Y[first:last], 0.0 if level is None else level, out=Z)
+            z_sum += ones[: len(Z)] @ Z  # several times faster than a sum along columns
+            c_sum += ones[: len(Z)] @ target
+            gram += Z.T @ Z
+            cross += target.T @ Z
+            n_rows += len(Z)
+    return z_sum / n_rows, c_sum / n_rows, gram, cross
 
 
 def _read_training(augmenter, Y, cross_term, starts):

@@ -10,6 +10,7 @@ from scipy.linalg import null_space
 from ..message import StateMessage
 from ..statespace.episodes import episodes
 from ..statespace.observation import information
+from ..statespace.partial_covariance import partial_covariance
 from .extended_kalman import ExtendedKalmanClient
 from .filtering import message_of
 from .kalman import KalmanClient
@@ -58,7 +59,10 @@ class UnitMonitor:
         model = client.model
         moments = Moments(Y, model.mean, starts)
         scale = moments.scale
-        G = moments.G[0] + _RIDGE * np.eye(len(scale))
+        G = moments.G[0]
+        if not moments.complete:
+            G = partial_covariance((Y - model.mean) / scale, G)
+        G = G + _RIDGE * np.eye(len(scale))
         if client.R is None:
             model = replace(model, R=_regression_noise(model, G, scale))
         weights = model.weights * scale[:, None]  # per scaled column

@@ -199,8 +199,7 @@ class UnitWorker:
         reply = StateReply.from_packet(packet)
         self._check_shape(reply.cross_term, state)
         augmenter = clone(LinearAugmenter() if self._augmenter is None else self._augmenter)
-        local = local_features(state["client"], self._Y, self._U, self._starts)
-        augmenter.fit(local, reply.cross_term, reply.transition, self._starts)
+        self._fit_augmenter(augmenter, state["client"], reply)
         learned = {"augmenter": augmenter, "transition": reply.transition}
         if reply.input_matrix is not None:
             learned |= {"input_matrix": reply.input_matrix, "input_mean": self._U.mean(axis=0)}
@@ -209,6 +208,15 @@ class UnitWorker:
         if reply.noise_share is not None:
             learned["client"] = state["client"].with_noise_share(float(reply.noise_share[0]))
         return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **learned}
+
+    def _fit_augmenter(self, augmenter, client, reply):
+        told = reply.cross_term, reply.transition, self._starts
+        if isinstance(augmenter, LinearAugmenter) and isinstance(client, KalmanClient):
+            Y = client.active_columns(self._Y)
+            if _is_complete(Y):  # without a centred copy
+                augmenter.fit(Y, *told, level=client.model.mean)
+                return
+        augmenter.fit(local_features(client, self._Y, self._U, self._starts), *told)
 
     def _map_effect(self, packet, state):
         """Map the effect of a change of inputs through the unit's own sensors; the answer stays here."""
@@ -362,11 +370,15 @@ def local_features(client, Y, U, starts):
     Y = client.active_columns(Y)
     model = client.model
     centred = Y - model.mean
-    if not np.isfinite(centred.sum()):  # a missing value anywhere reaches the sum
+    if not _is_complete(Y):
         missing = np.isnan(centred)
         expected = model.filter(Y, U, starts) @ model.C.T
         centred[missing] = expected[missing]
     return centred
+
+
+def _is_complete(Y):
+    return bool(np.isfinite(Y.sum()))  # a missing value anywhere reaches the sum
 
 
 def local_prediction(site, Y, U, starts, *, augmented):

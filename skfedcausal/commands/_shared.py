@@ -14,12 +14,19 @@ DONE, FAILED, WRONG_CALL = 0, 1, 2
 ERRORS = (ClientError, PacketError, LedgerError, ByteLimitError, ValueError, OSError, RuntimeError)
 
 
-def parser(command, description):
-    """Parser of a command that takes a settings file."""
-    parser = argparse.ArgumentParser(prog=f"python -m skfedcausal {command}", description=description)
-    parser.add_argument("settings", type=Path, help="settings file (TOML)")
-    parser.add_argument("--json", action="store_true", help="print one JSON document instead of text")
-    return parser
+def parser(command, description, *, settings=True, json=True):
+    """Parser of a command, with its settings file and the choice of JSON where it has them."""
+    reader = argparse.ArgumentParser(prog=f"python -m skfedcausal {command}", description=description)
+    if settings:
+        reader.add_argument("settings", type=Path, help="settings file (TOML)")
+    if json:
+        add_json(reader)
+    return reader
+
+
+def add_json(reader):
+    """Let a command, or an action of one, print JSON."""
+    reader.add_argument("--json", action="store_true", help="print one JSON document instead of text")
 
 
 def answer(options, work, text):

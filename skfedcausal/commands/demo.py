@@ -1,8 +1,7 @@
 """``python -m skfedcausal demo``: the main job on an embedded simulated plant."""
 
-import argparse
-
 from ..demo import run_demo
+from ._shared import parser
 
 
 def main(arguments):
@@ -17,12 +16,14 @@ def main(arguments):
     int
         Exit code.
     """
-    parser = argparse.ArgumentParser(
-        prog="python -m skfedcausal demo",
-        description="Learn which unit of a simulated plant drives which, without pooling its data.",
+    reader = parser(
+        "demo",
+        "Learn which unit of a simulated plant drives which, without pooling its data.",
+        settings=False,
+        json=False,
     )
-    parser.add_argument("--seed", type=int, default=0, help="seed of the simulated plant")
-    parser.add_argument("--out", default=".", help="folder for the picture (default: this one)")
-    options = parser.parse_args(arguments)
+    reader.add_argument("--seed", type=int, default=0, help="seed of the simulated plant")
+    reader.add_argument("--out", default=".", help="folder for the picture (default: this one)")
+    options = reader.parse_args(arguments)
     print(run_demo(seed=options.seed, folder=options.out))
     return 0

@@ -1,9 +1,8 @@
 """``python -m skfedcausal flare``: NVIDIA FLARE kits, and a run over it."""
 
-import argparse
 from pathlib import Path
 
-from ._shared import answer
+from ._shared import add_json, answer, parser
 
 
 def main(arguments):
@@ -18,9 +17,7 @@ def main(arguments):
     int
         Exit code.
     """
-    reader = argparse.ArgumentParser(
-        prog="python -m skfedcausal flare", description="NVIDIA FLARE: certificates, processes, runs."
-    )
+    reader = parser("flare", "NVIDIA FLARE: certificates, processes, runs.", settings=False, json=False)
     actions = reader.add_subparsers(dest="action", required=True)
     action = actions.add_parser("provision", help="make certificates and hardened start-up kits")
     action.add_argument("units", nargs="+", help="names of the sites")
@@ -38,7 +35,7 @@ def main(arguments):
     action.add_argument("--journal", type=Path, help="folder on the server's machine, to resume a run")
     action.add_argument("--attempts", type=int, default=1, help="jobs to try, with --journal each goes on")
     for action in actions.choices.values():
-        action.add_argument("--json", action="store_true", help="print one JSON document instead of text")
+        add_json(action)
     options = reader.parse_args(arguments)
     return answer(options, lambda: _ACTIONS[options.action](options), _text)
 

@@ -1,10 +1,9 @@
 """``python -m skfedcausal key``: make a key that a site shares with its server."""
 
-import argparse
 from pathlib import Path
 
 from ..federation.envelope import write_key
-from ._shared import answer
+from ._shared import answer, parser
 
 
 def main(arguments):
@@ -19,9 +18,8 @@ def main(arguments):
     int
         Exit code.
     """
-    reader = argparse.ArgumentParser(prog="python -m skfedcausal key", description="Make a key for a site.")
+    reader = parser("key", "Make a key for a site.", settings=False)
     reader.add_argument("path", type=Path, help="file to write; must not exist")
-    reader.add_argument("--json", action="store_true", help="print one JSON document instead of text")
     options = reader.parse_args(arguments)
     return answer(
         options,

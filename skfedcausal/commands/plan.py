@@ -29,21 +29,23 @@ def main(arguments):
 def _site(path):
     settings = read_site_settings(path)
     record = SiteRecord.read(settings)
-    packet = settings.worker(record).handle(settings.request, {})[0]
+    packet, privacy = settings.worker(record).handle(settings.request, {})[0], {"noise": "none"}
+    if settings.privacy is not None:
+        promise, privacy = settings.privacy.rehearsal(settings.name, record, settings.home)
+        packet = promise.put_on(packet)
     fields = {name: described(packet.op, name, value) for name, value in packet.arrays.items()}
-    raw = record.outputs.nbytes + (0 if record.inputs is None else record.inputs.nbytes)
     return {
         "site": settings.name,
         "rows": len(record.outputs),
         "sensors": record.outputs.shape[1],
-        "raw_bytes": raw,
+        "raw_bytes": record.nbytes,
         "packet": packet.op,
         "purpose": purpose(packet.op),
         "bytes": packet.nbytes,
         "max_bytes": settings.max_bytes,
         "fields": fields,
         "accepts": [] if settings.one_way else ["questions signed with the site's key, in turn and once"],
-        "noise": "none",
+        **privacy,
     }
 
 
@@ -62,11 +64,20 @@ def _site_text(plan):
     lines += [
         "Never: rows of measurements, names of sensors.",
         f"Would accept: {', '.join(plan['accepts']) or 'nothing (one-way)'}.",
-        f"Limit of bytes in a run: {plan['max_bytes'] or 'none'}. Noise: {plan['noise']} (data-minimising, "
-        "not differentially private).",
-        "Nothing was sent.",
+        f"Limit of bytes in a run: {plan['max_bytes'] or 'none'}.",
+        _noise_text(plan),
+        "Nothing was sent, nothing was charged.",
     ]
     return "\n".join(lines)
+
+
+def _noise_text(plan):
+    if plan["noise"] == "none":
+        return "Noise: none (data-minimising, not differentially private)."
+    return (
+        f"Noise: {plan['noise']}. Spent so far: epsilon = {plan['epsilon_spent']:.4g}; after this run: "
+        f"{plan['epsilon_after']:.4g} of {plan['epsilon_budget']:.4g}."
+    )
 
 
 def _server(path):

@@ -36,7 +36,7 @@ class SpectrumDisplay:
         self.effect = effect
 
     @classmethod
-    def from_estimator(cls, estimator, cause, effect, *, conditional=True, ax=None):
+    def from_estimator(cls, estimator, cause, effect, *, conditional=True, intervals=None, ax=None):
         """Draw the spectrum of a fitted estimator's link.
 
         Parameters
@@ -45,13 +45,15 @@ class SpectrumDisplay:
         cause, effect : str
         conditional : bool, default=True
             Given the measurements of all other units.
+        intervals : float, default=None
+            Coverage of the intervals to shade. None shades none.
         ax : matplotlib Axes, default=None
 
         Returns
         -------
         SpectrumDisplay
         """
-        spectrum = estimator.spectrum(cause, effect, conditional=conditional)
+        spectrum = estimator.spectrum(cause, effect, conditional=conditional, level=intervals)
         return cls(spectrum, cause, effect).plot(ax=ax)
 
     def plot(self, *, ax=None):
@@ -68,6 +70,8 @@ class SpectrumDisplay:
         """
         ax = new_axes(ax, "Drawing a spectrum", (5.5, 3.2))
         ax.plot(self.spectrum["frequency"], self.spectrum["measure"], label="over frequency")
+        if "low" in self.spectrum:
+            ax.fill_between(*(self.spectrum[name] for name in ("frequency", "low", "high")), alpha=0.25)
         total = self.spectrum.attrs["total"]
         note = "" if self.spectrum.attrs["averages_to_total"] else " (not its average)"
         ax.axhline(total, color="0.5", linestyle="--", label=f"time domain {total:.3g}{note}")

@@ -1,6 +1,7 @@
 """Files that are whole or not there, and names of units as names of files."""
 
 import os
+import threading
 from pathlib import Path
 from urllib.parse import quote
 
@@ -15,7 +16,7 @@ def write_whole(path, data):
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     with open(draft, "wb") as file:
         file.write(data)
         file.flush()

@@ -3,7 +3,11 @@
 from dataclasses import dataclass
 from functools import cache
 
+import pandas as pd
+
 from .packet import Failure, Packet, PacketError
+from .purposes import purpose
+from .site_ledger import ByteLimitError
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,11 @@ def _dtype_name(dtype):
 class Ledger:
     """Every packet in the order it passed, and the sums that users ask for.
 
+    Parameters
+    ----------
+    max_bytes : int, default=None
+        Most bytes that may leave all units together. None sets no limit.
+
     Attributes
     ----------
     entries : list of LedgerEntry
@@ -51,12 +60,14 @@ class Ledger:
     True
     """
 
-    def __init__(self):
+    def __init__(self, max_bytes=None):
         self.entries = []
+        self.max_bytes = max_bytes
+        self._sent = 0
         self._fields = {}  # one object for all packets of a kind: training sends many
 
     def record(self, client, direction, packet):
-        """Add one packet.
+        """Add one packet, before it goes.
 
         Parameters
         ----------
@@ -68,11 +79,20 @@ class Ledger:
         ------
         TypeError
             If it is no Packet: nothing else crosses.
+        ByteLimitError
+            If it would take what left over `max_bytes`; it must not be sent then.
         """
         if not isinstance(packet, Packet):
             raise TypeError(f"Only packets cross a border, got {type(packet).__name__}.")
         fields = {name: (_dtype_name(value.dtype), value.shape) for name, value in packet.arrays.items()}
         fields = self._fields.setdefault(tuple(fields.items()), fields)
+        if direction == "up":
+            if self.max_bytes is not None and self._sent + packet.nbytes > self.max_bytes:
+                raise ByteLimitError(
+                    f"Packet {packet.op!r} of {client!r} was not sent: max_bytes={self.max_bytes}, "
+                    f"{self._sent} have left, {packet.nbytes} more would."
+                )
+            self._sent += packet.nbytes
         self.entries.append(LedgerEntry(client, direction, packet.round, packet.op, packet.nbytes, fields))
 
     def total(self, direction, client=None):
@@ -91,6 +111,26 @@ class Ledger:
             entry.n_bytes
             for entry in self.entries
             if entry.direction == direction and client in (None, entry.client)
+        )
+
+    @property
+    def table(self):
+        """What crossed, a DataFrame with one row per client and kind of packet.
+
+        Columns ``client, direction, op, purpose, packets, bytes, fields``; `fields` says what is in the first
+        packet of the kind, with dtype and shape.
+        """
+        rows = {}
+        for entry in self.entries:
+            row = rows.setdefault((entry.client, entry.direction, entry.op), [0, 0, entry.fields])
+            row[0] += 1
+            row[1] += entry.n_bytes
+        return pd.DataFrame(
+            [
+                (*key[:3], purpose(key[2]), n, size, _in_words(fields))
+                for key, (n, size, fields) in rows.items()
+            ],
+            columns=["client", "direction", "op", "purpose", "packets", "bytes", "fields"],
         )
 
     def communication(self, raw_bytes):
@@ -122,6 +162,13 @@ class Ledger:
             "raw_bytes": sum(raw_bytes.values()),
             "per_client": per_client,
         }
+
+
+def _in_words(fields):
+    """Names of arrays with dtype and shape."""
+    return ", ".join(
+        f"{name} ({dtype}, {' x '.join(map(str, shape)) or '1'})" for name, (dtype, shape) in fields.items()
+    )
 
 
 class LedgeredTransport:

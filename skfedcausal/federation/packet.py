@@ -1,6 +1,7 @@
 """What travels: a flat set of named arrays and scalars with one canonical encoding.
 
-No pickle and no objects: a header in JSON and the arrays as raw little-endian bytes. Every packet has
+No pickle and no objects: a header in JSON and the arrays as little-endian bytes, of which those that hardly
+vary are written once (:mod:`~skfedcausal.federation.array_code`). Every packet has
 exactly one encoding and every encoding is of one packet, so that the size of a packet is the length of its
 bytes whatever carries it, and nothing can hide in how it is written. What `decode` refuses, `encode` refuses.
 """
@@ -16,8 +17,10 @@ from typing import Literal
 
 import numpy as np
 
+from .array_code import MOST, CodeError, code_size, decoded, encoded, n_leading
+
 _MAGIC = b"SKFC"
-_VERSION = 1
+_VERSION = 2
 _PREFIX = struct.Struct("<4sHI")
 _DTYPES = ("<f8", "<f4", "<f2", "|u1", "<u2", "<u4", "<i8")
 _FIELDS = {"op": str, "round": int, "arrays": dict, "scalars": dict}
@@ -75,8 +78,7 @@ class Packet:
     @cached_property
     def nbytes(self):
         """Length of the encoding in bytes."""
-        header = self._header()
-        return _PREFIX.size + len(header) + sum(value.nbytes for value in self.arrays.values())
+        return _PREFIX.size + len(self._header()) + sum(map(body_size, self.arrays.values()))
 
     def encode(self):
         """The packet as bytes.
@@ -93,7 +95,7 @@ class Packet:
         header = self._header()
         parts = [_PREFIX.pack(_MAGIC, _VERSION, len(header)), header]
         for value in self.arrays.values():
-            parts.append(np.asarray(value, dtype=_wire_dtype(value), order="C").tobytes())
+            parts.append(encoded(np.asarray(value), n_leading(value)))
         return b"".join(parts)
 
     @classmethod
@@ -118,13 +120,15 @@ class Packet:
         data = memoryview(data).cast("B")
         header, offset = _read_header(data)
         arrays = {}
-        for name, (dtype, shape) in header["arrays"].items():
-            count = math.prod(shape)
-            size = count * np.dtype(dtype).itemsize
+        for name, (dtype, shape, *leading) in header["arrays"].items():
+            dtype, count, leading = np.dtype(dtype), math.prod(shape), leading[0] if leading else 0
+            size = code_size(count, dtype.itemsize, leading)
             if offset + size > len(data):
                 raise PacketError(f"Packet ends inside array {name!r}.")
-            flat = np.empty(count, dtype)
-            flat.view("u1").data[:] = data[offset : offset + size]
+            try:
+                flat = decoded(data[offset : offset + size], dtype, count, leading)
+            except CodeError as error:
+                raise PacketError(f"Array {name!r} {error}.") from None
             flat.setflags(write=False)
             arrays[name] = flat.reshape(shape)
             offset += size
@@ -133,18 +137,20 @@ class Packet:
         return cls(header["op"], header["round"], arrays, header["scalars"])
 
 
-def _wire_dtype(value):
-    return value.dtype.newbyteorder("<")
+def body_size(value):
+    """Bytes that an array takes in a packet, its line in the header aside."""
+    return code_size(value.size, value.dtype.itemsize, n_leading(value))
 
 
 def _array_spec(name, value):
-    """Dtype and shape of an array as the header holds them."""
+    """Dtype, shape and, where it has one, size of the table of an array, as the header holds them."""
     if not isinstance(value, np.ndarray | np.generic) or isinstance(value, np.ma.MaskedArray):
         raise PacketError(f"Packets carry plain arrays; {name!r} is a {type(value).__name__}.")
     dtype = _wire_name(value.dtype)
     if dtype not in _DTYPES:
         raise PacketError(f"Array {name!r} has dtype {value.dtype}; packets carry {', '.join(_DTYPES)}.")
-    return dtype, value.shape
+    leading = n_leading(value)
+    return (dtype, value.shape, leading) if leading else (dtype, value.shape)
 
 
 @cache
@@ -159,7 +165,7 @@ def _usual_header(op, round, specs):
 
 
 def _header_text(op, round, specs, scalars):
-    specs = {name: [dtype, list(shape)] for name, (dtype, shape) in specs.items()}
+    specs = {name: [dtype, list(shape), *leading] for name, (dtype, shape, *leading) in specs.items()}
     header = {"op": op, "round": round, "arrays": specs, "scalars": scalars}
     _check_header(header)
     text = _dumped(header)
@@ -226,9 +232,11 @@ def _is_scalar(value):
 
 
 def _is_array_spec(spec):
-    if not (isinstance(spec, list) and len(spec) == 2 and isinstance(spec[1], list)):
+    if not (isinstance(spec, list) and len(spec) in (2, 3) and isinstance(spec[1], list)):
         return False
-    dtype, shape = spec
+    dtype, shape, *leading = spec
+    if leading and not (type(leading[0]) is int and 0 < leading[0] <= MOST and dtype in ("<f8", "<f4")):
+        return False
     whole = all(isinstance(k, int) and not isinstance(k, bool) and k >= 0 for k in shape)
     if not (isinstance(dtype, str) and dtype in _DTYPES and len(shape) <= _MAX_DIMENSIONS and whole):
         return False

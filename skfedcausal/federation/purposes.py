@@ -4,8 +4,11 @@ Each kind of packet has its fields listed here; a field that is not listed is sh
 left out.
 """
 
+from .packet import body_size
+
 _SERIES = "one row per time step"
 _SCALE = "undoes the scaling of a rounded series"
+_NOISE = {"added_noise": "variance of the noise that the site added to each sensor"}
 
 PURPOSES = {
     "fit": ("asks for the first message", {}),
@@ -26,6 +29,7 @@ PURPOSES = {
             "inputs_scale": _SCALE,
             "input_matrix": "how the inputs act on the unit's own states",
             "off_subspace": "distance of the measurements from what states show, one number per time step",
+            **_NOISE,
         },
     ),
     "refine": (
@@ -48,6 +52,10 @@ PURPOSES = {
             "input_matrix": "how the unit's inputs act on its states",
             "input_level": "mean influence of the other units' inputs",
         },
+    ),
+    "prediction": (
+        "prediction of this unit's states, to be mapped through its own sensors",
+        {"states": f"the unit's own states one step ahead, {_SERIES}", "states_scale": _SCALE},
     ),
     "effect": (
         "what a change of inputs does to this unit's states",
@@ -77,6 +85,7 @@ PURPOSES = {
             "sizes": "loss and largest state",
             "input_matrix": "how the inputs act on the unit's own states",
             "input_table": "how the inputs act on the unit's own states, their level and spread",
+            **_NOISE,
             "filtered": f"filtered states, to be relayed to the other units, {_SERIES}",
             "filtered_scale": _SCALE,
             "inputs": f"the unit's inputs, to be relayed, {_SERIES}",
@@ -199,6 +208,6 @@ def described(op, name, array):
         "meaning": PURPOSES.get(op, (UNKNOWN, {}))[1].get(name, UNKNOWN),
         "dtype": dtype,
         "shape": list(array.shape),
-        "bytes": int(array.nbytes),
+        "bytes": body_size(array),
         "rounding": _ROUNDING.get(dtype, "none, whole numbers"),
     }

@@ -1,19 +1,13 @@
 """The site's own account of what left and what came: lines of JSON, each sealed with the one before it."""
 
 import hashlib
-import json
-import os
-from datetime import UTC, datetime
 from pathlib import Path
 
 from .atomic import write_whole
+from .chain import START, Chain, LedgerError, check_chain, read_ledger
 from .purposes import described, purpose
 
-_START = "0" * 64  # what stands for the line before the first
-
-
-class LedgerError(ValueError):
-    """A ledger whose chain is broken: a line was changed, taken out or put in."""
+__all__ = ["ByteLimitError", "LedgerError", "SiteLedger", "read_ledger", "verify_ledger"]
 
 
 class ByteLimitError(RuntimeError):
@@ -58,13 +52,9 @@ class SiteLedger:
         self.path = Path(path)
         self.max_bytes = max_bytes
         self.noise = noise
-        _drop_torn_line(self.path)
-        entries = self.entries()
-        check_chain(entries, self.path)
-        self.head = entries[-1]["hash"] if entries else _START
-        self._number = len(entries)
+        self._chain = Chain(self.path)
         self._sent, self._seen = {}, {}
-        for entry in entries:
+        for entry in self.entries():
             self._count(entry)
 
     def entries(self):
@@ -74,7 +64,12 @@ class SiteLedger:
         -------
         list of dict
         """
-        return read_ledger(self.path) if self.path.exists() else []
+        return self._chain.entries()
+
+    @property
+    def head(self):
+        """Hash of the last line."""
+        return self._chain.head
 
     def record(self, run, site, direction, packet, frame, sequence=0):
         """Account for a packet before it leaves, or when it came.
@@ -149,15 +144,7 @@ class SiteLedger:
         return self._append({"event": "refused", "run": run, "site": site, "reason": reason})
 
     def _append(self, content):
-        time = datetime.now(UTC).isoformat(timespec="milliseconds")
-        entry = {"number": self._number + 1, "time": time, **content, "previous": self.head}
-        entry["hash"] = _hash(entry)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self.head, self._number = entry["hash"], self._number + 1
+        entry = self._chain.append(content)
         self._count(entry)
         return entry
 
@@ -192,58 +179,6 @@ class SiteLedger:
         from .ledger_page import ledger_page
 
         write_whole(path, ledger_page(self.entries(), self.verify()).encode("utf-8"))
-
-
-def _drop_torn_line(path):
-    """Cut off a last line that was not written to its end: what it is about had not left by then."""
-    if not path.exists():
-        return
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if whole != data:
-        write_whole(path, whole)
-
-
-def _hash(entry):
-    text = json.dumps({k: v for k, v in entry.items() if k != "hash"}, sort_keys=True)
-    return hashlib.sha256(text.encode("ascii")).hexdigest()
-
-
-def read_ledger(path):
-    """Lines of a ledger, not yet checked.
-
-    Raises
-    ------
-    LedgerError
-        If a line is not a line of a ledger.
-    """
-    entries = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            entry = None
-        if not isinstance(entry, dict):
-            raise LedgerError(f"{path}, line {number}: not a line of a ledger.")
-        entries.append(entry)
-    return entries
-
-
-def check_chain(entries, path="ledger"):
-    """Refuse lines that do not form a chain.
-
-    Raises
-    ------
-    LedgerError
-        Naming the first line that does not fit.
-    """
-    previous = _START
-    for number, entry in enumerate(entries, start=1):
-        if entry.get("previous") != previous or entry.get("number") != number:
-            raise LedgerError(f"{path}, line {number}: does not follow the line before it.")
-        if entry.get("hash") != _hash(entry):
-            raise LedgerError(f"{path}, line {number}: was changed after it was written.")
-        previous = entry["hash"]
 
 
 def verify_ledger(path):
@@ -285,5 +220,5 @@ def verify_ledger(path):
         "bytes_up": total("sent"),
         "bytes_down": total("taken"),
         "refused": sum(entry["event"] in ("refused", "not sent") for entry in entries),
-        "head": entries[-1]["hash"] if entries else _START,
+        "head": entries[-1]["hash"] if entries else START,
     }

@@ -1,32 +1,9 @@
-"""What crosses the border while a plant is watched: states or flags up, verdicts down."""
+"""What crosses the border while a plant is watched, beside states: flags up, verdicts down."""
 
 import numpy as np
 import pandas as pd
 
-from ..message import StateMessage
 from ..watch_message import FlagMessage, VerdictReply
-
-
-def send_states(messages, ledger, dtype="float64"):
-    """Messages about a record as the server gets them; every packet passes the ledger.
-
-    Parameters
-    ----------
-    messages : dict of str to StateMessage
-    ledger : Ledger
-    dtype : str
-        Precision of the series on the wire.
-
-    Returns
-    -------
-    dict of str to StateMessage
-    """
-    arrived = {}
-    for name, message in messages.items():
-        packet = message.to_packet(0, dtype)
-        ledger.record(name, "up", packet)
-        arrived[name] = message if dtype == "float64" else StateMessage.from_packet(packet)
-    return arrived
 
 
 def send_flags(pairs, ledger):

@@ -27,6 +27,7 @@ from .sensitivity import (
     server_gradient_sensitivity,
     window_sensitivity,
 )
+from .site_account import SiteAccount
 
 __all__ = [
     "Charge",
@@ -40,6 +41,7 @@ __all__ = [
     "Scope",
     "SeededNoiseWarning",
     "SensitivityUnboundedError",
+    "SiteAccount",
     "UnitNoise",
     "UtilityWarning",
     "WeakPrivacyWarning",

@@ -77,6 +77,8 @@ class Charge:
     period : int
         Charges of different periods are about different time steps.
     time : str
+    release : str
+        What it pays for, where an account has to know that.
 
     Examples
     --------
@@ -97,6 +99,7 @@ class Charge:
     bound: str = "public"
     period: int = 0
     time: str = ""
+    release: str = ""
 
     def __post_init__(self):
         if not (self.mu >= 0 and self.epsilon >= 0 and self.count >= 0):
@@ -305,15 +308,39 @@ class PrivacyAccountant:
         -------
         PrivacySpent
         """
+        with self._lock:
+            return self._spent(self._charges, self.scope, delta, clients)
+
+    def spent_with(self, charges, scope, delta=None):
+        """What would have been spent if these charges came in addition; nothing is charged.
+
+        Parameters
+        ----------
+        charges : sequence of Charge
+        scope : Scope
+        delta : float, default=None
+            As in :meth:`spent`.
+
+        Returns
+        -------
+        PrivacySpent
+        """
+        with self._lock:
+            charges = [replace(charge, period=self.period) for charge in charges]
+            return self._spent([*self._charges, *charges], scope, delta)
+
+    def _spent(self, charges, scope, delta=None, clients=None):
         delta = self.delta if delta is None else delta
         delta = 0.0 if delta is None else delta
-        with self._lock:
-            if clients is None:
-                clients = dict.fromkeys(charge.client for charge in self._charges)
-            totals = {client: self._total(self._of(client), delta, self.scope) for client in clients}
+        if clients is None:
+            clients = dict.fromkeys(charge.client for charge in charges)
+        totals = {
+            name: self._total([charge for charge in charges if charge.client == name], delta, scope)
+            for name in clients
+        }
         per_client = {name: {"epsilon": eps, "mu": mu} for name, (eps, mu) in totals.items()}
         epsilon, mu = max(totals.values(), default=(0.0, 0.0))
-        unit = "none" if self.scope is None else self.scope.unit
+        unit = "none" if scope is None else scope.unit
         return PrivacySpent(epsilon, delta, mu, unit, per_client)
 
     def _of(self, client):
@@ -372,6 +399,29 @@ class PrivacyAccountant:
         Release or None
         """
         return self._releases.get(key)
+
+    def turn(self):
+        """Context in which nobody else is charged: from looking up a release until it is remembered.
+
+        Returns
+        -------
+        context manager
+        """
+        return self._lock
+
+    def room(self, key, shape):
+        """Array that a noised record is written to before it is remembered.
+
+        Parameters
+        ----------
+        key : bytes
+        shape : tuple of int
+
+        Returns
+        -------
+        ndarray of that shape
+        """
+        return np.empty(shape)
 
     def remember(self, key, release):
         """Keep what was released under a key.

@@ -10,6 +10,8 @@ from .accountant import PrivacyAccountant
 from .bounds import Bounds, clipped
 from .sampling import grid_of, normal_noise, on_grid
 
+_CHUNK = 2**16  # rows that noise is drawn for at a time
+
 
 @dataclass(frozen=True)
 class UnitNoise:
@@ -30,8 +32,10 @@ class UnitNoise:
         """Of the noise in each column, shape (n_features,)."""
         return (self.std * self.bounds.scale) ** 2
 
-    def drawn(self, Y, rng, sampler):
+    def drawn(self, Y, rng, sampler, out=None):
         """Copy of measurements that is clipped and has noise; what comes after sees nothing else.
+
+        Written some rows at a time, so that records and copies may be files.
 
         Parameters
         ----------
@@ -39,14 +43,20 @@ class UnitNoise:
         rng : Generator
         sampler : callable
             Draws the noise.
+        out : ndarray of shape (n_samples, n_features), default=None
+            Where to; None for a new array.
 
         Returns
         -------
         ndarray of shape (n_samples, n_features)
         """
-        noise = normal_noise(Y.shape, self.std, rng, sampler)
-        values = on_grid(clipped(Y, self.bounds), grid_of(self.std)) + noise
-        values = self.bounds.center + self.bounds.scale * values
+        values = np.empty(Y.shape) if out is None else out
+        for start in range(0, len(Y), _CHUNK):
+            rows = slice(start, start + _CHUNK)
+            noise = normal_noise(Y[rows].shape, self.std, rng, sampler)
+            noised = on_grid(clipped(Y[rows], self.bounds), grid_of(self.std)) + noise
+            values[rows] = self.bounds.center + self.bounds.scale * noised
+        values = values.view()
         values.setflags(write=False)
         return values
 

@@ -291,6 +291,10 @@ class GaussianMechanism(PrivacyMechanism):
                 "record. Give one with protocol='one-shot' and trust='none'."
             )
         account = self._account()
+        with account.turn():
+            return self._released(account, records, lengths, channel, noise)
+
+    def _released(self, account, records, lengths, channel, noise):
         plans = {
             name: self._plan(name, Y, lengths, None if noise is None else noise[name])
             for name, Y in records.items()
@@ -302,9 +306,29 @@ class GaussianMechanism(PrivacyMechanism):
             serial = len(account)
             for name, plan in new.items():
                 rng = generator(self.random_state, name, serial)
-                values = plan.noise.drawn(records[name], rng, self.sampler)
+                room = account.room(plan.key, records[name].shape)
+                values = plan.noise.drawn(records[name], rng, self.sampler, room)
                 account.remember(plan.key, Release(values, plan.noise))
         return {name: account.recall(plan.key) for name, plan in plans.items()}
+
+    def cost(self, records, lengths, channel="measurement"):
+        """Charges that releasing records would take, as :meth:`release` does; nothing is released.
+
+        Parameters
+        ----------
+        records : dict of str to ndarray of shape (n_samples, n_features_m)
+        lengths : tuple of int
+        channel : str
+
+        Returns
+        -------
+        list of Charge
+        """
+        plans = {name: self._plan(name, Y, lengths) for name, Y in records.items()}
+        account = self._account()
+        return [
+            plan.charge(name, channel) for name, plan in plans.items() if account.recall(plan.key) is None
+        ]
 
     def noise_of(self, name, Y):
         """Ball and noise of a release of a unit's record, a :class:`UnitNoise`.
@@ -430,6 +454,7 @@ class Plan:
             sensitivity=self.sensitivity,
             noise_std=self.noise.std,
             bound="public" if public else "data",
+            release=self.key.hex(),
         )
 
 

@@ -8,6 +8,7 @@ from scipy.linalg import eigh
 from ..statespace.pairs import (
     covariance_pair_information,
     input_pair_information,
+    lagged_pair_information,
     pair_blocks,
     transition_pair_information,
     uncoupled_pair_information,
@@ -35,7 +36,8 @@ def link_estimates(scoring, *, screen=None):
     BlockEstimates
     """
     structure = scoring.structure
-    own = transition_pair_information(scoring.info, structure.partition)
+    of_pairs = transition_pair_information if structure.partition.n_lags == 1 else lagged_pair_information
+    own = of_pairs(scoring.info, structure.partition)
     return _coefficient_estimates(scoring, structure.partition, structure.linked, own, screen=screen)
 
 
@@ -81,7 +83,7 @@ def correlation_estimates(scoring, *, only_inside=False, screen=None):
         structure.correlated,
         "covariance",
         2 * scoring.point.evaluation.grad_Q,
-        covariance_pair_information(scoring.info, structure.partition),
+        covariance_pair_information(scoring.info, structure.partition.without_inputs),
         structure.covariance_positions,
         scoring.matrices(scoring.vector + scoring.step)[1],
         only_inside=only_inside,
@@ -129,7 +131,7 @@ def _estimates(
         outside = np.intersect1d(outside, _rejectable(bounds.p_value, screen, mirrored))
         groups = _by_number(outside, elements, family.n_elements, gradient.shape[1], scoring.columns, of)
     else:
-        groups = _by_rows(outside, elements, family.n_elements, gradient.shape[1], scoring.columns, of)
+        groups = grouped_columns(scoring, family, outside, of)
     whitened_gradient = scoring.whitened(scoring.gradient)
     for pairs, half in groups:
         at = elements[pairs]
@@ -206,12 +208,30 @@ def _by_number(pairs, elements, n_elements, width, columns, of):
         yield chosen, gather(*np.divmod(at, width))
 
 
-def _by_rows(pairs, elements, n_elements, width, columns, of):
-    """All pairs in groups of the same effects, with the columns against their elements."""
+def grouped_columns(scoring, family, pairs, of):
+    """Chosen pairs in groups of the same effects, with the columns against their elements.
+
+    Parameters
+    ----------
+    scoring : Scoring
+    family : Partition or InputPairs
+    pairs : ndarray of int
+        Numbers of the pairs.
+    of : {"transition", "covariance"}
+
+    Yields
+    ------
+    chosen : ndarray of int
+        Numbers of the pairs of a group.
+    columns : ndarray of shape (n_free, len(chosen) * e)
+    """
     if len(pairs) == 0:
         return
-    take = columns.transition_rows if of == "transition" else columns.covariance_rows
-    rows = np.where(elements == n_elements, -1, elements // width)[pairs]
+    columns, elements = scoring.columns, family.pair_elements
+    transition = of == "transition"
+    take = columns.transition_rows if transition else columns.covariance_rows
+    width = scoring.point.A.shape[1] if transition else len(scoring.point.Q)
+    rows = np.where(elements == family.n_elements, -1, elements // width)[pairs]
     last = rows.max(axis=1)
     first = np.where(rows < 0, last[:, None], rows).min(axis=1)
     group = first // columns.rows_at_once
@@ -219,9 +239,9 @@ def _by_rows(pairs, elements, n_elements, width, columns, of):
         chosen = group == number
         begin, end = int(first[chosen].min()), int(last[chosen].max()) + 1
         at = elements[pairs[chosen]]
-        at = np.where(at == n_elements, begin * width, at).ravel() - begin * width
+        at = np.where(at == family.n_elements, begin * width, at).ravel() - begin * width
         block = take(slice(begin, end))
-        yield pairs[chosen], block.reshape(len(block), -1)[:, at]
+        yield pairs[chosen], np.take(block.reshape(len(block), -1), at, axis=1)
 
 
 def _inverses(information):
@@ -245,8 +265,8 @@ def _inverses(information):
 def uncoupled_estimates(objective, partition, point):
     """One-step estimates of all blocks at the uncoupled plant.
 
-    Everything decouples there: the only cross information is between the two directions of a pair and
-    the correlation of their noise.
+    Of the first lag. Everything decouples there: the only cross information is between the two directions of
+    a pair and the correlation of their noise.
 
     Returns
     -------
@@ -256,6 +276,8 @@ def uncoupled_estimates(objective, partition, point):
         With both directions profiled out.
     """
     info = objective.information(point.A, point.Q)
+    if partition.n_lags > 1:
+        partition = partition.without_inputs
     if partition.n_steps and not partition.n_inputs:
         info = replace(info, S=None)  # what steps make of states says nothing beside the steps themselves
     joint = uncoupled_pair_information(info, partition)

@@ -20,8 +20,10 @@ from .blocktests import (
     uncoupled_estimates,
 )
 from .evidence import BlockEstimates
+from .geweke_intervals import FittedParameters
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
+from .sandwich import Sandwich, lags_of
 from .scoring import Point, Scoring, ascend
 from .search import StructureSearch, first_links, is_degenerate, is_singular, search_structure
 from .shrinkage import shrunk_transition
@@ -82,6 +84,8 @@ class PlantEstimate:
         Every block of B between different units, in standardised states and inputs.
     coefficients : Coefficients
         Standardised ``[A | B]`` with the covariance of its free elements, without the steps.
+    parameters : FittedParameters
+        Plant in standardised states with the covariance of its free elements.
     shifts : LevelShifts
         Shifts of levels that nobody announced.
     n_rounds, n_iter : int
@@ -105,6 +109,7 @@ class PlantEstimate:
     correlations: BlockEstimates
     input_blocks: BlockEstimates
     coefficients: Coefficients
+    parameters: FittedParameters
     shifts: LevelShifts
     n_rounds: int
     n_iter: int
@@ -124,6 +129,7 @@ def estimate_plant(
     time_domain=False,
     feedback=False,
     level_shifts="auto",
+    covariance="information",
     max_iter,
     tol,
 ):
@@ -146,6 +152,8 @@ def estimate_plant(
         Inputs depend on measurements: the covariance of the coefficients is that of the observed information.
     level_shifts : {"auto", None}
         Look for level shifts that nobody announced.
+    covariance : {"information", "sandwich", "hac"}
+        Covariances of estimates. The search and shrinkage take the information's in any case.
     max_iter : int
     tol : float
         Length of the gradient per time step, in the metric of the curvature, that counts as zero.
@@ -156,7 +164,7 @@ def estimate_plant(
     """
     plant = StandardisedPlant(record, local, fix_local)
     if level_shifts is not None and not record.steps:
-        steps = find_level_shifts(plant.unit_records())
+        steps = find_level_shifts(plant.unit_records(), sum(record.determined))
         if steps:
             plant = StandardisedPlant(record.at_steps(steps), local, fix_local)
     settings = {
@@ -165,6 +173,7 @@ def estimate_plant(
         "shrinkage": shrinkage,
         "time_domain": time_domain,
         "feedback": feedback,
+        "covariance": covariance,
         "max_iter": max_iter,
         "tol": tol,
     }
@@ -177,7 +186,7 @@ def estimate_plant(
     return estimate
 
 
-def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_iter, tol):
+def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covariance, max_iter, tol):
     """Estimate of a plant whose level shifts are known."""
     goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
     settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
@@ -193,6 +202,10 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_i
         curvature = Scoring(objective, scoring.structure, ascent.point, observed=True)
     n, c, free = len(ascent.point.Q), plant.partition.without_steps.n_regressors, scoring.structure.free
     kept = np.flatnonzero(free.cols < c)
+    of_coefficients = curvature.covariance
+    if covariance != "information":
+        blocks, input_blocks, robust = robust_blocks(plant, scoring, blocks, input_blocks, covariance)
+        of_coefficients = robust.covariance(curvature)
     A, B, levels = np.hsplit(plant.unscaled(theta), [n, c])
     shrunk_A, shrunk_B, _ = np.hsplit(plant.unscaled(shrunk), [n, c])
     Q = plant.unscaled_covariance(ascent.point.Q)
@@ -210,11 +223,12 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_i
             theta[:, :c],
             free.rows[kept],
             free.cols[kept],
-            curvature.covariance[np.ix_(kept, kept)],
+            of_coefficients[np.ix_(kept, kept)],
             plant.state_scale,
             plant.known_scale[: c - n],
             plant.regressor_covariance[:c, :c],
         ),
+        FittedParameters.of(ascent.point, free, of_coefficients, plant.state_scale),
         LevelShifts.of(plant.steps, levels, Q, scoring),
         search.n_rounds,
         ascent.n_iter,
@@ -222,6 +236,36 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, max_i
         float(np.sqrt(ascent.gain / plant.n_samples)),
         degenerate,
     )
+
+
+def estimated_links(plant, scoring, covariance):
+    """Estimates of the links at a maximum, with the covariances asked for."""
+    blocks = link_estimates(scoring)
+    return (
+        blocks if covariance == "information" else robust_blocks(plant, scoring, blocks, None, covariance)[0]
+    )
+
+
+def robust_blocks(plant, scoring, blocks, input_blocks, covariance):
+    """The estimates of blocks with covariances by the sandwich, and the :class:`Sandwich`.
+
+    Parameters
+    ----------
+    plant : StandardisedPlant
+    scoring : Scoring
+        At the maximum.
+    blocks : BlockEstimates
+    input_blocks : BlockEstimates or None
+    covariance : {"sandwich", "hac"}
+    """
+    partition, structure = plant.partition, scoring.structure
+    families = [partition] if input_blocks is None else [partition, partition.input_pairs]
+    n_lags = lags_of(covariance, plant.n_samples)
+    robust = Sandwich(scoring, plant.contributions(scoring.point), families, n_lags)
+    blocks = robust.blocks(partition, structure.linked, blocks)
+    if input_blocks is not None:
+        input_blocks = robust.blocks(partition.input_pairs, structure.driven, input_blocks)
+    return blocks, input_blocks, robust
 
 
 def _maximum(plant, goal, **settings):
@@ -237,13 +281,19 @@ def fitted_likelihood(record, *, local, fix_local, sparsity, alpha, time_domain,
     """The likelihood that :func:`estimate_plant` maximised, and the :class:`Scoring` at its maximum.
 
     Shifts of levels are those of the record.
+
+    Returns
+    -------
+    objective : object
+    scoring : Scoring
+    plant : StandardisedPlant
     """
     plant = StandardisedPlant(record, local, fix_local)
     goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
     objective, search, ascent, _ = _maximum(
         plant, goal, sparsity=sparsity, alpha=alpha, time_domain=time_domain
     )
-    return objective, Scoring(objective, search.scoring.structure, ascent.point)
+    return objective, Scoring(objective, search.scoring.structure, ascent.point), plant
 
 
 def _climb(plant, goal, **settings):
@@ -305,7 +355,8 @@ def _learn_structure(plant, first, degenerate, *, sparsity, alpha, time_domain):
         objective, tests = WithPrior(objective, prior), None
         point = Point.at(objective, *plant.uncoupled)
     search = _search(objective, structure, point, sparsity, alpha, tests)
-    if plant.has_clear_scores and (time_domain or not plant.is_complete):
+    needs_prior = prior is None and is_singular(search.scoring.point.Q)  # the caller starts anew with one
+    if not needs_prior and plant.has_clear_scores and (time_domain or not plant.is_complete):
         objective = WithPrior.of(plant.time_domain(), prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)

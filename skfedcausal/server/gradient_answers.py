@@ -162,5 +162,5 @@ class ServerPrediction(_AnyPlantFilter):
     @property
     def predicted(self):
         """``h_s[t] = A h_hat_c[t-1] + B u[t-1]``, zero in an episode's first row; shape (n_samples, n)."""
-        carried = self.carried(self._A)
-        return carried if self._exogenous is None else carried + self._exogenous
+        carried, exogenous = self.carried(self._A), self._exogenous
+        return carried if exogenous is None else carried + exogenous

@@ -165,7 +165,15 @@ class JointRecord:
     @cached_property
     def z(self):
         """Information vectors of the plant, shape (n_samples, n_states)."""
+        return self.stacked()
+
+    def stacked(self):
+        """The same formed anew, for who needs it once."""
         return np.concatenate([part.z for part in self.parts], axis=1)
+
+    def forget_scores(self):
+        """Give back the memory of the scores, which can be computed again."""
+        self.__dict__.pop("scores", None)
 
     @property
     def is_constant(self):
@@ -209,6 +217,18 @@ class JointRecord:
             for part, S in zip(self.parts, scale, strict=True)
         )
         return replace(self, parts=parts)
+
+    def centred(self):
+        """The same record without the level of each unit's states in each episode."""
+        parts = []
+        for part in self.parts:
+            z, index = part.z.copy(), np.zeros(len(part.z), dtype=int) if part.is_constant else part.index
+            for start, stop in episodes(self.starts, len(z)):
+                J = part.patterns[index[start:stop]]
+                level = np.linalg.pinv(J.sum(axis=0), hermitian=True) @ z[start:stop].sum(axis=0)
+                z[start:stop] -= J @ level
+            parts.append(replace(part, z=z))
+        return replace(self, parts=tuple(parts))
 
     @property
     def has_choice(self):
@@ -353,13 +373,19 @@ class Scores:
 
     def __init__(self, record):
         self._record = record
-        series, present, noise = zip(*(_unit_scores(part) for part in record.parts), strict=True)
-        self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
-        self._present = None
-        known = [] if record.u is None else [record.standard_inputs]
-        known += [record.standard_steps] if record.steps else []
-        joined = np.concatenate([*series, *known], axis=1)
         partition = record.partition
+        joined = np.empty((record.n_samples, partition.n_regressors))
+        present, noise = [], []
+        for part, rows in zip(record.parts, partition.slices, strict=True):
+            there, N = _unit_scores(part, joined[:, rows])
+            present.append(there)
+            noise.append(without_last_bits(N, np.sqrt(np.diag(N))))
+        self.noise, self._present = noise, None
+        known = joined[:, partition.n_states :]
+        if record.u is not None:
+            known[:, : partition.n_inputs] = record.standard_inputs
+        if record.steps:
+            known[:, partition.n_inputs :] = record.standard_steps
         if all(p is None for p in present):
             self._series = remove_episode_means(joined, record.starts, copy=False)
         else:
@@ -374,6 +400,11 @@ class Scores:
     def known(self):
         """Centred inputs and steps of unit variance, shape (n_samples, n_inputs + n_steps)."""
         return self._series[:, self._record.partition.n_states :]
+
+    @property
+    def series(self):
+        """Centred scores, inputs and steps, zero where missing, shape (n_samples, c)."""
+        return self._series
 
     def of_unit(self, unit):
         """Centred scores of one unit and where they are there (None: everywhere)."""
@@ -398,6 +429,27 @@ class Scores:
         moments = TransitionMoments.from_sums(self._lag_sums(n_lags + 2), self._series, self._record.starts)
         return moments.without_last_bits(self._scale)
 
+    def lagged_moments(self, n_lags, n_plant_lags, n_dropped):
+        """The same of rows ``[s[t]; s[t-1]; ...]`` of complete records, for plants of several lags.
+
+        Parameters
+        ----------
+        n_lags : int
+        n_plant_lags : int
+            Scores in a row.
+        n_dropped : int
+            Rows at the start of each episode that are left out, at least ``n_plant_lags - 1``.
+        """
+        pieces, starts = [], [0]
+        for start, stop in episodes(self._record.starts, self._record.n_samples):
+            rows = [self._series[start + n_dropped - lag : stop - lag] for lag in range(n_plant_lags)]
+            pieces.append(np.hstack(rows))
+            starts.append(starts[-1] + len(pieces[-1]))
+        series, starts = np.concatenate(pieces), tuple(starts[:-1])
+        sums = lag_covariances(series, range(n_lags + 2), starts)
+        moments = TransitionMoments.from_sums(sums, series, starts)
+        return moments.without_last_bits(np.tile(self._scale, n_plant_lags))
+
     @property
     def _scale(self):
         """Standard deviations of scores and inputs."""
@@ -411,19 +463,20 @@ class Scores:
         return self._sums[:n_lags]
 
 
-def _unit_scores(part):
-    """Scores of one unit, mask of the steps that determine them (None: all) and their covariance."""
+def _unit_scores(part, out):
+    """Write the scores of one unit; mask of the steps that determine them (None: all), their covariance."""
     if part.is_constant and is_regular(part.patterns[0]):
         N = np.linalg.inv(part.patterns[0])
-        return part.z @ N, None, N
+        np.matmul(part.z, N, out=out)
+        return None, N
     index = np.zeros(len(part.z), dtype=int) if part.is_constant else part.index
     definite = np.array([is_regular(J) for J in part.patterns])
     inverse = np.zeros_like(part.patterns)
     inverse[definite] = np.linalg.inv(part.patterns[definite])
     counts = np.bincount(index, minlength=len(part.patterns)) * definite
     noise = np.tensordot(counts / max(counts.sum(), 1), inverse, 1)
-    scores = np.einsum("tij,tj->ti", inverse[index], part.z)
-    return scores, definite[index], noise
+    np.einsum("tij,tj->ti", inverse[index], part.z, out=out)
+    return definite[index], noise
 
 
 def _remove_present_means(series, present, starts):

@@ -25,7 +25,7 @@ from ..statespace.filter import filtered_states, predicted_states
 from ..statespace.inputs import input_term
 from ..statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
 from ..statespace.positive import floor_eigenvalues, spectral_radius
-from ..statespace.shift import InnovationModel, step_information, step_scores
+from ..statespace.shift import InnovationModel, best_onset
 from ..statespace.units import fit_units, moment_start
 from .blocktests import step_estimates
 from .joint import step_series
@@ -36,12 +36,12 @@ _MOST = 5  # shifts of one unit
 _TOGETHER = 25  # rows within which units shift together
 _CLEAR = 0.5  # share of the strongest likelihood ratio whose onset counts as well
 _MOVES = 3  # times that an onset is moved
-_SETTLED = 1e-6
 _PROMISING = 0.5  # share of the threshold that a split has to promise to be looked at
 _FLOOR = 1e-9
 # T (1 - radius) below which a unit with a step may be a random walk: 98 of 100 walks with their best step
 # are; half as much more for each further one
 _DRIFT = 40.0
+_LOW = 16  # frequencies that count as low: steps are slower than the fastest of them
 _MOST_LAGS = 60  # a shift makes a unit without it look like a random walk, which asks for many
 
 
@@ -127,7 +127,10 @@ class UnitRecord:
     def _long_run_covariance(self, onsets):
         """Of the scores around the levels between the onsets."""
         starts = sorted({*self.starts, *onsets})
-        sums = lag_covariances(remove_episode_means(self.scores, starts), range(3), starts, self.present)
+        if self.present is None:
+            sums = _centred_lag_sums(self.scores, starts)
+        else:
+            sums = lag_covariances(remove_episode_means(self.scores, starts), range(3), starts, self.present)
         moments = TransitionMoments.from_sums(sums, np.zeros_like(self.scores), starts)
         A, Q = moment_start(moments, self.N)
         gain = np.linalg.inv(np.eye(len(A)) - A)
@@ -138,53 +141,60 @@ class UnitRecord:
 
         `fit` has the onset and the other steps in order of time.
         """
-        p, k = len(self.N), self.inputs.shape[1]
-        A, Q = fit.A[0], fit.Q[0]
-        known = np.hstack([self.inputs, self.steps(others)])
-        place = p + k + sorted([*others, onset]).index(onset)
+        place = len(self.N) + self.inputs.shape[1] + sorted([*others, onset]).index(onset)
+        model, u = self._innovations(np.delete(fit.A[0], place, axis=1), fit.Q[0], others)
+        for start, stop in episodes(self.starts, len(u)):
+            if start < onset < stop:
+                return start + best_onset(model, u[start:stop], _SHORTEST)
+        raise ValueError(f"Row {onset} is the first of an episode.")
+
+    def _innovations(self, A, Q, onsets):
+        """The filter of the unit's model ``[A | B]`` and its scaled innovations."""
+        p, known = len(self.N), np.hstack([self.inputs, self.steps(onsets)])
         model = InnovationModel(A[:, :p], Q, np.linalg.inv(self.N))
-        term = None
-        if known.shape[1]:
-            term = input_term(np.delete(A, place, axis=1)[:, p:], known, self.starts)
+        term = input_term(A[:, p:], known, self.starts) if known.shape[1] else None
         z = self.scores @ model.J
         settings = {"starts": self.starts, "exogenous": term}
         filtered = filtered_states(model.schedule, (z, None), **settings)
-        u = model.scaled(z, predicted_states(model.A, filtered, **settings))
-        for start, stop in episodes(self.starts, len(u)):
-            if start < onset < stop:
-                return start + _best_onset(model, u[start:stop])
-        raise ValueError(f"Row {onset} is the first of an episode.")
+        return model, model.scaled(z, predicted_states(model.A, filtered, **settings))
+
+    def misfit(self, onsets, fit):
+        """What chance makes of a likelihood ratio of steps where the model does not fit, at least one.
+
+        Twice the log-likelihood that a step gains is chi-square if innovations are white. If they are not, as
+        where a unit has slow states that its model lacks, sums of them over long stretches vary by their
+        power at low frequencies instead. That is the geometric mean of the lowest ordinates of their
+        periodogram, corrected for its bias: steps that are still to be found fill few ordinates and hardly
+        move it. Where measurements are missing innovations have no common scale; the model is trusted then.
+
+        Parameters
+        ----------
+        onsets : sequence of int
+            All steps of the model.
+        fit : UnitFit
+        """
+        if self.present is not None:
+            return 1.0
+        u = remove_episode_means(self._innovations(fit.A[0], fit.Q[0], onsets)[1], self.starts)
+        power = np.abs(np.fft.rfft(u, axis=0)[1 : _LOW + 1]) ** 2
+        p = u.shape[1]
+        ordinates = (power / np.einsum("ti,ti->i", u, u)).mean(axis=1)
+        return max(float(np.exp(np.log(ordinates).mean() + np.log(p) - special.digamma(p))), 1.0)
 
 
-def _best_onset(model, u):
-    """Row where a step that lasts explains the innovations of an episode best, their mean left free."""
-    n = len(u)
-    F, W = model.carry, model.weight
-    settled = 1
-    power = F
-    while np.abs(power).max() > _SETTLED and settled < n:
-        power, settled = power @ F, settled + 1
-    table = step_information(F, W, settled)
-    whole = model.held.T @ W @ model.held
-    cross_table = np.cumsum(_responses(F, settled).transpose(0, 2, 1) @ (W @ model.held), axis=0)
-    rows = np.arange(_SHORTEST, n - _SHORTEST)
-    left = n - rows  # rows from the onset on
-    k = np.minimum(left, settled) - 1
-    beyond = (left - 1 - k)[:, None, None]
-    M, C = table[k] + beyond * whole, cross_table[k] + beyond * whole
-    level = np.linalg.inv(n * whole)
-    b = step_scores(model, u)[rows] - C @ (level @ (model.held.T @ u.sum(axis=0)))
-    M = M - C @ level @ np.swapaxes(C, 1, 2)
-    ratio = np.einsum("ki,ki->k", b, np.linalg.solve(M, b[..., None])[..., 0])
-    return int(rows[ratio.argmax()])
-
-
-def _responses(F, n_steps):
-    """``G_k = I + F + ... + F^k`` for k = 0, ..., n_steps - 1."""
-    G, responses = np.zeros_like(F), np.empty((n_steps, *F.shape))
-    for k in range(n_steps):
-        G = responses[k] = np.eye(len(F)) + F @ G
-    return responses
+def _centred_lag_sums(series, starts, n_lags=3):
+    """Lag sums of a series less its mean between the starts, without a copy of it."""
+    sums = lag_covariances(series, range(n_lags), starts)
+    for start, stop in episodes(starts, len(series)):
+        rows = series[start:stop]
+        total = np.ones(len(rows)) @ rows
+        mean = total / len(rows)
+        for lag in range(n_lags):
+            early, late = total - rows[len(rows) - lag :].sum(axis=0), total - rows[:lag].sum(axis=0)
+            sums[lag] += (
+                (len(rows) - lag) * np.outer(mean, mean) - np.outer(late, mean) - np.outer(mean, early)
+            )
+    return sums
 
 
 def unit_onsets(unit, threshold):
@@ -230,6 +240,8 @@ def _next_onsets(unit, known, fit, threshold):
             others = onsets[:k] + onsets[k + 1 :]
             onsets[k], trial = refine(unit, onsets[k], [*known, *others], trial)
         ratio = 2 * len(unit.scores) * float(trial.value[0] - fit.value[0])
+        if ratio >= n_more * threshold:
+            ratio /= unit.misfit([*known, *onsets], trial)
         if ratio >= n_more * threshold:
             return onsets, trial, ratio
     return [], fit, 0.0
@@ -277,12 +289,13 @@ def shift_threshold(n_rows, n_units, dof):
     return float(special.chdtri(dof, SHIFT_LEVEL / (n_rows * n_units)))
 
 
-def find_level_shifts(units):
+def find_level_shifts(units, n_units):
     """Rows at which the level of some unit shifts.
 
     Parameters
     ----------
-    units : list of UnitRecord
+    units : iterable of UnitRecord
+    n_units : int
 
     Returns
     -------
@@ -291,7 +304,7 @@ def find_level_shifts(units):
     """
     found = []
     for unit in units:
-        found += unit_onsets(unit, shift_threshold(len(unit.scores), len(units), len(unit.N)))
+        found += unit_onsets(unit, shift_threshold(len(unit.scores), n_units, len(unit.N)))
     kept = []
     for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
         if all(abs(onset - other) > _TOGETHER for other in kept):

@@ -8,8 +8,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..message import SmoothedReply, StateReply
 from ..statespace.geweke import geweke_measures
+from .answers import StateAnswers
 from .diagnosis import warn_of_convergence, warn_of_drift
 from .estimate import estimate_plant, screen_plant
 from .excitation import check_separable, excitation_table
@@ -18,13 +18,12 @@ from .joint import JointRecord
 from .link_questions import LinkQuestions
 from .links import correlation_table, links_table
 from .noise_share import choose_noise_share
-from .prediction import InputDrive, PlantFilter, smooth_plant
+from .operating_point import OperatingPoint
 from .questions import InputQuestions
+from .sandwich import COVARIANCES
 
-_SAME_RECORD = 0.01  # difference of weighted sums of two records below which they are the same
 
-
-class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
+class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimator):
     """Learns the plant by maximum likelihood from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
@@ -52,8 +51,18 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         unit's level as constant.
     likelihood : {"whittle", "time-domain"}, default="whittle"
         For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
+    covariance : {"information", "sandwich", "hac"}, default="information"
+        Covariance of the estimates behind all tests, intervals and verdicts of links and the standard
+        errors of answers. "information" is that of Gaussian noise of constant variance; "sandwich" holds
+        for noise of any distribution whose variance may change with time [4]_, as long as innovations are
+        unpredictable given the past; "hac" also where they are correlated over a few steps [5]_. Links are
+        searched and shrunk by the information in any case.
     margin : float, default=0.1
         Strength below which an influence counts as none in the verdicts.
+    held_out : float, default=None
+        Share of every episode, its last part, on which `fit` also measures what every unit gains from joining
+        (`benefit_`): the plant, and every unit alone, are learned once more from the rest. For plants
+        without inputs. None does not measure it.
     n_rounds : int, default=1
         Rounds of messages. In every round after the first the units get their smoothed states back,
         re-estimate their sensors (loadings, noise, level) at home and send their message again: together
@@ -114,6 +123,9 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         One row per shift that was found: ``unit``, row ``start`` at which it began, ``size`` of what it adds
         to the state equation in standard deviations of the process noise, ``statistic`` and ``p_value`` of
         its Wald test given the plant. Empty without shifts.
+    benefit_ : DataFrame or None
+        One row per unit: ``gain, stderr, rows, neighbour, neighbour_gain, neighbour_stderr`` on held-out
+        rows, see :meth:`FederatedGrangerEstimator.benefit`. None unless `held_out` is given.
     n_iter_ : int
     converged_ : bool
     gradient_norm_ : float
@@ -140,6 +152,9 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
     .. [2] Whittle (1953), Estimation and information in stationary time series, Arkiv för Matematik 2.
     .. [3] Benjamini, Hochberg (1995), Controlling the false discovery rate, Journal of the Royal Statistical
            Society B 57(1).
+    .. [4] White (1982), Maximum likelihood estimation of misspecified models, Econometrica 50(1).
+    .. [5] Newey, West (1987), A simple, positive semi-definite, heteroskedasticity and autocorrelation
+           consistent covariance matrix, Econometrica 55(3).
 
     Examples
     --------
@@ -161,7 +176,9 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         "shrink": ["boolean"],
         "level_shifts": [StrOptions({"auto"}), None],
         "likelihood": [StrOptions({"whittle", "time-domain"})],
+        "covariance": [StrOptions(set(COVARIANCES))],
         "margin": [Interval(Real, 0, None, closed="neither")],
+        "held_out": [Interval(Real, 0, 1, closed="neither"), None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "horizon": [Interval(Integral, 1, None, closed="left")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -177,7 +194,9 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         shrink=True,
         level_shifts="auto",
         likelihood="whittle",
+        covariance="information",
         margin=0.1,
+        held_out=None,
         n_rounds=1,
         horizon=50,
         max_iter=300,
@@ -189,14 +208,13 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         self.shrink = shrink
         self.level_shifts = level_shifts
         self.likelihood = likelihood
+        self.covariance = covariance
         self.margin = margin
+        self.held_out = held_out
         self.n_rounds = n_rounds
         self.horizon = horizon
         self.max_iter = max_iter
         self.tol = tol
-
-    def __getstate__(self):
-        return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
 
     @property
     def needs_local_model(self):
@@ -239,6 +257,7 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
             self.noise_share_ = choose_noise_share(record, estimate, self.horizon)
             record = record.with_noise_share(self.noise_share_)
         self._store(record, self._estimate(record, messages))
+        record.forget_scores()
         self._diagnose_inputs(record)
         if self.has_feedback_:
             self._store(record, self._estimate(record, messages, feedback=True))
@@ -246,6 +265,9 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         warn_of_convergence(self)
         warn_of_drift(self, record.n_samples)
         self.links_ = self._links()
+        self.benefit_ = None
+        if self.held_out is not None:
+            self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
 
     def _estimate(self, record, messages, feedback=False):
@@ -254,6 +276,7 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
             shrinkage=self.shrink,
             feedback=feedback,
             level_shifts=self.level_shifts,
+            covariance=self.covariance,
             **self._likelihood_settings(messages),
         )
 
@@ -281,13 +304,10 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         self.unshrunk_input_ = estimate.B
         self.input_level_ = record.input_level
         self.coefficients_ = estimate.coefficients if record.partition.n_inputs else None
+        self._parameters = estimate.parameters
         complete = record.is_constant and all(record.determined)
         self.level_shifts_ = estimate.shifts.table(record.names)
-        self._shifts = estimate.shifts
-        eye = np.eye(record.partition.n_states)
-        self._new_levels = np.linalg.solve(eye - estimate.A, estimate.shifts.levels)
-        self._fitted_record = (record.starts, record.fingerprint()) if self._shifts.steps else None
-        self._known_level = record.at_steps(self._shifts.steps).known_level
+        self._operating_point = OperatingPoint.of(record, estimate)
         self.likelihood_ = self.likelihood if complete else "time-domain"
         self.n_iter_ = estimate.n_iter
         self.converged_ = estimate.converged
@@ -303,14 +323,9 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         self._run = None
         if record.partition.n_inputs:
             self.excitation_ = excitation_table(record, self.coefficients_.regressors)
-            run = self._run = self._filter(self._with_shifts(record))
+            run = self._run = self._filter(self._operating_point.placed(record))
             self.feedback_ = feedback_table(record, run.updates)
             self.has_feedback_ = bool(self.controlled_units_)
-
-    @property
-    def _noise_share(self):
-        """Share of noise as replies carry it."""
-        return None if self.noise_share_ is None else np.array([self.noise_share_])
 
     @property
     def controlled_units_(self):
@@ -361,124 +376,6 @@ class LikelihoodServer(InputQuestions, LinkQuestions, BaseEstimator):
         return links_table(
             record.names, record.partition, blocks, unknown, alpha=self.alpha, margin=self.margin
         )
-
-    def filter(self, messages):
-        """Filter of the whole plant over a record, a :class:`PlantFilter`.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        PlantFilter
-        """
-        return self._filter(self._record(messages))
-
-    def _filter(self, record):
-        drive = self._drive(self.transition_, self.input_)
-        return PlantFilter(self.transition_, self.process_cov_, record, drive)
-
-    def _drive(self, A, B):
-        """How inputs and shifts of the level act; None for a plant without either.
-
-        Levels are where the fit has them, whichever way the coefficients were shrunk.
-        """
-        spread = np.zeros_like(self.process_cov_)
-        if self.partition_.n_inputs:
-            S = self.coefficients_.state_scale  # driven states of unknown past: the variance of the record
-            spread = S @ S.T
-        if not (self.partition_.n_inputs or self._shifts.steps):
-            return None
-        steps = self._new_levels - A @ self._new_levels
-        held = np.hstack([np.zeros_like(B), self._new_levels])
-        return InputDrive(np.hstack([B, steps]), self._known_level, spread, held)
-
-    def _with_shifts(self, record):
-        """The record with the shifts of the level where they were found, if it is the one of `fit`.
-
-        Any other is taken to have the level that the units had in the end.
-        """
-        steps = self._shifts.steps
-        if not steps:
-            return record
-        starts, sums = self._fitted_record
-        is_fitted = record.starts == starts and record.n_samples == self.n_samples_
-        if is_fitted:  # the sums of different records differ by about one
-            is_fitted = np.abs(record.fingerprint() - sums).max() < _SAME_RECORD
-        return record.at_steps(steps if is_fitted else (0,) * len(steps))
-
-    def _record(self, messages):
-        """Record of the units of `fit`, with their inputs and shifts."""
-        record = JointRecord.from_messages(messages, names=self.names_)
-        if record.partition.input_sizes != self.partition_.input_sizes:
-            raise ValueError(
-                f"The units have {record.partition.input_sizes} inputs, in `fit` they had "
-                f"{self.partition_.input_sizes}."
-            )
-        return self._with_shifts(record.with_noise_share(self.noise_share_ or 0.0))
-
-    def smoothed(self, messages):
-        """Every unit's own states given all units' messages.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to SmoothedReply
-        """
-        return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
-
-    def _smoothed(self, messages, A, B, **settings):
-        record = self._record(messages)
-        states, covariances = smooth_plant(A, self.process_cov_, record, self._drive(A, B), **settings)
-        return {
-            name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
-            for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
-        }
-
-    def replies(self, messages):
-        """What every unit is told about its own states.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to StateReply
-        """
-        record = self._record(messages)
-        off_diagonal = np.where(self.partition_.block_diagonal, 0.0, self.transition_)
-        run, self._run = self._run, None
-        if run is None or not run.is_about(record):
-            run = self._filter(record)
-        own = self.partition_.own_input_mask(np.ones(len(self.names_), dtype=bool))
-        foreign = np.where(own, 0.0, self.input_)
-        has_inputs = self.partition_.n_inputs > 0
-        level = foreign @ self.input_level_
-        drive = self._drive(self.transition_, foreign)
-        if drive is None:
-            cross_terms = run.carried(off_diagonal)
-        else:
-            cross_terms = run.carried(off_diagonal, run.inputs, drive.B)
-        replies = {}
-        for name, rows in self.state_slices_.items():
-            inputs = self.input_slices_[name]
-            replies[name] = StateReply(
-                np.ascontiguousarray(cross_terms[:, rows]),
-                self.transition_[rows, rows],
-                self.process_cov_[rows, rows],
-                input_matrix=self.input_[rows, inputs] if inputs.stop > inputs.start else None,
-                input_level=level[rows] if has_inputs else None,
-                noise_share=None if messages[name].unpredicted is None else self._noise_share,
-            )
-        return replies
 
 
 def _local_model(name, message, needed):

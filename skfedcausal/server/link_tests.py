@@ -14,7 +14,7 @@ _ADJUSTED = {"p_holm": "holm", "p_fdr": "fdr_bh"}  # column and name in statsmod
 _GAIN = 1e-8  # log-likelihood that an ascent may leave; statistics are of the order of one
 
 
-def pair_statistics(objective, scoring, method):
+def pair_statistics(objective, scoring, method, estimates=link_estimates):
     """Test statistic of every ordered pair, given all other links of the model.
 
     Parameters
@@ -24,13 +24,15 @@ def pair_statistics(objective, scoring, method):
     scoring : Scoring
         At its maximum for the model.
     method : {"lr", "wald", "score"}
+    estimates : callable, default=link_estimates
+        ``estimates(scoring)`` gives the blocks with their covariances, which Wald and score tests rely on.
 
     Returns
     -------
     ndarray of shape (n_pairs,)
     """
     linked = scoring.structure.linked
-    statistic = link_estimates(scoring).statistic  # Wald inside the model, score outside
+    statistic = estimates(scoring).statistic  # Wald inside the model, score outside
     refitted = {"lr": np.ones_like(linked), "wald": ~linked, "score": linked}[method]
     for pair in np.flatnonzero(refitted):
         other = _without_or_with(objective, scoring, pair)
@@ -38,7 +40,7 @@ def pair_statistics(objective, scoring, method):
             gain = scoring.point.evaluation.value - other.point.evaluation.value
             statistic[pair] = 2 * scoring.n_samples * (gain if linked[pair] else -gain)
         else:
-            statistic[pair] = link_estimates(other).statistic[pair]
+            statistic[pair] = estimates(other).statistic[pair]
     return statistic
 
 

@@ -10,9 +10,9 @@ from ..statespace.observation import is_regular
 from ..statespace.plant_em import expectation_maximisation
 from ..statespace.units import moment_start
 from .joint import JointRecord
-from .level_shifts import LevelShifts
 from .likelihood import LikelihoodServer
 from .nominal import attended_rows, filled_states, usual_pattern
+from .operating_point import OperatingPoint
 
 _LEAST_ATTENDED = 0.2  # share of the rows in which all units must be there for the steps to be taken
 
@@ -89,8 +89,7 @@ class MomentServer(LikelihoodServer):
         self.input_slices_ = dict(zip(record.names, record.partition.input_slices, strict=True))
         self.input_ = self.unshrunk_input_ = np.zeros((record.partition.n_states, record.partition.n_inputs))
         self.input_level_, self.coefficients_, self._run = record.input_level, None, None
-        self._shifts, self._known_level = LevelShifts.none(record.partition.n_states), record.known_level
-        self._new_levels = self._shifts.levels
+        self._operating_point = OperatingPoint.without_shifts(record)
         self.information_ = record.block_diagonal([part.mean_information for part in record.parts])
         if self.n_steps and record.u is None:
             self._refine(record)

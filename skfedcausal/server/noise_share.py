@@ -9,8 +9,9 @@ import numpy as np
 from ..statespace.episodes import episodes
 from .prediction import InputDrive, PlantFilter
 
-SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9)  # of what the past leaves unpredicted
+SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)  # of what the past leaves unpredicted
 _TOLERANCE = 0.001  # relative rise of the error over the best that a smaller share may have
+_LONGEST = 10  # parts of an episode that forecasts reach at most one of: fewer say too little of them
 _MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
 
 
@@ -30,9 +31,12 @@ def choose_noise_share(record, estimate, horizon):
     -------
     float
     """
-    records = [record.with_noise_share(share) for share in SHARES]
-    errors = np.array([forecast_error(record, estimate(record), horizon) for record in records])
-    return SHARES[int(np.argmax(errors <= (1 + _TOLERANCE) * errors.min()))]
+    errors = []
+    for share in SHARES:
+        other = record.with_noise_share(share)
+        errors.append(forecast_error(other, estimate(other), horizon))
+    enough = (1 + _TOLERANCE) * min(errors)
+    return next(share for share, error in zip(SHARES, errors, strict=True) if error <= enough)
 
 
 def forecast_error(record, plant, horizon):
@@ -46,13 +50,13 @@ def forecast_error(record, plant, horizon):
         Complete.
     plant : PlantEstimate
     horizon : int
-        At most half of the longest episode counts.
+        At most a tenth of the longest episode counts.
 
     Returns
     -------
     float
     """
-    horizon = min(horizon, max(np.diff([*record.starts, record.n_samples])) // 2)
+    horizon = min(horizon, max(np.diff([*record.starts, record.n_samples])) // _LONGEST)
     S = plant.coefficients.state_scale
     drive = InputDrive(plant.shrunk_B, record.input_level, S @ S.T)
     run = PlantFilter(plant.shrunk_A, plant.Q, record, drive)

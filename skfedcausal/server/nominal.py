@@ -183,5 +183,8 @@ def held_out_folds(starts, n_samples):
         bounds = np.linspace(start, stop, max(1, round((stop - start) / wanted)) + 1).astype(int)
         folds += [(int(i), int(j)) for i, j in zip(bounds[:-1], bounds[1:], strict=True) if j - i > 1]
     if len(folds) < 2:
-        raise ValueError("The episodes are too short to hold one out; give longer ones.")
+        raise ValueError(
+            f"The {len(starts)} stretches of rows in which every unit is there are too short to hold one "
+            "out; give longer episodes, or rows with fewer gaps."
+        )
     return folds

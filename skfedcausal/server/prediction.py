@@ -38,7 +38,7 @@ class PlantFilter:
     def __init__(self, A, Q, record, drive=None):
         self._A, self._Q, self._record = A, Q, record
         self.inputs = None if drive is None else drive.inputs(record)
-        self._exogenous = None if drive is None else drive.exogenous(self.inputs, record.starts)
+        self._drive = drive
         self._P0 = self._first_covariance()
         if drive is not None:
             self._P0 = self._P0 + drive.spread
@@ -58,7 +58,8 @@ class PlantFilter:
         """``E[h_t | messages up to t]``, shape (n_samples, n)."""
         if not self._record.is_constant:
             return self._with_gaps[0]
-        return filtered_states(self._schedule, (self._record.z, None), **self._settings)
+        z = self._record.stacked()
+        return filtered_states(self._schedule, (z, None), out=z, **self._settings)
 
     @cached_property
     def predicted(self):
@@ -72,11 +73,16 @@ class PlantFilter:
         if not self._record.is_constant:
             return self.filtered[start:stop] - self.predicted[start:stop]
         updates = self.filtered[start:stop].copy()
-        if self._exogenous is not None:
-            updates -= self._exogenous[start:stop]
         late = 1 if start in self._record.starts else 0
+        if self._drive is not None:
+            updates -= self._drive.rows(self.inputs, start, stop, is_first=bool(late))
         updates[late:] -= self.filtered[start + late - 1 : stop - 1] @ self._A.T
         return updates
+
+    @property
+    def _exogenous(self):
+        """What inputs and steps add to the state equation at each row; as large as the states, not kept."""
+        return None if self._drive is None else self._drive.exogenous(self.inputs, self._record.starts)
 
     @property
     def _settings(self):
@@ -99,19 +105,27 @@ class PlantFilter:
         J = self._record.block_diagonal([part.patterns[0] for part in self._record.parts])
         return covariance_schedule(self._A, self._Q, J, self._P0)
 
-    def carried(self, matrix, u=None, input_matrix=None):
+    def carried(self, matrix, drive=None):
         """What the row before makes of the states, ``matrix @ E[h_(t-1) | messages up to t - 1]``.
 
-        With inputs also ``input_matrix @ u_(t-1)``. Zero in the first row of an episode.
+        With a drive also ``drive.B @ u_(t-1)``, u the inputs of the filter. Zero in the first row of an
+        episode.
         """
-        terms = np.empty_like(self.filtered)
-        for first in range(1, len(terms), PIECE):
-            early = slice(first - 1, min(first - 1 + PIECE, len(terms) - 1))
-            rows = terms[first : first + PIECE]
-            np.dot(self.filtered[early], matrix.T, out=rows)
-            if u is not None:
-                rows += u[early] @ input_matrix.T
-        terms[list(self._record.starts)] = 0.0
+        return np.hstack(self.carried_to_units(matrix, drive))
+
+    def carried_to_units(self, matrix, drive=None):
+        """:meth:`carried` as one array per unit, shape (n_samples, p) each."""
+        slices, n_samples = self._record.partition.slices, len(self.filtered)
+        terms = [np.empty((n_samples, rows.stop - rows.start)) for rows in slices]
+        for first in range(1, n_samples, PIECE):
+            early = slice(first - 1, min(first - 1 + PIECE, n_samples - 1))
+            piece = self.filtered[early] @ matrix.T
+            if drive is not None:
+                piece += self.inputs[early] @ drive.B.T
+            for term, rows in zip(terms, slices, strict=True):
+                term[first : first + PIECE] = piece[:, rows]
+        for term in terms:
+            term[list(self._record.starts)] = 0.0
         return terms
 
     def unit_log_densities(self):
@@ -190,6 +204,12 @@ class InputDrive:
     def inputs(self, record):
         """Inputs and steps less their level, shape (n_samples, k)."""
         return record.known - self.level
+
+    def rows(self, inputs, start, stop, *, is_first):
+        """Rows `start` to `stop` of :meth:`exogenous`, all of one episode, whether or not its first ones."""
+        if is_first:
+            return self.exogenous(inputs[start:stop], (0,))
+        return inputs[start - 1 : stop - 1] @ self.B.T
 
     def exogenous(self, inputs, starts):
         """What they add to the state equation at each row, from the row before.

@@ -70,22 +70,19 @@ class Prior:
         n = self.n_samples
         return Evaluation((value + start.value) / n, grad_A / n, grad_Q / n)
 
-    def information(self, free, Q):
-        """Curvature of the log-prior for the free elements, per time step."""
+    def add_information(self, matrix, free, Q):
+        """Add the curvature of the log-prior, per time step, to the information of the free elements."""
         inside = free.cols < len(Q)
         coupling = np.zeros(free.n_transition, dtype=bool)
         coupling[inside] = self.coupling[free.rows[inside], free.cols[inside]]
-        diagonal = np.where(coupling, 1 / _LINK_SCALE**2, 0.0)
-        split = free.n_transition
-        matrix = np.zeros((split + len(free.first),) * 2)
-        matrix[np.arange(split), np.arange(split)] = diagonal
+        linked, split = np.flatnonzero(coupling), free.n_transition
+        matrix[linked, linked] += 1 / _LINK_SCALE**2 / self.n_samples
         inverse = np.linalg.inv(Q)
         a, b = free.first, free.second
         mixed = inverse[np.ix_(b, a)]
         products = mixed * mixed.T + inverse[np.ix_(a, a)] * inverse[np.ix_(b, b)]
         half = free.half_on_diagonal
-        matrix[split:, split:] = _PSEUDO_STEPS * half[:, None] * half[None, :] * products
-        return matrix / self.n_samples
+        matrix[split:, split:] += _PSEUDO_STEPS * half[:, None] * half[None, :] * products / self.n_samples
 
 
 def _stationary_prior(A, Q, states):

@@ -10,7 +10,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.lapack import dpotri
 
 from ..statespace.fisher import InformationColumns
-from ..statespace.positive import cap_radius, spectral_radius
+from ..statespace.positive import cap_radius, companion, spectral_radius
 
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
@@ -62,10 +62,10 @@ class Scoring:
         matrix = self.columns.square()
         self.forget()
         if getattr(objective, "prior", None) is not None:
-            matrix += objective.prior.information(structure.free, point.Q)
+            objective.prior.add_information(matrix, structure.free, point.Q)
         self._factor = _metric(matrix) if structure.partition.n_known else _cholesky(matrix)
         self.gradient = self.gradient_at(point)
-        self.step = cho_solve(self._factor, self.gradient, check_finite=False)
+        self.step = self.solved(self.gradient)
 
     @cached_property
     def info(self):
@@ -102,14 +102,18 @@ class Scoring:
     @cached_property
     def covariance(self):
         """Covariance of the maximum-likelihood estimate of the free elements."""
-        lower = np.tril(dpotri(self._factor[0], lower=True)[0])
-        return (lower + np.tril(lower, -1).T) / self.n_samples
+        lower = dpotri(self._factor[0], lower=True)[0]
+        return np.where(np.tri(len(lower), dtype=bool), lower, lower.T) / self.n_samples
 
     @property
     def precision(self):
         """Inverse of :attr:`covariance`."""
         lower = np.tril(self._factor[0])
         return self.n_samples * (lower @ lower.T)
+
+    def solved(self, x):
+        """``I^-1 x`` with the information I per time step."""
+        return cho_solve(self._factor, x, check_finite=False)
 
     def whitened(self, x):
         """``L^-1 x`` with the information ``I = L L'``."""
@@ -160,12 +164,14 @@ class ObservedColumns:
         self._free = free
         x, shape = free.gather(point.A, point.Q), point.A.shape
         self.transition, self.covariance = np.empty((len(x), *shape)), np.empty((len(x), *point.Q.shape))
-        for k, direction in enumerate(_DIFFERENCE * np.eye(len(x))):
+        steps = np.full(len(x), _DIFFERENCE)  # either side of a covariance has to be one
+        steps[free.n_transition :] = min(_DIFFERENCE, np.linalg.eigvalsh(point.Q)[0] / 10)
+        for k, direction in enumerate(np.diag(steps)):
             A, Q = free.scatter(direction, shape)
             ahead = objective.evaluate(point.A + A, point.Q + Q)
             behind = objective.evaluate(point.A - A, point.Q - Q)
-            self.transition[k] = (behind.grad_A - ahead.grad_A) / (2 * _DIFFERENCE)
-            self.covariance[k] = (behind.grad_Q - ahead.grad_Q) / _DIFFERENCE
+            self.transition[k] = (behind.grad_A - ahead.grad_A) / (2 * steps[k])
+            self.covariance[k] = (behind.grad_Q - ahead.grad_Q) / steps[k]
         diagonal = np.arange(len(point.Q))
         self.covariance[:, diagonal, diagonal] /= 2
 
@@ -248,14 +254,14 @@ def _metric(matrix):
         return _cholesky((vectors * values) @ vectors.T)
 
 
-def is_valid(A, Q):
+def is_valid(A, Q, n_lags=1):
     """Whether the plant is stable and its noise covariance is safely positive definite."""
     variances = np.diag(Q)
     if not (np.isfinite(A).all() and np.isfinite(Q).all() and variances.min() > 0):
         return False
     scale = np.sqrt(variances)
     smallest = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0]
-    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(A[:, : len(Q)]) < MAX_RADIUS)
+    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(companion(A, n_lags)) < MAX_RADIUS)
 
 
 def made_valid(A, Q, partition, radius=0.99):
@@ -263,13 +269,18 @@ def made_valid(A, Q, partition, radius=0.99):
 
     The diagonal blocks of `Q` have to be positive definite already.
     """
-    diagonal, B = partition.block_diagonal, A[:, len(Q) :]
-    A = A[:, : len(Q)]
+    n_lags, n = partition.n_lags, len(Q)
+    diagonal, B = partition.block_diagonal, A[:, n * n_lags :]
+    A = A[:, : n * n_lags]
     for share in (1.0, 0.5, 0.25, 0.125, 0.0):
         weight = np.where(diagonal, 1.0, share)
-        if is_valid(weight * A, weight * Q) and (share == 0 or spectral_radius(weight * A) < radius):
-            return np.hstack([weight * A, B]), weight * Q
-    return np.hstack([cap_radius(np.where(diagonal, A, 0.0), radius), B]), np.where(diagonal, Q, 0.0)
+        trial = np.tile(weight, n_lags) * A
+        if is_valid(trial, weight * Q, n_lags) and (
+            share == 0 or spectral_radius(companion(trial, n_lags)) < radius
+        ):
+            return np.hstack([trial, B]), weight * Q
+    first, later = np.where(diagonal, A[:, :n], 0.0), np.zeros_like(A[:, n:])
+    return np.hstack([cap_radius(first, radius), later, B]), np.where(diagonal, Q, 0.0)
 
 
 @dataclass(frozen=True)
@@ -340,7 +351,7 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     length = 1.0
     for _ in range(n_halvings):
         A, Q = scoring.matrices(x + length * step)
-        if is_valid(A, Q):
+        if is_valid(A, Q, scoring.structure.partition.n_lags):
             trial = Point.at(objective, A, Q)
             rise = trial.evaluation.value - value
             if rise >= 1e-4 * length * slope:

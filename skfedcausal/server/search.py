@@ -127,11 +127,12 @@ def _first_structure(objective, structure, point, alpha, near, tests):
     """Links, inputs and correlations that the tests at the plant with uncoupled states suggest."""
     partition = structure.partition
     links, correlations = tests or uncoupled_estimates(objective, partition, point)
+    has_more = partition.n_known or partition.n_lags > 1  # nothing decouples, or not all is tested
     correlated = _symmetric_bh(correlations.p_value, partition, alpha)
     if correlated.any():  # they disturb the tests of the links, so they come first
         structure = structure.with_correlated(correlated)
         point = ascend(objective, Scoring(objective, structure, point), gain_tol=near).point
-    if correlated.any() or partition.n_known:
+    if correlated.any() or has_more:
         scoring = Scoring(objective, structure, point)
         if scoring.gain > near:  # units whose inputs are under feedback may not have settled
             point = ascend(objective, scoring, gain_tol=near).point
@@ -142,7 +143,7 @@ def _first_structure(objective, structure, point, alpha, near, tests):
         driven = benjamini_hochberg(input_estimates(scoring).p_value, alpha)
         structure = structure.with_driven(driven)
         A = A.copy()
-        A[:, partition.n_states :][:, : partition.n_inputs][partition.input_mask(~driven)] = 0.0
+        A[:, partition.n_lagged :][:, : partition.n_inputs][partition.input_mask(~driven)] = 0.0
     linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
     if linked.any():
         A = _with_blocks(A, links, linked, partition)
@@ -220,11 +221,12 @@ def dropped(objective, scoring, proposed, max_steps=8):
 
 def _partly_dropped(objective, scoring, proposed):
     """The largest share of the way to a plant without the dropped blocks that is valid, and the plant."""
-    A, Q = scoring.point.A, scoring.point.Q
+    A, Q, structure = scoring.point.A, scoring.point.Q, scoring.structure
     goals = scoring.without(proposed), _zeroed(scoring, proposed)
     for share in (1.0, 0.5, 0.25, 0.1):
         trials = [(A + share * (to_A - A), Q + share * (to_Q - Q)) for to_A, to_Q in goals]
-        points = [Point.at(objective, *trial) for trial in trials if is_valid(*trial)]
+        n_lags = structure.partition.n_lags
+        points = [Point.at(objective, *trial) for trial in trials if is_valid(*trial, n_lags)]
         if points:
             return share, max(points, key=lambda point: point.evaluation.value)
     return 0.0, None

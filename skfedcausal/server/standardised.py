@@ -4,7 +4,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ..statespace.positive import floor_eigenvalues, spectral_radius
+from ..statespace.contributions import score_contributions
+from ..statespace.positive import companion, floor_eigenvalues, spectral_radius
 from ..statespace.riccati import predicted_covariance, stationary_covariance
 from ..statespace.timedomain import KnownInputs, TimeDomainLikelihood
 from ..statespace.units import fit_units
@@ -15,6 +16,7 @@ from .structure import Structure
 _MIN_LAGS, _MAX_LAGS = 12, 400
 _ROWS_PER_LAG = 8  # time steps per lag at least
 _TRUNCATION = 2e-3  # what the filter may still remember at the last lag
+_OWN_NOISE = 1e-6  # smallest process noise to start from; inputs can seem to explain a unit in full
 _VARIANCE_FLOOR = 0.01  # share of a score's variance its state has at least
 _EDGE_SHARE = 3.0  # standard deviations of a score test to one edge effect at least
 
@@ -180,6 +182,8 @@ class StandardisedPlant:
         if self._fix_local:
             for k in range(self.partition.n_units):
                 self._set_own_inputs(A, k, self._local[k][2])
+        for b in self.partition.slices:
+            Q[b, b] = floor_eigenvalues(Q[b, b], _OWN_NOISE)
         return A, Q, memory
 
     def _set_own_inputs(self, A, unit, B):
@@ -190,16 +194,14 @@ class StandardisedPlant:
             A[self.partition.slices[unit], n + own.start : n + own.stop] = B
 
     def unit_records(self):
-        """Every unit on its own, without those whose measurements do not determine their states."""
+        """Every unit on its own, one after the other, but for those that measurements do not determine."""
         n_lags = max(self._lags_for(self._first_models[2]), _MIN_LAGS)
-        records = []
         for m in np.flatnonzero(self._record.determined):
             rows = self.partition.slices[m]
             scores, present = self._scores.of_unit(m)
             scores = scores @ self._Sinv[rows, rows].T
             N = self._noise[rows, rows]
-            records.append(UnitRecord(scores, present, N, self._scores.known, self._record.starts, n_lags))
-        return records
+            yield UnitRecord(scores, present, N, self._scores.known, self._record.starts, n_lags)
 
     def _moments(self):
         return self._scores.moments(self._n_lags).transformed(self._left)
@@ -223,6 +225,50 @@ class StandardisedPlant:
         if self._whittle is None or self._whittle[0] != self._n_lags:
             self._whittle = self._n_lags, WhittleLikelihood(self._moments(), self._noise)
         return self._whittle[1]
+
+    @property
+    def score_noise(self):
+        """Covariance of the standardised scores around the states, shape (n, n)."""
+        return self._noise
+
+    def standard_series(self):
+        """Scores, inputs and steps of unit variance, first rows of episodes, lags of their likelihood."""
+        return self._scores.series @ self._left.T, self._record.starts, self._n_lags
+
+    def lagged_whittle(self, n_plant_lags, n_dropped, n_lags=None):
+        """Whittle likelihood of the scores for a plant of several lags, see :meth:`Scores.lagged_moments`.
+
+        Parameters
+        ----------
+        n_plant_lags, n_dropped : int
+        n_lags : int, default=None
+            Lags of the moments; None takes what :attr:`uncoupled` found necessary and those of the plant.
+        """
+        n_lags = self._n_lags + n_plant_lags - 1 if n_lags is None else n_lags
+        moments = self._scores.lagged_moments(n_lags, n_plant_lags, n_dropped)
+        left = np.kron(np.eye(n_plant_lags), self._Sinv)
+        return WhittleLikelihood(moments.transformed(left), self._noise, n_plant_lags)
+
+    def lags_of_filter(self, A, Q, n_plant_lags):
+        """Lags that the filter of a plant of several lags remembers."""
+        n = len(Q)
+        J = np.zeros((n * n_plant_lags,) * 2)
+        J[:n, :n] = np.linalg.inv(self._noise)
+        noise = np.zeros_like(J)
+        noise[:n, :n] = Q
+        A = companion(A, n_plant_lags)
+        P = predicted_covariance(A, J, noise)
+        return self._lags_for(float(spectral_radius(A @ np.linalg.inv(np.eye(len(J)) + P @ J))))
+
+    def contributions(self, point):
+        """What every time step contributes to the gradient at a point, see :func:`score_contributions`."""
+        record = self._record.rescaled(self._scale).centred()
+        known, spread = None, None
+        if self.partition.n_known:
+            known, spread = self._scores.known, np.eye(self.partition.n_states)
+        J = record.block_diagonal([part.mean_information for part in record.parts])
+        settings = {"J": J, "starts": record.starts, "known": known, "spread": spread}
+        return score_contributions(point.A, point.Q, record.z, record.matrices, **settings)
 
     def time_domain(self):
         """Exact likelihood of the information series given the inputs."""

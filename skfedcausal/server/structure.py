@@ -93,6 +93,7 @@ class Structure:
         """Free elements of the coefficients ``[A | B]``."""
         partition = self.partition
         transition = partition.pair_mask(self.linked) | partition.unit_mask(self.free_dynamics)
+        transition = np.tile(transition, partition.n_lags)
         if not partition.n_known:
             return transition
         inputs = partition.input_mask(self.driven) | partition.own_input_mask(self.own_inputs)

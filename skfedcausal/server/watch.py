@@ -19,7 +19,9 @@ from ..statespace.energy import (
     held_out_innovations,
     ridge_transition,
 )
+from ..statespace.energy_gaps import RowBelief, RowPattern, surprises_with_gaps
 from ..statespace.observation import is_regular
+from ..statespace.positive import floor_eigenvalues
 from ..statespace.recurrence import Recurrence
 from ..statespace.varying import covariance_rows, predicted_means
 
@@ -36,13 +38,13 @@ class WatchState:
         Kalman prediction of the next states; None before the first row.
     covariance : ndarray of shape (n, n) or None
         Of that prediction; None once settled.
-    last : ndarray of shape (n,) or None
-        States of the last row as measured.
+    row : RowBelief or None
+        States of the last row as measured, or what is known of them.
     """
 
     mean: np.ndarray | None = None
     covariance: np.ndarray | None = None
-    last: np.ndarray | None = None
+    row: RowBelief | None = None
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ class Innovations:
         Surprise a of each unit by its own innovation and off-subspace number.
     given_others : ndarray of shape (n_samples, n_units)
         Surprise q given the other units' innovations of the same step.
+    states : ndarray of shape (n_samples, n)
+        As measured, zero for absent units.
     present : ndarray of bool, shape (n_samples, n_units) or None
         Which units were there; None for all of them.
     """
@@ -65,6 +69,7 @@ class Innovations:
     predicted: np.ndarray
     own: np.ndarray
     given_others: np.ndarray
+    states: np.ndarray
     present: np.ndarray | None = None
 
 
@@ -78,12 +83,15 @@ class PlantWatch:
     regression : LinearMap or object with ``predict``
         Predicts the states of a row from those of the last.
     energy : ConditionalEnergy
+    usual : RowBelief
+        States of a nominal row nothing is known of.
     slices : tuple of slice
         States of each unit.
     """
 
-    def __init__(self, model, regression, energy, slices):
+    def __init__(self, model, regression, energy, usual, slices):
         self.model, self.regression, self.energy, self.slices = model, regression, energy, slices
+        self.usual = usual
         self._noise = np.linalg.pinv(model.J, hermitian=True)
         settled = model.schedule.filtered[-1]
         self._filter = Recurrence(model.A - settled @ model.J @ model.A)
@@ -109,10 +117,11 @@ class PlantWatch:
         """
         nominal = self._is_nominal(record)
         scaled, predicted, state = self._kalman(record, nominal, state)
-        if nominal:
-            e, x = self._regression_innovations(record.z @ self._noise, state.last)
+        if nominal and (state.row is None or state.row.covariance is None):
+            x = record.z @ self._noise
+            e = self._regression_innovations(x, state.row)
             own, given = self.energy.own(e) + off_subspace, self.energy.given_others(e) + off_subspace
-            return Innovations(scaled, predicted, own, given), replace(state, last=x[-1])
+            return Innovations(scaled, predicted, own, given, x), replace(state, row=RowBelief(x[-1]))
         return self._surprises(record, off_subspace, scaled, predicted, state)
 
     def _is_nominal(self, record):
@@ -175,42 +184,40 @@ class PlantWatch:
 
     def _regression_innovations(self, x, last):
         """Innovations of complete rows; the first row of an episode has none."""
-        before = np.concatenate([x[:1] if last is None else last[None], x[:-1]])
+        before = np.concatenate([x[:1] if last is None else last.mean[None], x[:-1]])
         e = x - self.regression.predict(before)
         if last is None:
             e[0] = 0.0
-        return e, x
+        return e
 
     def _surprises(self, record, off_subspace, scaled, predicted, state):
         """Energy side of rows in which sensors are missing or noisier than nominally."""
-        x, present, noise = self._states(record)
-        last, n = state.last, x.shape[1]
-        e = np.zeros_like(x)
-        unit_of_state = record.partition.unit_of_state
-        for t in range(len(x)):
-            prediction = predicted[t] if last is None else self.regression.predict(last[None])[0]
-            gone = ~present[t][unit_of_state]
-            x[t, gone] = prediction[gone]
-            if last is not None:
-                e[t] = x[t] - prediction
-            last = x[t]
-        own, given = np.zeros_like(off_subspace), np.zeros_like(off_subspace)
-        _, index = np.unique(noise, axis=0, return_inverse=True)
-        for k in range(index.max() + 1):
-            rows = np.flatnonzero(index.reshape(-1) == k)
-            seen = present[rows[0]]
-            if not seen.any():
-                continue
-            extra = np.zeros((n, n))
-            for m, b in enumerate(self.slices):
-                if seen[m]:
-                    J = record.parts[m].matrices(slice(rows[0], rows[0] + 1))[0]
-                    extra[b, b] = np.linalg.inv(J) - self._noise[b, b]
-            energy, columns = self.energy.inflated(extra).without(~seen)
-            own[np.ix_(rows, seen)] = energy.own(e[np.ix_(rows, columns)])
-            given[np.ix_(rows, seen)] = energy.given_others(e[np.ix_(rows, columns)])
+        x, present, pattern = self._states(record)
+        patterns, index = np.unique(pattern, axis=0, return_inverse=True)
+        own, given, belief = surprises_with_gaps(
+            self.regression,
+            self.energy,
+            self.usual,
+            x,
+            [self._row_pattern(record, row) for row in patterns],
+            index.reshape(-1),
+            state.row,
+        )
         here = np.where(present, off_subspace, 0.0)
-        return Innovations(scaled, predicted, own + here, given + here, present), replace(state, last=last)
+        found = Innovations(scaled, predicted, own + here, given + here, x, present)
+        return found, replace(state, row=belief)
+
+    def _row_pattern(self, record, pattern):
+        """What rows show in which every unit is in a given pattern of its message, -1 for an absent unit.
+
+        Where the nominal information is an average over patterns some rows have more; they are judged by
+        the average, because innovations were never seen without its noise.
+        """
+        extra = np.zeros_like(self._noise)
+        for part, b, k in zip(record.parts, self.slices, pattern, strict=True):
+            if k >= 0 and not _same(part.patterns[k], self.model.J[b, b]):
+                extra[b, b] = floor_eigenvalues(np.linalg.inv(part.patterns[k]) - self._noise[b, b], 0.0)
+        return RowPattern(pattern >= 0, extra)
 
     def _states(self, record):
         """States as measured, which units determine theirs, and which pattern each unit is in."""
@@ -278,4 +285,5 @@ def learn_watch(model, x, off_subspace, folds, slices, regressor=None, floor=0.0
     rest = [off_subspace[start + 1 : stop] for start, stop in folds]
     own = [energy.own(e) + g for e, g in zip(innovations, rest, strict=True)]
     given = [energy.given_others(e) + g for e, g in zip(innovations, rest, strict=True)]
-    return PlantWatch(model, learned, energy, slices), own, given
+    usual = RowBelief(mean, np.cov(x.T, bias=True).reshape(len(mean), -1))
+    return PlantWatch(model, learned, energy, usual, slices), own, given

@@ -91,6 +91,10 @@ class LinearMap:
         """Predicted rows."""
         return past @ self.matrix + self.level
 
+    def slopes(self, past):
+        """Derivatives of the predicted row by the last, shape (n, n)."""
+        return self.matrix.T
+
 
 @dataclass(frozen=True)
 class ScaledMap:
@@ -104,6 +108,12 @@ class ScaledMap:
         """Predicted rows."""
         inside = (past - self.mean) / self.scale
         return self.model.predict(inside) * self.scale + self.mean
+
+    def slopes(self, past):
+        """Derivatives of the predicted row by the last, shape (n, n), over a tenth of each state's spread."""
+        steps = 0.1 * np.diag(self.scale)
+        ahead, behind = np.split(self.predict(np.concatenate([past + steps, past - steps])), 2)
+        return ((ahead - behind) / (0.2 * self.scale[:, None])).T
 
 
 def block_sums(blocks):
@@ -152,9 +162,9 @@ class ConditionalEnergy:
     def _block_sums(self, squares):
         return squares @ self._sums
 
-    def inflated(self, extra):
-        """The same with an added covariance of the innovations: sensors that are noisier than nominally."""
-        return ConditionalEnergy(self.covariance + extra, self.blocks)
+    def with_covariance(self, covariance):
+        """The same for innovations of another covariance."""
+        return self if covariance is self.covariance else ConditionalEnergy(covariance, self.blocks)
 
     def without(self, absent):
         """The same for the units that are there, the states of the others left out.

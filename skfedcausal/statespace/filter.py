@@ -82,7 +82,7 @@ def covariance_schedule(A, Q, J, P0=None, max_steps=100_000):
     return CovarianceSchedule(A, J, np.array(predicted), np.array(filtered))
 
 
-def filtered_states(schedule, drive, *, exogenous=None, offset=None, starts=(0,)):
+def filtered_states(schedule, drive, *, exogenous=None, offset=None, starts=(0,), out=None):
     """Filtered states ``E[h_t | y_1..y_t]`` of one or several episodes.
 
     Parameters
@@ -97,6 +97,8 @@ def filtered_states(schedule, drive, *, exogenous=None, offset=None, starts=(0,)
         Constant added to every information vector.
     starts : sequence of int
         First row of each episode.
+    out : ndarray of shape (n_samples, n), default=None
+        Array to write to, which may be Y itself.
 
     Returns
     -------
@@ -105,7 +107,7 @@ def filtered_states(schedule, drive, *, exogenous=None, offset=None, starts=(0,)
     Y, W = drive
     A, J = schedule.A, schedule.J
     n_samples, n = len(Y), len(A)
-    H = np.empty((n_samples, n))
+    H = np.empty((n_samples, n)) if out is None else out
     settled = schedule.filtered[-1]
     F = A - settled @ J @ A
     K = settled if W is None else settled @ W.T

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .riccati import predicted_covariance
+from .riccati import adjoint_lyapunov, filtered_covariance, predicted_covariance
 
 
 def geweke_measures(A, Q, J, partition):
@@ -59,3 +59,50 @@ def _log_innovations(P, J, partition):
         blocks = product[states[:, :, None], states[:, None, :]]
         logs[units] = np.linalg.slogdet(np.eye(p) + blocks)[1]
     return logs
+
+
+def geweke_gradients(A, Q, J, partition, wanted):
+    """Derivatives of the measures of :func:`geweke_measures` with respect to A and Q.
+
+    Parameters
+    ----------
+    A, Q, J : ndarray of shape (n, n)
+    partition : Partition
+    wanted : ndarray of bool, shape (n_units, n_units)
+        Which measures, effects in rows.
+
+    Yields
+    ------
+    effect, cause : int
+    grad_A, grad_Q : ndarray of shape (n, n)
+        That in Q as a symmetric matrix.
+
+    Notes
+    -----
+    A change of the plant moves the predicted covariance P by ``dP = F dP F' + dA Pf A' + A Pf dA' + dQ`` with
+    the filtered covariance Pf and ``F = A (I - Pf J)``; derivatives go back through it by an adjoint Lyapunov
+    equation.
+    """
+    full = _innovation_gradients(A, Q, J, J, partition, wanted.any(axis=1))
+    for cause, rows in enumerate(partition.slices):
+        if wanted[:, cause].any():
+            reduced = J.copy()
+            reduced[rows, rows] = 0.0
+            without = _innovation_gradients(A, Q, reduced, J, partition, wanted[:, cause])
+            for effect, (grad_A, grad_Q) in without.items():
+                yield effect, cause, grad_A - full[effect][0], grad_Q - full[effect][1]
+
+
+def _innovation_gradients(A, Q, seen, J, partition, units):
+    """Derivatives of ``log |I + P_mm J_mm|`` of units m with the covariance P that information
+    `seen` leaves."""
+    P = predicted_covariance(A, seen, Q)
+    Pf = filtered_covariance(P, seen)
+    units = np.flatnonzero(units)
+    G = np.zeros((len(units), *A.shape))
+    for of_P, m in zip(G, units, strict=True):
+        rows = partition.slices[m]
+        own = J[rows, rows]
+        of_P[rows, rows] = np.linalg.solve(np.eye(len(own)) + own @ P[rows, rows], own)
+    through = adjoint_lyapunov(A - A @ Pf @ seen, G)
+    return {int(m): (2 * X @ A @ Pf, X) for m, X in zip(units, through, strict=True)}

@@ -11,6 +11,7 @@ from .rounding import without_last_bits
 _MANY_LAGS, _MANY_COLUMNS = 8, 32  # from which the way through Fourier transforms pays
 _WINDOW, _WINDOWS = 64, 32  # rows of a window, windows taken together
 PIECE = 512  # rows of a series that stay in the second-level cache while all lags are formed
+_PIECE_COLUMNS = 32  # of a series with fewer columns more rows do
 
 
 def lag_covariances(series, lags, starts=(0,), present=None):
@@ -61,10 +62,11 @@ def add_lag_products(sums, series, lags, n_early=None):
     n_early : int, default=None
         Rows t that are the early ones of a product; None takes all that have a later one.
     """
-    n_rows = len(series)
+    n_rows, n = series.shape
     n_early = n_rows if n_early is None else n_early
-    for first in range(0, n_early, PIECE):
-        last = min(first + PIECE, n_early)
+    piece = max(PIECE * _PIECE_COLUMNS // max(n, 1), PIECE)
+    for first in range(0, n_early, piece):
+        last = min(first + piece, n_early)
         for k, lag in enumerate(lags):
             stop = min(last, n_rows - lag)
             if first < stop:
@@ -156,6 +158,35 @@ class TransitionMoments:
                     back[lag] -= np.outer(series[stop - 1], series[stop - lag])
         n = max(n_transitions, 1)
         return cls(late / n, cross / n, early / n, back / n, n_transitions)
+
+    @classmethod
+    def weighted(cls, series, weights, n_lags, starts):
+        """Moments in which each transition has a weight, and with it what it has in common with later ones.
+
+        Parameters
+        ----------
+        series : ndarray of shape (n_samples, n)
+            Centred.
+        weights : ndarray of shape (n_samples,)
+            Of the transition to each row; not used for the first row of an episode.
+        n_lags : int
+        starts : sequence of int
+        """
+        shape = (4, n_lags + 1, series.shape[1], series.shape[1])
+        late, cross, early, back = sums = np.zeros(shape)
+        total = 0.0
+        for start, stop in episodes(starts, len(series)):
+            now, before = series[start + 1 : stop], series[start : stop - 1]
+            w = weights[start + 1 : stop, None]
+            total += w.sum()
+            weighted_now, weighted_before = w * now, w * before
+            for lag in range(min(n_lags, len(now) - 1) + 1):
+                kept = slice(0, len(now) - lag)
+                late[lag] += now[lag:].T @ weighted_now[kept]
+                cross[lag] += now[lag:].T @ weighted_before[kept]
+                early[lag] += before[lag:].T @ weighted_before[kept]
+                back[lag] += before[lag:].T @ weighted_now[kept]
+        return cls(*(sums / max(total, 1.0)), total)
 
     def transformed(self, left):
         """Moments of ``left @ s``."""

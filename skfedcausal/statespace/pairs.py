@@ -40,13 +40,27 @@ def input_pair_information(info, partition, family):
 
     `family` is ``partition.input_pairs`` or ``partition.step_pairs``.
     """
+    return _elementwise_information(info, partition, family, states=False)
+
+
+def lagged_pair_information(info, partition):
+    """The same as :func:`transition_pair_information` for the blocks of all lags of each pair."""
+    return _elementwise_information(info, partition, partition, states=True)
+
+
+def _elementwise_information(info, partition, family, states):
+    """Information of blocks given by their elements."""
     c = partition.n_regressors
     padded = family.pair_elements == family.n_elements
     rows, cols = np.divmod(np.where(padded, 0, family.pair_elements), c)
     matrices = np.empty((*padded.shape, padded.shape[1]))
-    for x, (i, j) in enumerate(zip(rows, cols, strict=True)):  # inputs are known: their rows of W are zero
+    for x, (i, j) in enumerate(zip(rows, cols, strict=True)):
         V, U = info.V[:, j[:, None], j], info.U[:, i, i[:, None]]
-        matrices[x] = (V * U).real.mean(axis=0)
+        products = V * U
+        if states:  # inputs are known: their rows of W are zero
+            W = info.W[:, j[:, None], i]
+            products += W * np.swapaxes(W, 1, 2)
+        matrices[x] = products.real.mean(axis=0)
     matrices[padded[:, :, None] | padded[:, None, :]] = 0.0
     pair, element = np.nonzero(padded)
     matrices[pair, element, element] = 1.0

@@ -1,11 +1,12 @@
 """Which states and inputs belong to which unit, and where each block of the plant matrices lies.
 
 The matrix of coefficients is ``[A | B]``: the transition matrix of the plant with the input matrix appended,
-shape (n_states, n_regressors). Without inputs it is A. Steps (shifts of a level at known times) have columns
+shape (n_states, n_regressors). Without inputs it is A. A plant of several lags has ``[A_1 | A_2 | ...]`` in
+the place of A. Steps (shifts of a level at known times) have columns
 behind those of the inputs.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -45,11 +46,14 @@ class Partition:
         Number of inputs of each unit; empty for a plant without inputs.
     n_steps : int, default=0
         Number of steps.
+    n_lags : int, default=1
+        Number of earlier states that act on a state.
     """
 
     sizes: tuple[int, ...]
     input_sizes: tuple[int, ...] = ()
     n_steps: int = 0
+    n_lags: int = 1
 
     @property
     def n_units(self):
@@ -73,18 +77,23 @@ class Partition:
 
     @property
     def n_regressors(self):
-        """Number of states, inputs and steps."""
-        return self.n_states + self.n_known
+        """Number of states, at every lag, inputs and steps."""
+        return self.n_lagged + self.n_known
+
+    @property
+    def n_lagged(self):
+        """Number of columns of the transition matrices of all lags."""
+        return self.n_states * self.n_lags
 
     @cached_property
     def without_inputs(self):
-        """The same division of the states alone."""
-        return Partition(self.sizes) if self.n_known else self
+        """The same division of the states of one lag alone."""
+        return Partition(self.sizes) if self.n_known or self.n_lags > 1 else self
 
     @cached_property
     def without_steps(self):
         """The same division of states and inputs."""
-        return Partition(self.sizes, self.input_sizes) if self.n_steps else self
+        return replace(self, n_steps=0) if self.n_steps else self
 
     @property
     def n_elements(self):
@@ -146,14 +155,15 @@ class Partition:
     def pair_elements(self):
         """Flat index into ``[A | B]`` of each element of each off-diagonal block of A.
 
-        Shape (n_pairs, p * p), p the size of the largest unit, blocks row by row, ``n_elements`` where
-        padded.
+        Shape (n_pairs, p * p * n_lags), p the size of the largest unit, blocks row by row and lag by lag,
+        ``n_elements`` where padded.
         """
         n = self.n_states
         effect, cause = self.pairs.T
         rows, cols = self.padded[effect][:, :, None], self.padded[cause][:, None, :]
-        index = np.where((rows < n) & (cols < n), rows * self.n_regressors + cols, self.n_elements)
-        return index.reshape(len(effect), self.padded.shape[1] ** 2)
+        real, first = (rows < n) & (cols < n), rows * self.n_regressors + cols
+        lags = [np.where(real, first + lag * n, self.n_elements) for lag in range(self.n_lags)]
+        return np.stack(lags, axis=1).reshape(len(effect), self.padded.shape[1] ** 2 * self.n_lags)
 
     @cached_property
     def input_pairs(self):
@@ -164,7 +174,7 @@ class Partition:
         width = max(k.max(), 1)
         starts = np.array([s.start for s in self.input_slices])
         place = np.arange(width)[None, :]
-        cols = np.where(place < k[cause][:, None], self.n_states + starts[cause][:, None] + place, -1)
+        cols = np.where(place < k[cause][:, None], self.n_lagged + starts[cause][:, None] + place, -1)
         rows, cols = self.padded[effect][:, :, None], cols[:, None, :]
         real = (rows < self.n_states) & (cols >= 0)
         index = np.where(real, rows * self.n_regressors + cols, self.n_elements)
@@ -178,7 +188,7 @@ class Partition:
         """Pairs (unit, step), step by step, with the unit's elements of that column."""
         step, unit = np.divmod(np.arange(self.n_steps * self.n_units), self.n_units)
         rows = self.padded[unit]
-        index = rows * self.n_regressors + (self.n_states + self.n_inputs + step)[:, None]
+        index = rows * self.n_regressors + (self.n_lagged + self.n_inputs + step)[:, None]
         index = np.where(rows < self.n_states, index, self.n_elements)
         return InputPairs(np.column_stack([unit, step]), index, np.asarray(self.sizes)[unit], self.n_elements)
 
@@ -187,7 +197,7 @@ class Partition:
         """Number of elements of each off-diagonal block, shape (n_pairs,)."""
         sizes = np.asarray(self.sizes)
         effect, cause = self.pairs.T
-        return sizes[effect] * sizes[cause]
+        return sizes[effect] * sizes[cause] * self.n_lags
 
     @cached_property
     def reverse_pairs(self):

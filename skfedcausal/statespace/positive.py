@@ -39,3 +39,23 @@ def absolute_values(matrices, floor=1e-9):
     absolute = np.maximum(np.abs(values), floor * np.abs(values).max(axis=-1, keepdims=True))
     changed = (absolute != values).any(axis=-1)[..., None, None]
     return np.where(changed, (vectors * absolute[..., None, :]) @ np.swapaxes(vectors, -1, -2), matrices)
+
+
+def companion(A, n_lags=1):
+    """Transition matrix of the states of several lags side by side.
+
+    Parameters
+    ----------
+    A : ndarray of shape (n, c)
+        ``[A_1 | A_2 | ... | A_L]`` with what else there is behind it.
+    n_lags : int, default=1
+
+    Returns
+    -------
+    ndarray of shape (n * n_lags, n * n_lags)
+    """
+    n = len(A)
+    own = A[:, : n * n_lags]
+    if n_lags == 1:
+        return own
+    return np.vstack([own, np.eye(n * (n_lags - 1), n * n_lags)])

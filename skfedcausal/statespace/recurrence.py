@@ -125,7 +125,7 @@ def driven_recurrence(F, *drives, offset=None, x0=None, out=None):
     x0 : ndarray of shape (p,), default=None
         State before the first row; None stands for zero.
     out : ndarray of shape (n_samples, p), default=None
-        C-contiguous array to write to; may not overlap an input.
+        C-contiguous array to write to; an input that overlaps it has to be the same array.
 
     Returns
     -------

@@ -28,6 +28,8 @@ import numpy as np
 from .filter import covariance_schedule
 from .recurrence import Recurrence
 
+_SETTLED = 1e-6  # what is left of a step's signature when it is taken to stay
+
 
 @dataclass(frozen=True)
 class InnovationModel:
@@ -210,20 +212,23 @@ class Signatures:
         """Longest window."""
         return self.groups[0][3].shape[2]
 
-    def ratios(self, scores):
+    def ratios(self, scores, n_after=0):
         """Likelihood ratio of every candidate for every onset, shape (n_rows, n_candidates), by column.
 
         Parameters
         ----------
         scores : ndarray of shape (n_rows, n)
             Of a fault that starts in each row and lasts to the end.
+        n_after : int
+            Rows of the window after those of the scores, in which no fault starts.
         """
         series = np.ascontiguousarray(scores.T)
         ratios = np.empty((len(self.n_params), len(scores)))
+        rows = slice(self.n_rows - n_after - len(scores), self.n_rows - n_after)
         for positions, i, j, inverse in self.groups:
             products = series[i]
             products *= series[j]
-            products *= inverse[:, :, -len(scores) :]
+            products *= inverse[:, :, rows]
             ratios[positions] = products.sum(axis=1)
         return ratios.T
 
@@ -246,3 +251,47 @@ def likelihood_ratios(scores, information, columns):
     b = scores[:, columns]
     M = information[:, columns][:, :, columns]
     return np.einsum("ki,ki->k", b, np.linalg.solve(M, b[..., None])[..., 0])
+
+
+def best_onset(model, u, shortest):
+    """Row where a step that lasts explains the innovations of an episode best, their mean left free.
+
+    Parameters
+    ----------
+    model : InnovationModel
+    u : ndarray of shape (n_samples, n)
+        Scaled innovations of one episode.
+    shortest : int
+        Rows that there have to be before the step and after it.
+
+    Returns
+    -------
+    int
+    """
+    n = len(u)
+    F, W = model.carry, model.weight
+    settled = 1
+    power = F
+    while np.abs(power).max() > _SETTLED and settled < n:
+        power, settled = power @ F, settled + 1
+    table = step_information(F, W, settled)
+    whole = model.held.T @ W @ model.held
+    cross_table = np.cumsum(_responses(F, settled).transpose(0, 2, 1) @ (W @ model.held), axis=0)
+    rows = np.arange(shortest, n - shortest)
+    left = n - rows  # rows from the onset on
+    k = np.minimum(left, settled) - 1
+    beyond = (left - 1 - k)[:, None, None]
+    M, C = table[k] + beyond * whole, cross_table[k] + beyond * whole
+    level = np.linalg.inv(n * whole)
+    b = step_scores(model, u)[rows] - C @ (level @ (model.held.T @ u.sum(axis=0)))
+    M = M - C @ level @ np.swapaxes(C, 1, 2)
+    ratio = np.einsum("ki,ki->k", b, np.linalg.solve(M, b[..., None])[..., 0])
+    return int(rows[ratio.argmax()])
+
+
+def _responses(F, n_steps):
+    """``G_k = I + F + ... + F^k`` for k = 0, ..., n_steps - 1."""
+    G, responses = np.zeros_like(F), np.empty((n_steps, *F.shape))
+    for k in range(n_steps):
+        G = responses[k] = np.eye(len(F)) + F @ G
+    return responses

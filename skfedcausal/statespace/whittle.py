@@ -25,6 +25,7 @@ import numpy as np
 from .inputs import DrivenSpectrum
 from .lagcov import frequencies_of_states, midpoints
 from .likelihood import Evaluation, SpectralInformation, hermitian
+from .positive import companion
 
 _PIECE = 2**18  # complex numbers in the matrices of the frequencies that are taken together
 
@@ -38,23 +39,39 @@ class WhittleLikelihood:
         Lag covariances of the centred scores' transitions, or of scores and inputs side by side: c columns.
     N : ndarray of shape (..., n, n)
         Covariance of the scores around the states.
+    n_lags : int, default=1
+        Lags of the plant: the moments are those of ``[s[t]; s[t-1]; ...; s[t-n_lags+1]]``, and A is
+        ``[A_1 | A_2 | ...]``. Without inputs then.
+
+    Notes
+    -----
+    With several lags r is a moving average of their number, ``Z = exp(i w) I - A E`` with ``E = [I; exp(-i w)
+    I; ...]``; all else stays.
     """
 
-    def __init__(self, moments, N):
-        self.N = N
+    def __init__(self, moments, N, n_lags=1):
+        self.N, self.n_lags = N, n_lags
         self.n_samples = moments.n_transitions
         n = N.shape[-1]
-        self._n_frequencies = max(len(moments.late) - 1, 1)
+        self.n_covariances = len(moments.late) - 1
+        self._n_frequencies = max(self.n_covariances, 1)
         frequencies = midpoints(self._n_frequencies)
         self._rotation = np.exp(1j * frequencies)[:, None, None]
         late, cross, early = moments.spectra(frequencies)
         self._late, self._cross, self._early = late[..., :n, :n], cross[..., :n, :], early
-        self._inputs = moments.early if early.shape[-1] > n else None
+        self._inputs = moments.early if early.shape[-1] > n * n_lags else None
         self._driven = {}  # by number of frequencies
 
-    def _Z(self, A, rotation=None):
-        rotation = self._rotation if rotation is None else rotation
-        return rotation * np.eye(A.shape[-1]) - A[..., None, :, :]
+    def _Z(self, A, rotation):
+        n = A.shape[-2]
+        acts = A[..., None, :, :n]
+        for lag, delay in enumerate(self._delays(rotation), 1):
+            acts = acts + delay * A[..., None, :, lag * n : (lag + 1) * n]
+        return rotation * np.eye(n) - acts
+
+    def _delays(self, rotation):
+        """``exp(-i w l)`` for the lags l after the first."""
+        return [rotation ** (-lag) for lag in range(1, self.n_lags)]
 
     def evaluate(self, A, Q):
         """Value and gradients at (A, Q), A with the columns of B appended where there are inputs."""
@@ -76,7 +93,8 @@ class WhittleLikelihood:
         """Sums over a slice of frequencies of log-determinant and trace, their gradient in A, and of E."""
         n = Q.shape[-1]
         late, cross, early = (x[..., chosen, :, :] for x in (self._late, self._cross, self._early))
-        Z = self._Z(A[..., :n], self._rotation[chosen])
+        rotation = self._rotation[chosen]
+        Z = self._Z(A, rotation)
         ZN = Z @ self.N[..., None, :, :]
         Phi = Q[..., None, :, :] + ZN @ hermitian(Z)
         logdet = np.linalg.slogdet(Phi)[1]
@@ -88,7 +106,10 @@ class WhittleLikelihood:
         trace = np.trace(XM, axis1=-2, axis2=-1).real
         E = XM @ X - X
         grad_A = (X @ early).real.sum(axis=-3)
-        grad_A[..., :n] -= (E @ ZN).real.sum(axis=-3)
+        through_Z = E @ ZN
+        grad_A[..., :n] -= through_Z.real.sum(axis=-3)
+        for lag, delay in enumerate(self._delays(rotation), 1):
+            grad_A[..., lag * n : (lag + 1) * n] -= (delay * np.conj(through_Z)).real.sum(axis=-3)
         return (logdet + trace).sum(axis=-1), grad_A, E.real.sum(axis=-3)
 
     def information(self, A, Q):
@@ -98,9 +119,11 @@ class WhittleLikelihood:
         than the likelihood.
         """
         n = Q.shape[-1]
-        A, B = A[..., :n], A[..., n:]
-        frequencies = midpoints(frequencies_of_states(A, self._n_frequencies))
-        Z = self._Z(A, np.exp(1j * frequencies)[:, None, None])
+        A, B = A[..., : n * self.n_lags], A[..., n * self.n_lags :]
+        states = A if self.n_lags == 1 else companion(A, self.n_lags)
+        frequencies = midpoints(frequencies_of_states(states, self._n_frequencies))
+        rotation = np.exp(1j * frequencies)[:, None, None]
+        Z = self._Z(A, rotation)
         Phi = Q[..., None, :, :] + Z @ self.N[..., None, :, :] @ hermitian(Z)
         H = np.linalg.solve(Z, np.broadcast_to(Q[..., None, :, :], Z.shape))
         S = None
@@ -108,4 +131,5 @@ class WhittleLikelihood:
             if len(frequencies) not in self._driven:
                 self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, n, frequencies)
             S = self._driven[len(frequencies)].at(A, B)
-        return SpectralInformation(np.linalg.inv(Phi), H, S)
+        lagged = [delay * H for delay in self._delays(rotation)]
+        return SpectralInformation(np.linalg.inv(Phi), np.concatenate([H, *lagged], axis=-2), S)

@@ -11,9 +11,10 @@ from .mapped import release_pages
 
 _ALWAYS_ALLOWED = 10  # rows that may repeat in any case
 _MARGIN = 3  # times the longest repetition of `fit`
+_HEAD = 1000  # rows that most columns move in
 
 
-def repeated_rows(Y, starts=(0,), before=None):
+def repeated_rows(Y, starts=(0,), before=None, columns=None):
     """How many rows back each row has been the same.
 
     Parameters
@@ -23,7 +24,9 @@ def repeated_rows(Y, starts=(0,), before=None):
     starts : sequence of int
         First row of each episode.
     before : tuple (ndarray of shape (n_columns,), int), default=None
-        Row before the first one and its count, where Y continues a stream.
+        Row before the first one (its `columns`) and its count, where Y continues a stream.
+    columns : sequence of int, default=None
+        Columns that count, fastest with the liveliest first; None takes all.
 
     Returns
     -------
@@ -36,17 +39,35 @@ def repeated_rows(Y, starts=(0,), before=None):
     >>> repeated_rows(np.array([[1.0, 5.0], [2.0, 5.0], [2.0, 5.0], [2.0, 5.0], [3.0, 5.0]])).tolist()
     [0, 0, 1, 2, 0]
     """
-    one = Y[:, 0]
-    moved = ((one[1:] < one[:-1]) | (one[1:] > one[:-1])).all()  # one column that always does is enough
-    if moved and (before is None or one[0] < before[0][0] or one[0] > before[0][0]):
-        return np.zeros(len(Y), dtype=int)
-    row, count = (np.full(Y.shape[1], np.nan), 0) if before is None else before
-    previous = np.vstack([row[None], Y[:-1]])
-    same = ((previous == Y) | (np.isnan(Y) & np.isnan(previous))).all(axis=1) & ~np.isnan(Y).all(axis=1)
+    columns = range(Y.shape[1]) if columns is None else columns
+    same = _same_as_before(Y, columns)
+    if before is not None and len(Y):
+        row, first = before[0], Y[0, columns]
+        known = ~np.isnan(first)
+        same[0] = known.any() and np.array_equal(row, first, equal_nan=True)
     same[[start for start in starts if start > 0 or before is None]] = False
+    if not same.any():
+        return np.zeros(len(Y), dtype=int)
     steps = np.arange(len(Y))
     last_change = np.maximum.accumulate(np.where(same, -1, steps))
+    count = 0 if before is None else before[1]
     return np.where(last_change < 0, count + 1 + steps, steps - last_change)
+
+
+def _same_as_before(Y, columns):
+    """Which rows have values, and the same as the row before; the first has none before it."""
+    same = np.zeros(len(Y), dtype=bool)
+    rows = None
+    for column in columns:  # each looks only at the rows that those before it leave
+        now, then = (
+            (Y[1:, column], Y[:-1, column]) if rows is None else (Y[rows, column], Y[rows - 1, column])
+        )
+        kept = np.flatnonzero((now == then) | (np.isnan(now) & np.isnan(then)))
+        rows = kept + 1 if rows is None else rows[kept]
+        if not len(rows):
+            return same
+    same[rows[~np.isnan(Y[np.ix_(rows, columns)]).all(axis=1)]] = True
+    return same
 
 
 class SilenceWatch:
@@ -65,13 +86,12 @@ class SilenceWatch:
     def __init__(self, data):
         self._moving, self._allowed = {}, {}
         for name, Y in zip(data.names, data.outputs, strict=True):
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # columns that were never seen
-                moving = np.nanmax(Y, axis=0) > np.nanmin(Y, axis=0)
-            if moving.sum() >= 2:
-                liveliest_first = np.argsort((np.diff(Y[:, moving], axis=0) == 0).sum(axis=0), kind="stable")
-                self._moving[name] = np.flatnonzero(moving)[liveliest_first]
-                longest = int(repeated_rows(Y[:, moving], data.starts).max())
+            moving = _moving_columns(Y)
+            if len(moving) >= 2:
+                head = Y[:_HEAD, moving]
+                liveliest_first = np.argsort((np.diff(head, axis=0) == 0).sum(axis=0), kind="stable")
+                self._moving[name] = moving[liveliest_first]
+                longest = int(repeated_rows(Y, data.starts, columns=self._moving[name]).max())
                 self._allowed[name] = max(_ALWAYS_ALLOWED, _MARGIN * longest)
             release_pages(Y)
 
@@ -92,15 +112,28 @@ class SilenceWatch:
         for m, (name, Y) in enumerate(zip(data.names, data.outputs, strict=True)):
             if name not in self._moving:
                 continue
-            own = Y[:, self._moving[name]]
-            count = repeated_rows(own, starts, None if stream is None else stream.get(name))
+            moving = self._moving[name]
+            count = repeated_rows(Y, starts, None if stream is None else stream.get(name), moving)
             if stream is not None:
-                stream[name] = own[-1].copy(), int(count[-1])
+                stream[name] = Y[-1, moving], int(count[-1])
             silent = count > self._allowed[name]
             if silent.any():
                 _warn(name, silent, count, data)
                 outputs[m] = np.where(silent[:, None], np.nan, Y)
         return replace(data, outputs=tuple(outputs))
+
+
+def _moving_columns(Y):
+    """Columns with two values at least, in their order."""
+    moving, rest = np.zeros(Y.shape[1], dtype=bool), np.arange(Y.shape[1])
+    for part in (Y[:_HEAD], Y):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # columns that were never seen
+            moving[rest] = np.nanmax(part[:, rest], axis=0) > np.nanmin(part[:, rest], axis=0)
+        rest = np.flatnonzero(~moving)
+        if not len(rest):
+            break
+    return np.flatnonzero(moving)
 
 
 def _warn(name, silent, count, data):

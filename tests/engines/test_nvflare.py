@@ -13,9 +13,16 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, GradientServer
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    GradientServer,
+    KalmanClient,
+)
+from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import Failure, InProcessTransport, LostUnits, LostUnitWarning
+from skfedcausal.federation.chain import read_ledger
 
 if importlib.util.find_spec("nvflare") is None:
     pytest.skip("needs the extra skfedcausal[nvflare]", allow_module_level=True)
@@ -29,7 +36,7 @@ X, TRUTH = make_granger_plant(
 )
 U = dict(zip(UNITS, TRUTH.inputs, strict=True))
 GARBAGE, REPLAY, SILENCE = 4, 6, 8  # numbers of the questions at which unit2 is hostile in the run "hostile"
-HOSTILE = f"{Path(__file__).parent / 'hostile'}:{Path(__file__).parents[2]}"
+PATCHES = f"{Path(__file__).parent / 'hostile'}:{Path(__file__).parents[2]}"
 
 
 class Federation:
@@ -44,9 +51,10 @@ class Federation:
         for name in UNITS:
             np.save(folder / f"{name}.npy", np.hstack([X[name], U[name]]))
         self.inputs(False)
-        hostile = {"unit2": {"PYTHONPATH": HOSTILE, "HOSTILE_AT": f"{GARBAGE},{REPLAY},{SILENCE}"}}
+        patched = {name: {"PYTHONPATH": PATCHES} for name in UNITS}
+        patched["unit2"]["HOSTILE_AT"] = f"{GARBAGE},{REPLAY},{SILENCE}"
         self.processes = {
-            name: nvflare_kit.start(self.kits[name], **hostile.get(name, {})) for name in ("server", *UNITS)
+            name: nvflare_kit.start(self.kits[name], **patched.get(name, {})) for name in ("server", *UNITS)
         }
 
     def inputs(self, with_inputs):
@@ -176,9 +184,36 @@ class LossyTransport(InProcessTransport):
         return answers | dict.fromkeys(gone, Failure("refused"))
 
 
-def federation_ledger(federation, name):
-    from skfedcausal.federation.site_ledger import read_ledger
+@pytest.mark.slow
+def test_nothing_after_the_release_needs_the_raw_record(federation):
+    """Every site overwrites its record with NaN once its noised copy exists."""
+    privacy = "mechanism = 'gaussian'\nepsilon = 8.0\ndelta = 1e-6\nclip_norm = 25.0\nevent_radius = 3.0\n"
+    homes = {name: federation.folder / f"private-{name}" for name in UNITS}
+    for name in UNITS:
+        np.save(federation.folder / f"private-{name}.npy", X[name])
+        (federation.kits[name] / "local" / "skfedcausal.toml").write_text(
+            f"[site]\nname = '{name}'\ndata = '{homes[name]}.npy'\nhome = '{homes[name]}'\n"
+            f"[privacy]\n{privacy}unit = 'event'\nbudget = 8.0\n"
+        )
+    for run in ("private", "again"):  # another process reads the release
+        if run == "again":
+            for name in UNITS:
+                np.save(federation.folder / f"private-{name}.npy", X[name])
+        _, plant = federation.run(run, "timeout = 20\n")
+        workers = {}
+        for name in UNITS:
+            (released,) = (homes[name] / "privacy").glob("*.npy")
+            entries = read_ledger(homes[name] / "privacy" / "account.jsonl")
+            assert [entry["event"] for entry in entries] == ["charged", "released"]
+            variance = np.full(X[name].shape[1], entries[1]["noise"]["std"] ** 2)
+            record = np.load(released)
+            workers[name] = UnitWorker(name, record, None, (0,), (), KalmanClient(), noise=variance)
+            assert np.isnan(np.load(federation.folder / f"private-{name}.npy")).all()
+        here = FederatedGrangerEstimator().fit_sites(InProcessTransport(workers))
+        assert_array_equal(plant["transition"], here.transition_)
 
+
+def federation_ledger(federation, name):
     return read_ledger(federation.home(name) / "ledger.jsonl")
 
 

@@ -114,7 +114,9 @@ def test_rounding_is_relative_to_each_whitened_value_whatever_the_noise(dtype, n
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
 def test_a_step_costs_one_number_of_the_given_precision_per_state(dtype):
     short, long = (state_message(lengths=(n,)).to_packet(dtype=dtype).nbytes for n in (1000, 3000))
-    assert long - short == 2000 * P * np.dtype(dtype).itemsize
+    whole = 2000 * P * np.dtype(dtype).itemsize
+    saved = whole - (long - short)  # a quarter of a byte or more of a longer number, see array_code
+    assert saved == 0 if dtype == "float16" else whole / 4 > saved >= 2000 * P / 4 - 100
 
 
 def test_an_unseen_direction_of_the_state_stays_unseen_in_half_precision():

@@ -34,7 +34,7 @@ def assert_same_packet(packet, other):
 def raw_bytes(header, payload=b""):
     """Bytes of a packet whose header was written by somebody else."""
     header = header if isinstance(header, bytes) else json.dumps(header, separators=(",", ":")).encode()
-    return PREFIX.pack(b"SKFC", 1, len(header)) + header + payload
+    return PREFIX.pack(b"SKFC", 2, len(header)) + header + payload
 
 
 def header(**changed):
@@ -172,7 +172,7 @@ WRONG_BYTES = {
     "empty": (b"", "shorter than its prefix"),
     "only a prefix": (WHOLE[: PREFIX.size - 1], "shorter than its prefix"),
     "other magic number": (b"PK\x03\x04" + WHOLE[4:], "not a packet"),
-    "later version": (PREFIX.pack(b"SKFC", 2, 2) + b"{}", "version 2 is not known.*reads 1"),
+    "later version": (PREFIX.pack(b"SKFC", 3, 2) + b"{}", "version 3 is not known.*reads 2"),
     "header cut": (WHOLE[: PREFIX.size + 5], "ends inside its header"),
     "array cut": (WHOLE[:-1], "ends inside array 'scale'"),
     "bytes left over": (WHOLE + b"\0", "1 bytes after its last array"),
@@ -248,7 +248,7 @@ def test_a_packet_has_one_encoding_and_no_room_for_anything_else(content):
 
 def test_a_header_is_as_long_as_it_says_or_refused_before_it_is_read():
     with pytest.raises(PacketError, match="header of 4294967295 bytes is larger"):
-        Packet.decode(PREFIX.pack(b"SKFC", 1, 2**32 - 1) + b"{}")
+        Packet.decode(PREFIX.pack(b"SKFC", 2, 2**32 - 1) + b"{}")
 
 
 @pytest.mark.parametrize("length", range(8))
@@ -294,7 +294,7 @@ def test_random_bytes_behind_a_right_prefix_are_refused():
     rng = np.random.default_rng(1)
     for _ in range(1000):
         content = rng.bytes(int(rng.integers(0, 100)))
-        assert not decodes_or_refuses(PREFIX.pack(b"SKFC", 1, len(content)) + content)
+        assert not decodes_or_refuses(PREFIX.pack(b"SKFC", 2, len(content)) + content)
 
 
 def test_mutated_packets_are_refused_or_are_packets():

@@ -156,11 +156,11 @@ def test_communication_sums_over_clients_and_rounds():
     for round in (1, 2):
         for name, size in {"a": 10, "b": 20}.items():
             ledger.record(name, "down", Packet("fit", round))
-            ledger.record(name, "up", Packet("states", round, {"z": np.zeros(size)}))
+            ledger.record(name, "up", Packet("states", round, {"z": np.zeros(size, dtype="f2")}))
     summary = ledger.communication({"a": 800, "b": 1600})
     assert set(summary) == {"rounds", "bytes_up", "bytes_down", "raw_bytes", "per_client"}
     assert (summary["rounds"], summary["raw_bytes"]) == (2, 2400)
-    assert summary["per_client"]["b"]["bytes_up"] - summary["per_client"]["a"]["bytes_up"] == 2 * 10 * 8
+    assert summary["per_client"]["b"]["bytes_up"] - summary["per_client"]["a"]["bytes_up"] == 2 * 10 * 2
     for key in ("bytes_up", "bytes_down", "raw_bytes"):
         assert summary[key] == sum(client[key] for client in summary["per_client"].values())
         assert type(summary[key]) is int

@@ -85,7 +85,7 @@ def test_streams_are_clipped_and_noised_and_nothing_else_is_read(fitted, monkeyp
     monkeypatch.setattr(fitted._root_cause, "push", lambda messages, stream: seen.append(messages) or [])
     drawn = UnitNoise.drawn
 
-    def only_noise(noise, Y, rng, sampler):
+    def only_noise(noise, Y, rng, sampler, out=None):
         return drawn(noise, np.zeros_like(Y), np.random.default_rng(0), sampler)
 
     monkeypatch.setattr(UnitNoise, "drawn", only_noise)

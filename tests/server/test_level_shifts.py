@@ -16,7 +16,6 @@ from skfedcausal.server.joint import JointRecord, step_series
 from skfedcausal.server.level_shifts import (
     _SHORTEST,
     UnitRecord,
-    _best_onset,
     _by_likelihood,
     find_level_shifts,
     shift_threshold,
@@ -24,7 +23,7 @@ from skfedcausal.server.level_shifts import (
 from skfedcausal.server.scoring import Point, Scoring, ascend
 from skfedcausal.server.standardised import StandardisedPlant
 from skfedcausal.statespace.lagcov import remove_episode_means
-from skfedcausal.statespace.shift import InnovationModel
+from skfedcausal.statespace.shift import InnovationModel, best_onset
 
 AT = 700
 
@@ -42,7 +41,7 @@ def estimator(server=None, **options):
 
 def records(X, **options):
     messages = {name: KalmanClient().fit(Y).message(Y, **options) for name, Y in X.items()}
-    return StandardisedPlant(JointRecord.from_messages(messages)).unit_records()
+    return list(StandardisedPlant(JointRecord.from_messages(messages)).unit_records())
 
 
 def linked(fitted):
@@ -74,7 +73,7 @@ def test_no_shift_is_found_where_there_is_none(options):
     """At a level of 1e-3 per record ten records have none but for one seed in a hundred."""
     for seed in range(10):
         X, _ = make_granger_plant(3, n_samples=1000, random_state=seed, **options)
-        assert find_level_shifts(records(X)) == ()
+        assert find_level_shifts(records(X), len(X)) == ()
 
 
 def test_random_walks_are_not_cut_into_levels():
@@ -82,7 +81,31 @@ def test_random_walks_are_not_cut_into_levels():
     walks = {
         f"u{k}": np.cumsum(rng.normal(size=(2000, 1)), axis=0) + rng.normal(size=(2000, 4)) for k in range(3)
     }
-    assert find_level_shifts(records(walks)) == ()
+    assert find_level_shifts(records(walks), len(walks)) == ()
+
+
+def with_a_slow_state_that_one_sensor_hides(seed, slow=0.98, n_samples=2000):
+    """A quick state plus a slow one: no model with one state makes innovations of it that are white."""
+    noise, x = np.random.default_rng(seed).normal(size=(n_samples, 2)), np.zeros((n_samples, 2))
+    for t in range(1, n_samples):
+        x[t] = [0.3, slow] * x[t - 1] + [1.0, 0.7 * np.sqrt(1 - slow**2)] * noise[t]
+    return {"unit": x.sum(axis=1, keepdims=True)}
+
+
+def test_slow_states_that_the_model_lacks_are_not_cut_into_levels(monkeypatch):
+    units = [records(with_a_slow_state_that_one_sensor_hides(seed)) for seed in range(5)]
+    assert [find_level_shifts(unit, 1) for unit in units] == [()] * 5
+    monkeypatch.setattr(UnitRecord, "misfit", lambda *_: 1.0)
+    assert all(find_level_shifts(unit, 1) for unit in units)
+
+
+def test_innovations_of_a_model_that_fits_have_hardly_any_misfit():
+    """The log of 16 ordinates has a standard deviation of (pi^2 / 6 / 16)^(1/2) with one sensor."""
+    for seed in range(10):
+        options = {"n_states": 1, "n_sensors": 1, "measurement_noise": 0.01}
+        X, _ = make_granger_plant(1, n_samples=1000, random_state=seed, **options)
+        (unit,) = records(X)
+        assert unit.misfit([], unit.fit([])) <= np.exp(3 * np.pi / np.sqrt(6 * 16))
 
 
 def test_the_plant_without_a_shift_is_the_same_with_and_without_looking():
@@ -173,7 +196,7 @@ def test_onsets_are_where_a_regression_of_innovations_puts_them():
         target = white @ u.ravel()
         rest = target - design @ np.linalg.lstsq(design, target, rcond=None)[0]
         gains[row] = -rest @ rest
-    assert _best_onset(model, u) == max(gains, key=gains.get)
+    assert best_onset(model, u, _SHORTEST) == max(gains, key=gains.get)
 
 
 def test_the_threshold_is_bonferronis():

@@ -67,7 +67,8 @@ def test_information_is_the_expected_curvature_of_disturbances_and_couplings():
     Q = random_covariance(rng, 3) + 0.3 * np.eye(3)
     free = FreeElements.from_masks(np.ones((3, 3)), np.ones((3, 3)))
     prior = Prior(Q, ~PARTITION.block_diagonal, N_SAMPLES)  # expected is observed at the pseudo-covariance
-    matrix = prior.information(free, Q)
+    matrix = np.zeros((free.n_elements, free.n_elements))
+    prior.add_information(matrix, free, Q)
 
     def minus_log_prior(vector):
         A, noise = free.scatter(vector.ravel(), (3, 3))

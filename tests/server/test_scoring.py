@@ -7,6 +7,7 @@ from scipy.optimize import minimize
 from skfedcausal.server.scoring import (
     MAX_RADIUS,
     InverseCurvature,
+    ObservedColumns,
     Point,
     Scoring,
     _cholesky,
@@ -59,6 +60,15 @@ def test_maximum_is_the_one_scipy_finds_on_the_joint_gaussian(structure, missing
     # What scipy's own stopping rule (gradient 1e-5) leaves open, in standard deviations of the estimate.
     apart = ours - reference.x
     assert apart @ np.linalg.solve(scoring.covariance, apart) <= 1e-6
+
+
+def test_the_curvature_of_nearly_certain_states_is_taken_without_leaving_the_covariances():
+    """Central differences step to either side of a noise covariance: both have to be one."""
+    coupled = coupled_plant(1, (1, 1), n_sensors=2, links=[(1, 0)], noise=0.2)
+    objective = exact_likelihood(coupled, coupled.simulate(200, 3))
+    structure = structure_of(coupled.partition, linked=[(1, 0)])
+    point = Point.at(objective, coupled.plant.A, np.diag([1e-7, 1.0]))
+    assert np.isfinite(ObservedColumns(objective, structure.free, point).square()).all()
 
 
 def test_the_climb_never_leads_down_and_ends_where_the_gradient_vanishes():

@@ -1,4 +1,8 @@
-"""Loaded by Python itself at a hostile site: its gate sends garbage, an old answer again, nothing at all."""
+"""Loaded by Python itself at sites under test.
+
+A hostile one sends garbage, an old answer again, nothing at all. At all of them a record is overwritten with
+NaN as soon as its noised copy exists.
+"""
 
 import os
 import sys
@@ -9,18 +13,18 @@ _DIGITS = os.environ.get("HOSTILE_AT", "").split(",")  # numbers of the question
 
 
 class _Patch(PathFinder):
-    """Changes the module of the gate when it is imported."""
+    """Changes modules when they are imported."""
 
     @classmethod
     def find_spec(cls, name, path=None, target=None):
-        if name != "skfedcausal.federation.gate":
+        if name not in _CHANGES:
             return None
         spec = PathFinder.find_spec(name, path, target)
         execute = spec.loader.exec_module
 
         def exec_module(module):
             execute(module)
-            _make_hostile(module)
+            _CHANGES[name](module)
 
         spec.loader.exec_module = exec_module
         return spec
@@ -47,5 +51,20 @@ def _make_hostile(module):
     module.Gate.answer = hostile
 
 
+def _make_poisonous(module):
+    release = module.SitePrivacy.release
+
+    def poisonous(privacy, name, record, home):
+        import numpy as np
+
+        released = release(privacy, name, record, home)
+        np.load(record.outputs.filename, mmap_mode="r+")[:] = np.nan
+        return released
+
+    module.SitePrivacy.release = poisonous
+
+
+_CHANGES = {"skfedcausal.site_privacy": _make_poisonous}
 if _DIGITS != [""]:
-    sys.meta_path.insert(0, _Patch)
+    _CHANGES["skfedcausal.federation.gate"] = _make_hostile
+sys.meta_path.insert(0, _Patch)

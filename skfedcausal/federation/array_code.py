@@ -1,0 +1,124 @@
+"""The body of an array in a packet: its bytes, with what hardly varies among them written once.
+
+The first byte of a real number holds its sign and the upper part of its exponent. A series takes few values
+there, so that these bytes travel as a table of the values and, for each number, its place in the table, in
+at most six bits. Nothing is lost. An array has exactly one code: the table is sorted, every value in it
+occurs, and it is used if, and only if, that is shorter.
+"""
+
+import math
+
+import numpy as np
+
+MOST = 64  # values in a table
+_CHUNK = 2**20
+
+
+class CodeError(ValueError):
+    """Bytes that are not the code of an array."""
+
+
+def n_leading(array):
+    """Number of values of the leading byte if they are written as a table, otherwise 0.
+
+    Parameters
+    ----------
+    array : ndarray
+
+    Returns
+    -------
+    int
+    """
+    if array.dtype.kind != "f" or array.dtype.itemsize < 4:
+        return 0
+    used = int(np.count_nonzero(_histogram(_bytes_of(array)[:, -1])))
+    return used if _is_shorter(array.size, used) else 0
+
+
+def code_size(n, itemsize, leading):
+    """Bytes of the code of an array of n numbers."""
+    if leading == 0:
+        return n * itemsize
+    return leading + _n_bits(leading) * _packed(n) + n * (itemsize - 1)
+
+
+def encoded(array, leading):
+    """Code of an array whose :func:`n_leading` is known."""
+    numbers = _bytes_of(array)
+    if leading == 0:
+        return numbers.tobytes()
+    first = numbers[:, -1]
+    table = np.flatnonzero(_histogram(first)).astype(np.uint8)
+    place = np.zeros(256, dtype=np.uint8)
+    place[table] = np.arange(len(table))
+    places = place[first]
+    planes = [np.packbits((places >> bit) & 1).tobytes() for bit in range(_n_bits(leading))]
+    return b"".join([table.tobytes(), *planes, numbers[:, :-1].tobytes()])
+
+
+def decoded(data, dtype, n, leading):
+    """Array of n numbers in a code, one-dimensional.
+
+    Parameters
+    ----------
+    data : memoryview
+        As long as :func:`code_size` says.
+    dtype : dtype
+        Little-endian.
+    n, leading : int
+
+    Raises
+    ------
+    CodeError
+        If it is not the code that the array has.
+    """
+    out = np.empty(n, dtype)
+    numbers = out.view(np.uint8).reshape(n, out.dtype.itemsize)
+    data = np.frombuffer(data, dtype=np.uint8)
+    if leading == 0:
+        numbers[:] = data.reshape(numbers.shape)
+        if n_leading(out):
+            raise CodeError("is not written in the shortest way")
+        return out
+    table, rest = data[:leading], data[leading:]
+    if not (_is_shorter(n, leading) and (table[1:] > table[:-1]).all()):
+        raise CodeError("has a table that no array has")
+    places = np.zeros(n, dtype=np.uint8)
+    for bit in range(_n_bits(leading)):
+        plane, rest = rest[: _packed(n)], rest[_packed(n) :]
+        bits = np.unpackbits(plane)
+        if bits[n:].any():
+            raise CodeError("has bits behind its end")
+        places |= bits[:n] << bit
+    used = _histogram(places)
+    if used[leading:].any() or not used[:leading].all():
+        raise CodeError("does not use its table")
+    numbers[:, -1] = table[places]
+    numbers[:, :-1] = rest.reshape(n, -1)
+    return out
+
+
+def _bytes_of(array):
+    """Bytes of each number, the leading one last, shape (n, itemsize)."""
+    array = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
+    return array.reshape(-1, 1).view(np.uint8).reshape(array.size, array.dtype.itemsize)
+
+
+def _histogram(values):
+    """How often each byte occurs."""
+    counts = np.zeros(256, dtype=np.intp)
+    for start in range(0, len(values), _CHUNK):
+        counts += np.bincount(values[start : start + _CHUNK], minlength=256)
+    return counts
+
+
+def _n_bits(leading):
+    return math.ceil(math.log2(leading))
+
+
+def _packed(n):
+    return -(-n // 8)
+
+
+def _is_shorter(n, leading):
+    return 0 < leading <= MOST and code_size(n, 1, leading) < n

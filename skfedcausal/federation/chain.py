@@ -1,0 +1,118 @@
+"""Lines of JSON in a file, each sealed with the one before it."""
+
+import hashlib
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+from .atomic import write_whole
+
+START = "0" * 64  # what stands for the line before the first
+
+
+class LedgerError(ValueError):
+    """A ledger whose chain is broken: a line was changed, taken out or put in."""
+
+
+class Chain:
+    """A file of lines that hold the hash of the line before them.
+
+    Parameters
+    ----------
+    path : str or Path
+        Made with the first line; a file that is there is checked and continued. A last line that was not
+        written to its end is cut off: what it is about had not happened by then.
+
+    Attributes
+    ----------
+    head : str
+        Hash of the last line.
+
+    Raises
+    ------
+    LedgerError
+        If there is a file whose chain is broken.
+    """
+
+    def __init__(self, path):
+        self.path = Path(path)
+        _drop_torn_line(self.path)
+        entries = self.entries()
+        check_chain(entries, self.path)
+        self.head = entries[-1]["hash"] if entries else START
+        self._number = len(entries)
+
+    def entries(self):
+        """All lines, as dicts."""
+        return read_ledger(self.path) if self.path.exists() else []
+
+    def append(self, content):
+        """Write a line that is on the disk when this returns.
+
+        Returns
+        -------
+        dict
+            The line.
+        """
+        time = datetime.now(UTC).isoformat(timespec="milliseconds")
+        entry = {"number": self._number + 1, "time": time, **content, "previous": self.head}
+        entry["hash"] = _hash(entry)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(entry) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self.head, self._number = entry["hash"], self._number + 1
+        return entry
+
+
+def _drop_torn_line(path):
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    whole = data[: data.rfind(b"\n") + 1]
+    if whole != data:
+        write_whole(path, whole)
+
+
+def _hash(entry):
+    text = json.dumps({k: v for k, v in entry.items() if k != "hash"}, sort_keys=True)
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def read_ledger(path):
+    """Lines of a ledger, not yet checked.
+
+    Raises
+    ------
+    LedgerError
+        If a line is not a line of a ledger.
+    """
+    entries = []
+    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            entry = json.loads(line)
+        except ValueError:
+            entry = None
+        if not isinstance(entry, dict):
+            raise LedgerError(f"{path}, line {number}: not a line of a ledger.")
+        entries.append(entry)
+    return entries
+
+
+def check_chain(entries, path="ledger"):
+    """Refuse lines that do not form a chain.
+
+    Raises
+    ------
+    LedgerError
+        Naming the first line that does not fit.
+    """
+    previous = START
+    for number, entry in enumerate(entries, start=1):
+        if entry.get("previous") != previous or entry.get("number") != number:
+            raise LedgerError(f"{path}, line {number}: does not follow the line before it.")
+        if entry.get("hash") != _hash(entry):
+            raise LedgerError(f"{path}, line {number}: was changed after it was written.")
+        previous = entry["hash"]

@@ -1,0 +1,165 @@
+"""The account of a site: charges and noised records that outlive the process that made them."""
+
+import os
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+
+from ..federation.atomic import write_whole
+from ..federation.chain import Chain
+from .accountant import Charge, PrivacyAccountant, Scope
+from .base import Release, UnitNoise
+from .bounds import Bounds
+
+_CHARGED, _RELEASED = "charged", "released"
+
+
+class SiteAccount(PrivacyAccountant):
+    """Accountant whose charges and noised records are files in a folder that only the site reads.
+
+    Parameters
+    ----------
+    folder : str or Path
+        Made with the first charge. ``account.jsonl`` holds the charges, each line sealed with the one before
+        it; ``*.npy`` are the noised records; ``secret`` is the key under which they are named.
+    epsilon, delta : float, default=None
+        Budget, as of every accountant.
+
+    Raises
+    ------
+    LedgerError
+        If there is an account whose chain of lines is broken.
+
+    Notes
+    -----
+    The charge of a release is on the disk before its noise is drawn, and the noised record is there, and
+    said to be, before anything is computed from it. So a release that was broken off by a crash had not left
+    the process: its charge, taken already, pays for the one that is drawn in its place. A record that was
+    released is read again and costs nothing. One whose file is lost costs again: other noise would be drawn.
+
+    Processes that share the folder take turns.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from skfedcausal import GaussianMechanism
+    >>> from skfedcausal.privacy import SiteAccount
+    >>> Y = np.sin(np.arange(8000.0).reshape(4000, 2))
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> releases = []
+    >>> for _ in range(2):  # as in two processes, one after the other
+    ...     account = SiteAccount(folder.name, epsilon=8.0, delta=1e-6)
+    ...     mechanism = GaussianMechanism(epsilon=8.0, delta=1e-6, clip_norm=1.5, accountant=account)
+    ...     releases.append(mechanism.release({"boiler": Y}, (4000,))["boiler"].values)
+    >>> bool((releases[0] == releases[1]).all()), len(account)
+    (True, 1)
+    >>> folder.cleanup()
+    """
+
+    def __init__(self, folder, epsilon=None, delta=None):
+        super().__init__(epsilon, delta)
+        self.folder = Path(folder)
+        self._in_turn = False
+        self._catch_up()
+
+    def _catch_up(self):
+        """Read the account from its file: others may have written there."""
+        secret = self.folder / "secret"
+        self._key = secret.read_bytes() if secret.exists() else self._key
+        self._chain = Chain(self.folder / "account.jsonl")
+        self._charges, self._unused, self._noise = [], set(), {}
+        self.scope = None
+        for entry in self._chain.entries():
+            if entry["event"] == _CHARGED:
+                self._charges.append(Charge(**entry["charge"]))
+                self._unused.add(entry["charge"]["release"])
+                self.scope = Scope(**entry["scope"])
+            elif entry["event"] == _RELEASED:
+                self._unused.discard(entry["release"])
+                self._noise[entry["release"]] = _noise_from(entry["noise"])
+        self.period = max([self.period, *(charge.period for charge in self._charges)])
+
+    def charge(self, charges, scope, *, repeated=False):
+        """Spend as every accountant does, but once for every release; see the notes on crashes."""
+        with self.turn():
+            owed = [charge for charge in charges if charge.release not in self._unused]
+            if owed:
+                super().charge(owed, scope)
+
+    def _take(self, charge, repeated):
+        if not (self.folder / "secret").exists():
+            write_whole(self.folder / "secret", self._key)
+        about = {"event": _CHARGED, "scope": asdict(self.scope), "charge": asdict(charge)}
+        self._chain.append(about)
+        self._charges.append(charge)
+        self._unused.add(charge.release)
+
+    def room(self, key, shape):
+        """Array in a file for a noised record."""
+        return np.lib.format.open_memmap(self._path(key, ".part"), "w+", dtype=float, shape=shape)
+
+    def remember(self, key, release):
+        """Keep a noised record, and say in the account that it may be used from now on."""
+        draft = self._path(key, ".part")
+        release.values.flush()
+        os.replace(draft, self._path(key))
+        with self.turn():
+            self._chain.append({"event": _RELEASED, "release": key.hex(), "noise": _noise_to(release.noise)})
+            self._unused.discard(key.hex())
+            self._noise[key.hex()] = release.noise
+
+    def recall(self, key):
+        """What was released under a key, or None."""
+        noise = self._noise.get(key.hex())
+        if noise is None or not self._path(key).exists():
+            return None
+        return Release(np.load(self._path(key), mmap_mode="r"), noise)
+
+    def forget(self):
+        """Delete the noised records, not the charges: asking for them again will cost again."""
+        for path in self.folder.glob("*.npy"):
+            path.unlink()
+
+    def _path(self, key, suffix=""):
+        return self.folder / f"{key.hex()[:32]}.npy{suffix}"
+
+    @contextmanager
+    def turn(self):
+        """Let no other process write the account meanwhile; a process that dies lets go."""
+        with self._lock:
+            if self._in_turn:
+                yield
+                return
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with open(self.folder / "lock", "ab") as file:
+                _lock_file(file)
+                self._in_turn = True
+                try:
+                    self._catch_up()
+                    yield
+                finally:
+                    self._in_turn = False
+
+
+def _noise_to(noise):
+    bounds = asdict(noise.bounds)
+    return {"std": noise.std, **bounds, **{k: bounds[k].tolist() for k in ("center", "scale")}}
+
+
+def _noise_from(told):
+    told = {**told, **{k: np.array(told[k]) for k in ("center", "scale")}}
+    return UnitNoise(std=told.pop("std"), bounds=Bounds(**told))
+
+
+def _lock_file(file):
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        import msvcrt
+
+        msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
+    else:
+        fcntl.flock(file, fcntl.LOCK_EX)

@@ -1,0 +1,200 @@
+"""Differential privacy of a site: its settings, its noise, and what it says about them."""
+
+from dataclasses import dataclass, field, replace
+
+from .message import REQUEST
+from .privacy import GaussianMechanism, SiteAccount
+from .privacy_message import PrivacyPromise
+from .site_record import SettingsError, SiteRecord
+from .training_message import REQUEST as TRAIN
+from .utils.names import listed
+
+_NUMBER = (int, float)
+_COLUMNS = (int, float, list)
+_KINDS = {
+    "mechanism": str,
+    "epsilon": _NUMBER,
+    "delta": _NUMBER,
+    "clip_norm": _NUMBER,
+    "event_radius": _NUMBER,
+    "unit": str,
+    "window": int,
+    "relation": str,
+    "center": _COLUMNS,
+    "scale": _COLUMNS,
+    "sampler": str,
+    "budget": _NUMBER,
+    "period": int,
+}
+_NEEDED = ("mechanism", "epsilon", "delta", "clip_norm", "unit", "budget")
+
+
+@dataclass(frozen=True)
+class SitePrivacy:
+    """Section ``[privacy]`` of a site's settings.
+
+    Attributes
+    ----------
+    budget : float
+        Largest epsilon that all releases of this site may add up to, at `delta`.
+    parameters : dict
+        Of the :class:`~skfedcausal.GaussianMechanism`; bounds are public numbers, never taken from the data.
+    period : int
+        To be increased when the record holds only time steps that no record before held, see
+        :meth:`~skfedcausal.PrivacyAccountant.new_period`.
+    """
+
+    budget: float
+    parameters: dict = field(default_factory=dict)
+    period: int = 0
+
+    @classmethod
+    def read(cls, table, path):
+        """Settings in a table of the file `path`.
+
+        Raises
+        ------
+        SettingsError
+        """
+        problems = [key for key in table if key not in _KINDS]
+        if problems:
+            raise SettingsError(
+                f"{path}, [privacy]: unknown keys {listed(problems)}; known are {listed(_KINDS)}."
+            )
+        missing = [key for key in _NEEDED if key not in table]
+        if missing:
+            raise SettingsError(f"{path}, [privacy]: give {listed(missing)} too; there are no defaults.")
+        for key, value in table.items():
+            if not isinstance(value, _KINDS[key]) or isinstance(value, bool):
+                raise SettingsError(f"{path}, [privacy]: `{key}` is {value!r}, of the wrong kind.")
+        if table["mechanism"] != "gaussian":
+            raise SettingsError(
+                f"{path}, [privacy]: mechanism={table['mechanism']!r}; 'gaussian' is what sites have."
+            )
+        own = ("mechanism", "budget", "period")
+        parameters = {key: value for key, value in table.items() if key not in own}
+        settings = cls(table["budget"], parameters, table.get("period", 0))
+        try:
+            GaussianMechanism(**parameters).mu_of_release()
+        except ValueError as error:
+            raise SettingsError(f"{path}, [privacy]: {error}") from None
+        return settings
+
+    def mechanism(self, home):
+        """The mechanism with the account in the site's home."""
+        account = SiteAccount(home / "privacy", self.budget, self.parameters["delta"])
+        if self.period < account.period:
+            raise SettingsError(
+                f"[privacy] period = {self.period}, but the account is in period {account.period} already."
+            )
+        account.period = self.period
+        return GaussianMechanism(**self.parameters, accountant=account)
+
+    def release(self, name, record, home):
+        """The record with noise, charged once; nothing but this may be given to a worker.
+
+        Returns
+        -------
+        SiteRelease
+
+        Raises
+        ------
+        PrivacyBudgetError
+            If the budget does not allow it. Nothing was released then.
+        """
+        mechanism = self.mechanism(home)
+        account = mechanism.account
+        release = mechanism.release({name: record.outputs}, record.lengths)[name]
+        spent = account.spent()
+        promise = self._promise(mechanism, record, release.variance, spent.mu, len(account))
+        statement = mechanism.statement(spent, [name], len(record.outputs))
+        noised = replace(record, outputs=release.values)
+        return SiteRelease(noised, promise, statement, self.in_words(mechanism))
+
+    def rehearsal(self, name, record, home):
+        """What a release would say and cost; nothing is drawn or charged.
+
+        Returns
+        -------
+        promise : PrivacyPromise
+        cost : dict
+            ``epsilon_spent, epsilon_after, epsilon_budget, noise``.
+        """
+        mechanism = self.mechanism(home)
+        account = mechanism.account
+        charges = mechanism.cost({name: record.outputs}, record.lengths)
+        after = account.spent_with(charges, mechanism.scope)
+        variance = mechanism.noise_of(name, record.outputs).variance
+        promise = self._promise(mechanism, record, variance, after.mu, len(account) + len(charges))
+        return promise, {
+            "epsilon_spent": account.spent().epsilon,
+            "epsilon_after": after.epsilon,
+            "epsilon_budget": self.budget,
+            "noise": self.in_words(mechanism),
+        }
+
+    @staticmethod
+    def _promise(mechanism, record, variance, mu, releases):
+        return PrivacyPromise(
+            noise=variance,
+            mu=mu,
+            delta=float(mechanism.delta),
+            clip_norm=float(mechanism.clip_norm),
+            rows=len(record.outputs),
+            releases=releases,
+            unit=mechanism.unit,
+            relation=mechanism.relation,
+            window=mechanism.window,
+            event_radius=None if mechanism.event_radius is None else float(mechanism.event_radius),
+        )
+
+    @staticmethod
+    def in_words(mechanism):
+        """The noise, for the ledger."""
+        return (
+            f"Gaussian on the measurements, drawn at the site before anything was computed from them; "
+            f"epsilon = {mechanism.epsilon:g} at delta = {mechanism.delta:g} per {mechanism.scope}, clipped "
+            f"to {mechanism.clip_norm:g}"
+        )
+
+
+@dataclass(frozen=True)
+class SiteRelease:
+    """What a site's worker gets in place of the record.
+
+    Attributes
+    ----------
+    record : SiteRecord
+        With noise.
+    promise : PrivacyPromise
+        For the server.
+    statement : str
+        The promise in words.
+    noise : str
+        For the ledger.
+    """
+
+    record: SiteRecord
+    promise: PrivacyPromise
+    statement: str
+    noise: str
+
+
+class PromisingWorker:
+    """A worker whose first message says what the site promises.
+
+    Parameters
+    ----------
+    worker : Worker
+    promise : PrivacyPromise
+    """
+
+    def __init__(self, worker, promise):
+        self._worker, self._promise = worker, promise
+
+    def handle(self, packet, state):
+        """Answer one packet."""
+        answer, state = self._worker.handle(packet, state)
+        if packet.op in (REQUEST, TRAIN):
+            answer = self._promise.put_on(answer)
+        return answer, state

@@ -1,0 +1,74 @@
+"""Covariance of rows of which some cells are missing, by maximum likelihood.
+
+Products of the cells that happen to be there give a matrix that need not be a covariance: with sensors that
+are nearly linear combinations of each other it has negative variances. Expectation maximisation of a Gaussian
+covariance always gives one, and uses what the cells that are there tell about the others.
+"""
+
+import numpy as np
+
+from .positive import floor_eigenvalues
+
+_FLOOR = 1e-3  # of the largest eigenvalue: start of the expectation maximisation
+
+
+def partial_covariance(Y, start, *, max_iter=50, tol=1e-3):
+    """Covariance of centred rows, NaN standing for a missing cell.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n_samples, n)
+        Rows of mean zero; cells missing at random.
+    start : ndarray of shape (n, n)
+        First guess, symmetric; its small and negative eigenvalues are raised.
+    max_iter : int, default=50
+    tol : float, default=1e-3
+        Largest change of a step, measured in the covariance itself, at which the iteration ends.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+
+    Notes
+    -----
+    Equations of section 11.3 of Little, Rubin, Statistical Analysis with Missing Data, for a known mean.
+    """
+    patterns = _patterns(Y)
+    n_rows = sum(count for _, count, _ in patterns)
+    covariance = floor_eigenvalues(start, _FLOOR * np.linalg.eigvalsh(start)[-1])
+    for _ in range(max_iter):
+        root = np.linalg.cholesky(covariance)
+        updated = sum(_expected_products(covariance, *pattern) for pattern in patterns) / n_rows
+        inside = np.linalg.solve(root, np.linalg.solve(root, updated).T)
+        covariance = (updated + updated.T) / 2
+        if np.abs(inside - np.eye(len(inside))).max() <= tol:
+            break
+    return covariance
+
+
+def _patterns(Y):
+    """For every pattern of cells that are there: where, in how many rows, and the sum of their products."""
+    present = ~np.isnan(Y)
+    _, index = np.unique(np.packbits(present, axis=1), axis=0, return_inverse=True)
+    index = index.reshape(-1)
+    order = np.argsort(index, kind="stable")
+    found = []
+    for rows in np.split(order, np.flatnonzero(np.diff(index[order])) + 1):
+        seen = present[rows[0]]
+        if seen.any():
+            y = Y[np.ix_(rows, np.flatnonzero(seen))]
+            found.append((seen, len(rows), y.T @ y))
+    return found
+
+
+def _expected_products(covariance, seen, n_rows, products):
+    """Expected sum of products of all cells in the rows of one pattern, given the cells that are there."""
+    gone = ~seen
+    weights = np.zeros((len(seen), seen.sum()))
+    weights[seen] = np.eye(seen.sum())
+    expected = np.zeros_like(covariance)
+    if gone.any():
+        across = covariance[np.ix_(seen, gone)]
+        weights[gone] = np.linalg.solve(covariance[np.ix_(seen, seen)], across).T
+        expected[np.ix_(gone, gone)] = n_rows * (covariance[np.ix_(gone, gone)] - weights[gone] @ across)
+    return expected + weights @ products @ weights.T
