@@ -88,6 +88,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
         afterwards (streams aside): what would exceed it is not sent, and a
         :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
+    verbose : bool, default=False
+        Write what is logged during a `fit` to standard error: every exchange with the units.
 
     Attributes
     ----------
@@ -170,6 +172,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         random_state=None,
         lost_units=None,
         max_bytes=None,
+        verbose=False,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -188,6 +191,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         self.random_state = random_state
         self.lost_units = lost_units
         self.max_bytes = max_bytes
+        self.verbose = verbose
 
     # -- learning --------------------------------------------------------------------------------
 
