@@ -69,6 +69,9 @@ class BlockEstimates:
         """Chi-squared tail probability of the statistics."""
         return stats.chi2.sf(self.statistic, self.dof)
 
+    def __getstate__(self):
+        return {name: value for name, value in self.__dict__.items() if name != "spectra"}
+
     @cached_property
     def spectra(self):
         """Eigenvalues (ascending) and axes of each covariance."""
