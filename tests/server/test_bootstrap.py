@@ -117,6 +117,17 @@ def test_links_of_inputs_are_resampled_too():
     np.testing.assert_allclose(inputs["bootstrap_stderr"], inputs["stderr"], rtol=4 / np.sqrt(2 * 60))
 
 
+def test_stable_links_of_inputs():
+    X, truth = make_granger_plant(
+        2, n_samples=2000, n_inputs=1, links=[], input_links=[(0, 1)], input_strength=1.0, random_state=0
+    )
+    est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    table = est.stable_links(X, inputs=truth.inputs, n_resamples=5, random_state=0)
+    assert table[["cause", "effect", "kind"]].equals(est.links_[["cause", "effect", "kind"]])
+    found = table[table["stable"]]
+    assert found[["cause", "effect", "kind"]].to_numpy().tolist() == [["unit0", "unit1", "input"]]
+
+
 def test_what_cannot_be_resampled_is_refused(fitted, record):
     for ask, message in (
         (lambda: fitted.bootstrap_links(record, method="jackknife"), "'blocks', 'parametric'"),
