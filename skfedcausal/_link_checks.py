@@ -120,7 +120,7 @@ class LinkChecks:
         Returns
         -------
         DataFrame
-            ``cause, effect``; ``share`` of the halves in which the search finds the link between states;
+            ``cause, effect, kind``; ``share`` of the halves in which the search finds the link;
             ``stable``, whether that is at least the threshold. ``attrs["mean_selected"]`` is the number q of
             links found in a half on average, ``attrs["expected_false"]`` the bound ``q**2 / ((2 threshold -
             1) n_pairs)`` of Meinshausen and Bühlmann [1]_ on the expected number of stable links that are

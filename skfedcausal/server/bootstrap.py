@@ -237,25 +237,29 @@ class _Halves:
             point = Point.at(objective, *self._start)
             point = ascend(objective, Scoring(objective, self._structure, point), gain_tol=0.1).point
             search = search_structure(objective, self._structure, point, alpha=self._alpha)
-            found.append(search.scoring.structure.linked)
+            structure = search.scoring.structure
+            found.append(np.concatenate([structure.linked, structure.driven]))
         return found
 
 
 def stability_table(names, resampling, plant, *, n_resamples, alpha, threshold, random_state, n_jobs):
-    """Share of half-records in which each link between states is found.
+    """Share of half-records in which each link is found.
 
     Returns
     -------
     DataFrame
-        ``cause, effect, share, stable``. ``attrs``: ``mean_selected`` q, links found in a half on average,
-        and ``expected_false``, at most ``q^2 / ((2 threshold - 1) n_pairs)`` of the stable links.
+        ``cause, effect, kind, share, stable``. ``attrs``: ``mean_selected`` q, links found in a half on
+        average, and ``expected_false``, at most ``q^2 / ((2 threshold - 1) n_pairs)`` of the stable links.
     """
     found = _run(_Halves(resampling, plant, alpha), n_resamples, random_state, n_jobs)
     linked = np.array([half for halves in found for half in halves])
-    effect, cause = plant.partition.pairs.T
+    families = [("state", plant.partition.pairs), ("input", plant.partition.input_pairs.pairs)]
+    effect, cause = np.concatenate([pairs for _, pairs in families]).T
+    kind = np.repeat([kind for kind, _ in families], [len(pairs) for _, pairs in families])
     share, selected = linked.mean(axis=0), float(linked.sum(axis=1).mean())
     names = np.asarray(names, dtype=object)
-    columns = {"cause": names[cause], "effect": names[effect], "share": share, "stable": share >= threshold}
+    columns = {"cause": names[cause], "effect": names[effect], "kind": kind}
+    columns |= {"share": share, "stable": share >= threshold}
     table = pd.DataFrame(columns)
     bound = selected**2 / ((2 * threshold - 1) * max(len(share), 1))
     table.attrs = {"mean_selected": selected, "expected_false": bound}

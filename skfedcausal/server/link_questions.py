@@ -303,7 +303,8 @@ class LinkQuestions:
         Returns
         -------
         DataFrame
-            ``cause, effect, share, stable``; ``attrs["mean_selected"]`` and ``attrs["expected_false"]``.
+            ``cause, effect, kind, share, stable``; ``attrs["mean_selected"]`` and
+            ``attrs["expected_false"]``.
 
         Raises
         ------

@@ -49,12 +49,12 @@ def fitted(record):
 def test_intervals_agree_with_simulated_records(fitted, record):
     table = fitted.link_intervals(geweke=True)
     np.testing.assert_allclose(table["geweke"], fitted.links_["geweke"], rtol=1e-9, atol=1e-12)
-    simulated = fitted.bootstrap_links(record[0], n_resamples=150, method="parametric")
+    simulated = fitted.bootstrap_links(record[0], n_resamples=60, method="parametric")
     large = table["geweke"] > 0.01
     assert large.sum() == 2
     width = np.sqrt(table["geweke_high"]) - np.sqrt(table["geweke_low"])
     other = np.sqrt(simulated["geweke_high"]) - np.sqrt(simulated["geweke_low"])
-    np.testing.assert_allclose(width[large], other[large], rtol=4 / np.sqrt(2 * 150))
+    np.testing.assert_allclose(width[large], other[large], rtol=4 / np.sqrt(2 * 60))
     assert "geweke" not in fitted.link_intervals()
 
 
