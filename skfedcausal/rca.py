@@ -88,6 +88,8 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
         afterwards (streams aside): what would exceed it is not sent, and a
         :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
+    verbose : bool, default=False
+        Write what is logged during a `fit` to standard error: every exchange with the units.
 
     Attributes
     ----------
@@ -170,6 +172,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         random_state=None,
         lost_units=None,
         max_bytes=None,
+        verbose=False,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -188,6 +191,7 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         self.random_state = random_state
         self.lost_units = lost_units
         self.max_bytes = max_bytes
+        self.verbose = verbose
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -300,9 +304,10 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         -------
         DataFrame
             One row per incident: ``start`` (onset), ``detected``, ``end`` (last step in alarm; NaN while
-            open), ``root`` (a name, or "undecided" below a probability of one half), ``probability``,
-            ``undecided``, ``path`` [(name, delay), ...], ``ranking`` [(name, probability), ...], ``kind`` of
-            fault ("process", "sensor" or "undecided"). Positions from 0, or times where the record has them.
+            open), ``root`` (the unit, or what enters it unmeasured; "undecided" below a
+            probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
+            ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor" or "undecided").
+            Positions from 0, or times where the record has them.
         """
         data = self._read(X, inputs, lengths)
         index = data.index if isinstance(data.index, pd.DatetimeIndex) else None
