@@ -16,6 +16,7 @@ from skfedcausal.privacy import (
     WeakPrivacyWarning,
     base,
     mu_from_epsilon,
+    warn,
 )
 from skfedcausal.privacy.bounds import clipped
 from skfedcausal.privacy.sampling import generator, grid_of, normal_noise
@@ -297,8 +298,8 @@ def test_a_long_record_is_noised_and_judged_some_rows_at_a_time(monkeypatch):
     Y[5, 1] = np.nan
     outcomes = []
     for chunk in (1000, 7):
-        monkeypatch.setattr("skfedcausal.privacy.base._CHUNK", chunk)
-        monkeypatch.setattr("skfedcausal.privacy.warn._CHUNK", chunk)
+        monkeypatch.setattr(base, "_CHUNK", chunk)
+        monkeypatch.setattr(warn, "_CHUNK", chunk)
         mechanism = GaussianMechanism(mu=0.5, clip_norm=1.5, random_state=0)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
