@@ -10,7 +10,7 @@ import pandas as pd
 from .utils import check_lengths, constant_columns, episode_starts
 from .utils.names import SEPARATOR, listed
 
-_CHUNK = 2**16  # rows that are in memory at a time while a record is read
+_CHUNK = 2**14  # rows that are in memory at a time while a record is read
 
 
 class SettingsError(ValueError):

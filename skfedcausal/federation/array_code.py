@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 MOST = 64  # values in a table
+_FEWEST = 2  # numbers that a table of one value can make shorter
 _CHUNK = 2**20
 
 
@@ -29,7 +30,7 @@ def n_leading(array):
     -------
     int
     """
-    if array.dtype.kind != "f" or array.dtype.itemsize < 4:
+    if array.size < _FEWEST or array.dtype.kind != "f" or array.dtype.itemsize < 4:
         return 0
     used = int(np.count_nonzero(_histogram(_bytes_of(array)[:, -1])))
     return used if _is_shorter(array.size, used) else 0

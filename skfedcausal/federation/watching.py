@@ -49,7 +49,7 @@ class StreamLedger:
     """The account of streams: how many packets of which size, since their number has no end.
 
     A batch of a stream holds one packet up of every unit, and one down to every unit if the batch started or
-    changed an incident. Packets of the same shape have the same size, which is taken once.
+    changed an incident.
 
     Examples
     --------
@@ -67,36 +67,28 @@ class StreamLedger:
 
     def __init__(self, dtype="float64"):
         self._dtype = dtype
-        self._counts, self._sizes = {}, {}
+        self._sums = {}
 
     def count_states(self, messages):
         """One batch of messages went up."""
-        key = tuple([(m.z.shape, m.patterns.shape, m.index is None) for m in messages.values()])
-        if key not in self._counts:
-            packets = {name: message.to_packet(0, self._dtype) for name, message in messages.items()}
-            self._sizes[key] = [(name, "up", packet.op, packet.nbytes) for name, packet in packets.items()]
-            self._counts[key] = 0
-        self._counts[key] += 1
+        for name, message in messages.items():
+            self._count(name, "up", message.to_packet(0, self._dtype))
 
     def count_verdict(self, n_incidents, names):
         """One verdict went down to all units."""
-        key = n_incidents
-        if key not in self._counts:
-            packet = VerdictReply(np.zeros((key, 3)), np.zeros(key)).to_packet()
-            self._sizes[key] = [(name, "down", packet.op, packet.nbytes) for name in names]
-            self._counts[key] = 0
-        self._counts[key] += 1
+        packet = VerdictReply(np.zeros((n_incidents, 3)), np.zeros(n_incidents)).to_packet()
+        for name in names:
+            self._count(name, "down", packet)
+
+    def _count(self, name, direction, packet):
+        packets, n_bytes = self._sums.get((name, direction, packet.op), (0, 0))
+        self._sums[name, direction, packet.op] = packets + 1, n_bytes + packet.nbytes
 
     @property
     def table(self):
         """Packets so far, a DataFrame ``client, direction, op, packets, bytes``."""
-        rows = {}
-        for key, count in self._counts.items():
-            for *kind, size in self._sizes[key]:
-                packets, n_bytes = rows.get(tuple(kind), (0, 0))
-                rows[tuple(kind)] = packets + count, n_bytes + count * size
-        table = [(*kind, *sums) for kind, sums in rows.items()]
-        return pd.DataFrame(table, columns=["client", "direction", "op", "packets", "bytes"])
+        rows = [(*kind, *sums) for kind, sums in self._sums.items()]
+        return pd.DataFrame(rows, columns=["client", "direction", "op", "packets", "bytes"])
 
     def total(self, direction, client=None):
         """Bytes that went in one direction, of one client or of all."""

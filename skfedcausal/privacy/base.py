@@ -10,7 +10,7 @@ from .accountant import PrivacyAccountant
 from .bounds import Bounds, clipped
 from .sampling import grid_of, normal_noise, on_grid
 
-_CHUNK = 2**16  # rows that noise is drawn for at a time
+_CHUNK = 2**14  # rows that noise is drawn for at a time
 
 
 @dataclass(frozen=True)

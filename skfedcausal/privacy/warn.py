@@ -1,6 +1,7 @@
 """What a unit is told before it spends: leaks, weak promises, noise that drowns everything."""
 
 import warnings
+from functools import partial
 
 import numpy as np
 
@@ -11,6 +12,7 @@ from .errors import PrivacyLeakWarning, SeededNoiseWarning, UtilityWarning, Weak
 _WEAK_EPSILON = 10.0
 _CORRELATION = 0.2  # what a link should show at least, in the rule of thumb for what noise leaves
 _MANY_CLIPPED = 0.05
+_CHUNK = 2**14  # rows
 _LEVEL = 6  # up to the caller of `fit`
 
 
@@ -78,14 +80,15 @@ def _warn_weak(mechanism, n_samples):
 def _warn_useless(mechanism, name, Y, noise):
     """Noise that will drown everything, or a ball that most of the record lies outside of."""
     bounds = noise.bounds
-    share = float((norms(Y, bounds.center, bounds.scale) > bounds.clip).mean())
+    outside = sum(int((norms(part, bounds.center, bounds.scale) > bounds.clip).sum()) for part in _parts(Y))
+    share = outside / max(len(Y), 1)
     if share > _MANY_CLIPPED:
         _warn(
             f"{share:.0%} of the rows of unit {name!r} lie outside the ball of radius {bounds.clip:.3g} and "
             "are clipped: give `center`, `scale` and `clip_norm` from the ranges of the sensors.",
             UtilityWarning,
         )
-    signal = largest_deviation(clipped(Y, bounds))
+    signal = largest_deviation(Y, partial(clipped, bounds=bounds))
     ratio = noise.std / signal if signal > 0 else np.inf
     needed = ratio**4 / _CORRELATION**2
     if needed > len(Y):
@@ -116,10 +119,23 @@ def _smallest_useful(mechanism, ratio, n_samples):
     return f"smallest useful epsilon: about {epsilon_from_mu(mu, mechanism.delta):.1g}"
 
 
-def largest_deviation(Y):
-    """Standard deviation along the direction in which a record varies most."""
-    present = ~np.isnan(Y)
-    counts = np.maximum(present.sum(axis=0), 1)
-    filled = np.where(present, Y, 0.0)
-    filled = np.where(present, filled - filled.sum(axis=0) / counts, 0.0)
-    return float(np.sqrt(max(np.linalg.eigvalsh(filled.T @ filled / max(len(Y), 1))[-1], 0.0)))
+def largest_deviation(Y, seen=np.asarray):
+    """Standard deviation along the direction in which a record varies most, some rows at a time.
+
+    `seen` is what is done to rows before.
+    """
+    counts, sums, products = 0, 0.0, 0.0
+    for part in map(seen, _parts(Y)):
+        present = ~np.isnan(part)
+        counts = counts + present.sum(axis=0)
+        sums = sums + np.where(present, part, 0.0).sum(axis=0)
+    level = sums / np.maximum(counts, 1)
+    for part in map(seen, _parts(Y)):
+        deviation = np.where(np.isnan(part), 0.0, part - level)
+        products = products + deviation.T @ deviation
+    return float(np.sqrt(max(np.linalg.eigvalsh(products / max(len(Y), 1))[-1], 0.0)))
+
+
+def _parts(Y):
+    """Rows of a record, some at a time: it may lie in a file."""
+    return (Y[start : start + _CHUNK] for start in range(0, max(len(Y), 1), _CHUNK))

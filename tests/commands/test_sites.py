@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector
+from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, site_record
 from skfedcausal.__main__ import main
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite
@@ -206,7 +206,7 @@ def test_a_long_table_is_read_some_rows_at_a_time(plant, monkeypatch):
     frame["stuck"] = 1.0
     frame.to_csv(plant / "mill.csv", index=False)
     site(plant, "mill", 'inputs = ["valve", "stuck"]\n')
-    monkeypatch.setattr("skfedcausal.site_record._CHUNK", 7)
+    monkeypatch.setattr(site_record, "_CHUNK", 7)
     record = SiteRecord.read(read_site_settings(plant / "mill.toml"))
     assert_array_equal(record.outputs, X["mill"])
     assert_array_equal(record.inputs, frame[["valve"]])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from skfedcausal.federation import array_code
 from skfedcausal.federation.array_code import CodeError, code_size, decoded, encoded, n_leading
 
 RNG = np.random.default_rng(0)
@@ -66,7 +67,7 @@ def test_there_is_no_other_code_of_an_array(name):
 
 def test_a_large_array_is_counted_in_pieces(monkeypatch):
     whole = n_leading(ARRAYS["wide"]), n_leading(ARRAYS["normal"])
-    monkeypatch.setattr("skfedcausal.federation.array_code._CHUNK", 7)
+    monkeypatch.setattr(array_code, "_CHUNK", 7)
     assert (n_leading(ARRAYS["wide"]), n_leading(ARRAYS["normal"])) == whole
     assert_array_equal(
         decoded(memoryview(code_of(ARRAYS["normal"])[0]), "<f8", 5000, whole[1]), ARRAYS["normal"]

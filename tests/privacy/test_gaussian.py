@@ -16,6 +16,7 @@ from skfedcausal.privacy import (
     WeakPrivacyWarning,
     base,
     mu_from_epsilon,
+    warn,
 )
 from skfedcausal.privacy.bounds import clipped
 from skfedcausal.privacy.sampling import generator, grid_of, normal_noise
@@ -289,3 +290,21 @@ def test_a_statement_says_unit_relation_bound_composition_and_what_is_left_out()
     ):
         assert part in text
     assert mu_from_epsilon(1.0, 1e-6) == pytest.approx(mechanism.account.spent(1e-6).mu)
+
+
+def test_a_long_record_is_noised_and_judged_some_rows_at_a_time(monkeypatch):
+    """The same noise and the same warnings, whatever the pieces."""
+    Y = np.random.default_rng(0).normal(size=(100, 3))
+    Y[5, 1] = np.nan
+    outcomes = []
+    for chunk in (1000, 7):
+        monkeypatch.setattr(base, "_CHUNK", chunk)
+        monkeypatch.setattr(warn, "_CHUNK", chunk)
+        mechanism = GaussianMechanism(mu=0.5, clip_norm=1.5, random_state=0)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            values = mechanism.release({"mill": Y}, (100,))["mill"].values
+        outcomes.append((values, [str(warning.message) for warning in caught]))
+    assert_array_equal(outcomes[0][0], outcomes[1][0])
+    assert outcomes[0][1] == outcomes[1][1]
+    assert any("are clipped" in message for message in outcomes[0][1])
