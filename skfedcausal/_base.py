@@ -56,6 +56,7 @@ class FederatedEstimator(CallbackSupportMixin, RehearsedFit, TransformerMixin, B
         "random_state": ["random_state"],
         "lost_units": [LostUnits, None],
         "max_bytes": [Interval(Integral, 0, None, closed="left"), None],
+        "verbose": ["verbose"],
     }
 
     def __sklearn_tags__(self):

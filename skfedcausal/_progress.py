@@ -1,6 +1,7 @@
 """Progress of a fit: scikit-learn's callbacks where there are any, and the log."""
 
 import logging
+from contextlib import contextmanager
 from functools import wraps
 
 try:
@@ -21,7 +22,7 @@ __all__ = ["CallbackSupportMixin", "FollowedTransport", "followed"]
 
 
 def followed(fit):
-    """A `fit` whose exchanges with the units are tasks that callbacks hear of."""
+    """A `fit` whose exchanges with the units are tasks that callbacks hear of, written out if `verbose`."""
 
     @with_callbacks
     @wraps(fit)
@@ -30,12 +31,31 @@ def followed(fit):
         if hasattr(self, "_skl_callbacks") and hasattr(self, "_init_callback_context"):
             root = self._init_callback_context(max_subtasks=None)
             root.call_on_fit_task_begin(estimator=self)
-        fitted = fit(self, *args, **kwargs)
+        with _written_out(self.verbose):
+            fitted = fit(self, *args, **kwargs)
         if root is not None:
             root.call_on_fit_task_end(estimator=self)
         return fitted
 
     return fit_with_callbacks
+
+
+@contextmanager
+def _written_out(verbose):
+    """Send the package's log to standard error for a while."""
+    if not verbose:
+        yield
+        return
+    log, handler = logging.getLogger(__package__), logging.StreamHandler()
+    handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(min(log.getEffectiveLevel(), logging.INFO))
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
 
 
 class FollowedTransport:

@@ -65,6 +65,8 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
         afterwards (streams aside): what would exceed it is not sent, and a
         :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
+    verbose : bool, default=False
+        Write what is logged during a `fit` to standard error: every exchange with the units.
 
     Attributes
     ----------
@@ -142,6 +144,7 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         missing_inputs="error",
         lost_units=None,
         max_bytes=None,
+        verbose=False,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -156,6 +159,7 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         self.missing_inputs = missing_inputs
         self.lost_units = lost_units
         self.max_bytes = max_bytes
+        self.verbose = verbose
 
     # -- fitting ---------------------------------------------------------------------------------
 

@@ -46,6 +46,8 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
         afterwards (streams aside): what would exceed it is not sent, and a
         :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
+    verbose : bool, default=False
+        Write what is logged during a `fit` to standard error: every exchange with the units.
 
     Attributes
     ----------
@@ -82,7 +84,7 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
     layout_ : PlantLayout
         Units and columns.
     n_features_in_ : int
-    feature_names_in_ : ndarray of str of shape (n_features_in_,)
+    feature_names_in_ : ndarray of str of shape (n_features,)
 
     See Also
     --------
@@ -123,6 +125,7 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         random_state=None,
         lost_units=None,
         max_bytes=None,
+        verbose=False,
     ):
         self.client = client
         self.client_labels = client_labels
@@ -135,6 +138,7 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
         self.random_state = random_state
         self.lost_units = lost_units
         self.max_bytes = max_bytes
+        self.verbose = verbose
 
     @followed
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):

@@ -416,6 +416,14 @@ class PredictionReply(_StatesReply):
     ----------
     states : ndarray of shape (n_samples, n_states)
     covariances : None
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import PredictionReply
+    >>> reply = PredictionReply(np.zeros((4, 2)))
+    >>> PredictionReply.from_packet(reply.to_packet()).states.shape
+    (4, 2)
     """
 
     OP = "prediction"

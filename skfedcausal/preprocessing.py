@@ -29,7 +29,7 @@ class UnitScaler(StandardScaler):
     mean_, var_, scale_ : ndarray of shape (n_features,)
         In the units of the columns.
     n_features_in_ : int
-    feature_names_in_ : ndarray of str of shape (n_features_in_,)
+    feature_names_in_ : ndarray of str of shape (n_features,)
 
     See Also
     --------

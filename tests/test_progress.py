@@ -73,3 +73,15 @@ def test_the_log_tells_of_exchanges(caplog):
 def test_the_library_prints_nothing(capsys):
     FederatedGrangerEstimator().fit(X).predict(X)
     assert capsys.readouterr() == ("", "")
+
+
+def test_verbose_writes_the_log_of_a_fit_to_standard_error(capsys):
+    log = logging.getLogger("skfedcausal")
+    before = (log.level, list(log.handlers))
+    estimator = FederatedGrangerEstimator(verbose=True).fit(X)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "[skfedcausal._progress] fit: 2 units asked, 2 answered" in err
+    assert (log.level, list(log.handlers)) == before
+    estimator.predict(X)
+    assert capsys.readouterr() == ("", "")

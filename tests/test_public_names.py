@@ -57,10 +57,13 @@ def public_names():
 
 
 def public_methods():
+    """Methods of public classes, without those that are described at a public class they override."""
+    classes = {thing for _, thing in public_names() if inspect.isclass(thing)}
     for name, thing in public_names():
         for method, function in vars(thing).items() if inspect.isclass(thing) else ():
             function = getattr(function, "__func__", function)
-            if inspect.isfunction(function) and not method.startswith("_"):
+            described_above = any(method in vars(base) for base in classes & set(thing.__mro__[1:]))
+            if inspect.isfunction(function) and method[0] != "_" and not described_above:
                 yield f"{name}.{method}", inspect.unwrap(function)
 
 

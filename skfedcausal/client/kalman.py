@@ -70,7 +70,7 @@ class KalmanClient(FilterMixin, BaseEstimator):
         Inputs act through their difference to it; None stands for zero, or for a model without inputs.
     n_states_ : int
     n_features_in_ : int
-    feature_names_in_ : ndarray of str of shape (n_features_in_,)
+    feature_names_in_ : ndarray of str of shape (n_features,)
 
     See Also
     --------

@@ -312,7 +312,19 @@ class PrivacyAccountant:
             return self._spent(self._charges, self.scope, delta, clients)
 
     def spent_with(self, charges, scope, delta=None):
-        """What would have been spent if these charges came in addition; nothing is charged."""
+        """What would have been spent if these charges came in addition; nothing is charged.
+
+        Parameters
+        ----------
+        charges : sequence of Charge
+        scope : Scope
+        delta : float, default=None
+            As in :meth:`spent`.
+
+        Returns
+        -------
+        PrivacySpent
+        """
         with self._lock:
             charges = [replace(charge, period=self.period) for charge in charges]
             return self._spent([*self._charges, *charges], scope, delta)
@@ -389,11 +401,26 @@ class PrivacyAccountant:
         return self._releases.get(key)
 
     def turn(self):
-        """Context in which nobody else is charged: from looking up a release until it is remembered."""
+        """Context in which nobody else is charged: from looking up a release until it is remembered.
+
+        Returns
+        -------
+        context manager
+        """
         return self._lock
 
     def room(self, key, shape):
-        """Array that a noised record is written to before it is remembered."""
+        """Array that a noised record is written to before it is remembered.
+
+        Parameters
+        ----------
+        key : bytes
+        shape : tuple of int
+
+        Returns
+        -------
+        ndarray of that shape
+        """
         return np.empty(shape)
 
     def remember(self, key, release):

@@ -312,7 +312,18 @@ class GaussianMechanism(PrivacyMechanism):
         return {name: account.recall(plan.key) for name, plan in plans.items()}
 
     def cost(self, records, lengths, channel="measurement"):
-        """Charges that releasing records would take, as :meth:`release` does; nothing is released."""
+        """Charges that releasing records would take, as :meth:`release` does; nothing is released.
+
+        Parameters
+        ----------
+        records : dict of str to ndarray of shape (n_samples, n_features_m)
+        lengths : tuple of int
+        channel : str
+
+        Returns
+        -------
+        list of Charge
+        """
         plans = {name: self._plan(name, Y, lengths) for name, Y in records.items()}
         account = self._account()
         return [

@@ -58,7 +58,9 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
     they make two units seem to move at the same time. Clocks are compared by the cross-correlation of the
     innovations of units' states [2]_: couplings and common disturbances show within two steps, so the check
     cannot tell the clock of a unit that nothing ties to the others, takes a dead time of three steps or more
-    between two units for an offset (the advice says so), and does not see offsets of two steps or less.
+    between two units for an offset (the advice says so), and does not see offsets of two steps or less. Ties
+    that no single lag shows are looked for by a score test of one unit's innovations against the other's
+    states, unless those are slow. Where two units differ and no third is tied to them, both are named.
 
     References
     ----------

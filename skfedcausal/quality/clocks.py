@@ -262,7 +262,7 @@ def _reach(S, top, step, least):
 class Offset:
     """How far a unit's clock is ahead of that of the unit `against`, in steps.
 
-    `sure` is False where as many units say that it is the others whose clocks are off.
+    `sure` is False where it may as well be the other's clock that is off.
     """
 
     rows: int
@@ -323,13 +323,12 @@ def _agreement(root, tree, ties):
         direct = {other: tie.offset for other, tie in _ties_of(name, ties) if other in right}
         against = next(iter(direct), right[0])
         shift = round(np.mean(list(direct.values()))) if direct else value - level
-        offsets[name] = Offset(0 if name in right else int(shift), against)
-    rival = next((own for own in groups if len(own) == len(right) and not set(own) & set(right)), None)
-    if rival is not None:
-        for name in right:
-            offsets[name] = Offset(-offsets[rival[0]].rows, rival[0], sure=False)
-        for name in rival:
-            offsets[name] = replace(offsets[name], sure=False)
+        offsets[name] = Offset(0 if name in right or abs(shift) <= _NEAR else int(shift), against)
+    if len(offsets) == 2 and len(right) == 1:  # nothing tells whose clock is off
+        (one,) = right
+        (other,) = set(offsets) - {one}
+        offsets[other] = replace(offsets[other], sure=False)
+        offsets[one] = Offset(-offsets[other].rows, other, sure=False)
     return offsets
 
 

@@ -11,6 +11,7 @@ from ..statespace.alarms import (
     block_starts,
     budget_thresholds,
     ewma,
+    known_from,
     rate_interval,
 )
 from ..statespace.energy import block_sums
@@ -86,7 +87,8 @@ class AlarmLevels:
             rows = (starts[:, None] + np.arange(block)).reshape(-1)[:length]
             levels = self.rows(surprise[rows], held[rows])[0]
             maxima[k] = [levels[name].max() for name in self.statistics]
-        limits = budget_thresholds(maxima, np.exp(-_SPENT))
+        self._inflation = known_from(len(surprise), run_length * surprise.shape[1])
+        limits = self._inflation * budget_thresholds(maxima, np.exp(-_SPENT))
         return {name: float(limit) for name, limit in zip(self.statistics, limits, strict=True)}
 
     def _whitening(self, held, rate, starts):
@@ -144,7 +146,7 @@ class AlarmLevels:
         if "shift" not in self.statistics:
             return 1.0
         normal = norm.isf(1 / (run_length * len(self.slices)))
-        levels = np.array([[max(self.thresholds["shift"], normal)], [normal]])
+        levels = np.array([[max(self.thresholds["shift"] / self._inflation, normal)], [normal]])
         ratios = (self._centre + self._spread * levels) ** 3
         return float((ratios[0] / ratios[1]).max())
 

@@ -30,10 +30,8 @@ class Nominal:
 
     Attributes
     ----------
-    dims, usual : ndarray of shape (n_units,)
-        Degrees of freedom and mean of the units' surprises.
-    outside_dims, outside : ndarray of shape (n_units,)
-        Degrees of freedom and mean of the off-subspace numbers.
+    dims, outside_dims : ndarray of shape (n_units,)
+        Degrees of freedom of the units' surprises, and of the off-subspace numbers in them.
     leverage : ndarray of shape (n, n)
         Root of the inverse covariance of the predicted states.
     n_rows : int
@@ -46,9 +44,7 @@ class Nominal:
     """
 
     dims: np.ndarray
-    usual: np.ndarray
     outside_dims: np.ndarray
-    outside: np.ndarray
     leverage: np.ndarray
     n_rows: int
     rest: float
@@ -72,7 +68,9 @@ class ShiftAnswer:
     sensor : float
         Probability that the best unit's sensors are at fault, not its states.
     fits : bool
-        Whether what the best candidate leaves unexplained is nominal.
+        Whether what the best candidate leaves unexplained is near nominal.
+    explains : bool
+        Whether it is nominal, the other units' off-subspace numbers included.
     """
 
     probability: np.ndarray
@@ -80,6 +78,7 @@ class ShiftAnswer:
     evidence: float
     sensor: float
     fits: bool
+    explains: bool
 
 
 class RootPosterior:
@@ -118,32 +117,38 @@ class RootPosterior:
         """Posterior over roots from the energy statistic over a window, shape (n_units,)."""
         return tempered(evidence.sum(axis=0), max(len(evidence), self.horizon), _SHARPNESS, self.prior)
 
-    def energy_evidence(self, evidence, outside):
+    def energy_evidence(self, surplus, outside):
         """Log evidence that whatever disturbs one of the units over a window, against no fault.
 
-        Off-subspace numbers count half: states that are pushed far show there too where the unit's model is
-        not exact, so that victims have them as well.
+        Parameters
+        ----------
+        surplus : ndarray of shape (n_rows, n_units)
+            Surprises of the states given the other units, over their nominal mean.
+        outside : ndarray of shape (n_rows, n_units)
+            Off-subspace numbers over what the states let expect.
         """
-        nominal, n_rows = self.nominal, len(evidence)
-        excess, rest = np.expm1(evidence).mean(axis=0), outside.mean(axis=0) / nominal.usual
-        share = nominal.outside * (nominal.outside_dims > 0) / nominal.usual
+        nominal, n_rows = self.nominal, len(surplus)
+        states, rest = surplus.mean(axis=0), outside.mean(axis=0)
+        beside = nominal.outside_dims / nominal.dims
         factors = (
-            log_scale_factor((excess - rest) / (1 - share), nominal.dims - nominal.outside_dims, n_rows),
-            log_scale_factor(excess, nominal.dims, n_rows) / 2,
+            log_scale_factor(states, nominal.dims - nominal.outside_dims, n_rows),
+            log_scale_factor((1 - beside) * states + beside * rest, nominal.dims, n_rows),
         )
         with np.errstate(divide="ignore"):
             factor = np.maximum(*factors) / nominal.energy + np.log(self.prior)
         return log_sum(factor) + float(np.log(_WHATEVER))
 
-    def from_shift(self, scaled, predicted, outside, at_once=0.0):
-        """Posterior over roots from the coherent shift statistic, its onset free in the window.
+    def from_shift(self, scaled, predicted, outside, n_onsets=None, at_once=0.0):
+        """Posterior over roots from the coherent shift statistic, its onset free.
 
         Parameters
         ----------
         scaled, predicted : ndarray of shape (n_rows, n)
             Scaled innovations and predicted states of the window.
         outside : ndarray of shape (n_rows, n_units)
-            Off-subspace numbers.
+            Off-subspace numbers over what the states let expect.
+        n_onsets : int, default=None
+            Rows from the first one on in which the fault may have started; None for all of the window.
         at_once : float
             Prior probability that the fault is there from the first row; the rest is spread evenly.
 
@@ -154,16 +159,19 @@ class RootPosterior:
         n_rows, n_units = outside.shape
         if n_rows > self._process.n_rows:
             self._prepare(n_rows)
-        steps = self._steps[-n_rows:]
-        step, bias = step_and_bias_scores(self.model, scaled)
-        ratios = np.concatenate([self._process.ratios(step), self._sensor.ratios(bias)], axis=1)
+        n_onsets = n_rows if n_onsets is None else n_onsets
+        at = slice(len(self._steps) - n_rows, len(self._steps) - n_rows + n_onsets)
+        steps = self._steps[at]
+        step, bias = (b[:n_onsets] for b in step_and_bias_scores(self.model, scaled))
+        after = n_rows - n_onsets
+        ratios = np.concatenate([self._process.ratios(step, after), self._sensor.ratios(bias, after)], axis=1)
         tempering = self.nominal.shift * self._uncertainty(predicted, steps)
         ratios /= tempering
-        logs = ratios * self._gain[-n_rows:]
-        logs += self._penalty[-n_rows:]
+        logs = ratios * self._gain[at]
+        logs += self._penalty[at]
         logs[:, -n_units:] += self._outside_evidence(outside, steps)
         top = logs.max()
-        onsets = np.full(n_rows, (1 - at_once) / n_rows)
+        onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
         onsets[0] += at_once
         logs -= top
         weights = np.exp(logs, out=logs)
@@ -178,8 +186,17 @@ class RootPosterior:
         onset = int(weights.sum(axis=1).argmax())
         squares = float(((scaled[onset:] @ self.model.whitening) ** 2).sum())
         rest = squares - float(tempering[onset, 0] * ratios[onset, total.argmax()])
-        fits = rest <= _LOOSE * self.nominal.rest * steps[onset, 0] * scaled.shape[1]
-        return ShiftAnswer(probability, onset, float(top) + log_sum(total), sensor, bool(fits))
+        rest /= self.nominal.rest * steps[onset, 0] * scaled.shape[1]
+        explains = rest <= 1 and self._nothing_else_outside(outside[onset:], best)
+        evidence = float(top) + log_sum(total)
+        return ShiftAnswer(probability, onset, evidence, sensor, bool(rest <= _LOOSE), explains)
+
+    def _nothing_else_outside(self, outside, root):
+        """Whether the off-subspace numbers of all units but the root are nominal."""
+        dims = self.nominal.outside_dims / self.nominal.off_subspace
+        moved = log_scale_factor(outside.mean(axis=0), dims, len(outside))
+        moved[root] = 0.0
+        return not (moved > 0).any()
 
     def _uncertainty(self, predicted, steps):
         """Variance of the mean innovation of a window over what it would be with the plant known.
@@ -187,13 +204,13 @@ class RootPosterior:
         An error of A moves the mean innovation by itself times the mean state; its variance is that of a
         regression on n rows, leverage included. Victims that are pushed far have the largest such errors.
         """
-        level = (predicted[::-1] @ self.nominal.leverage).cumsum(axis=0)[::-1]
+        level = (predicted[::-1] @ self.nominal.leverage).cumsum(axis=0)[::-1][: len(steps)]
         leverage = np.einsum("ti,ti->t", level, level)[:, None] / steps
         return 1.0 + (steps + leverage) / self.nominal.n_rows
 
     def _outside_evidence(self, outside, steps):
         """Log evidence for a sensor fault against a process fault in the off-subspace numbers."""
-        excess = np.cumsum(outside[::-1], axis=0)[::-1] / (steps * self.nominal.outside)
+        excess = np.cumsum(outside[::-1], axis=0)[::-1][: len(steps)] / steps
         moved = log_scale_factor(excess, self.nominal.outside_dims / self.nominal.off_subspace, steps)
         still = np.exp(-moved)  # relative likelihood that nothing moved, at most the root of n_rows + 1
         sensor, process = (p + (1 - p) * still for p in _OUTSIDE.values())

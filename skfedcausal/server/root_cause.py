@@ -23,6 +23,8 @@ from .nominal import (
     usual_pattern,
 )
 from .posterior import Nominal, RootPosterior
+from .root_answers import SURE, Answer, deciding, explained, shift_answer
+from .shown import ShownOutside
 from .watch import WatchState, learn_watch
 
 LOOKBACK = 100  # steps before the alarm in which the onset is looked for
@@ -30,8 +32,8 @@ HORIZON = 80  # steps after the alarm until which an answer is revised
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
+_STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
-_SURE = 0.8  # probability from which a kind of fault is stated
 
 
 @dataclass(frozen=True)
@@ -142,19 +144,22 @@ class RootCauseServer:
             self.run_length,
             self._rng,
         )
-        outside = np.where(outside_dims > 0, distance.mean(axis=0), 1.0)
+        self._shown = ShownOutside(x, distance, self.slices)
+        outside = [self._shown.relative(x[i + 1 : j], distance[i + 1 : j]) for i, j in folds]
+        inside = [q - distance[i + 1 : j] for q, (i, j) in zip(given, folds, strict=True)]
+        self._usual_inside = np.concatenate(inside).mean(axis=0)
+        share = outside_dims / self.dims
+        whole = [
+            (1 - share) * q / self._usual_inside + share * g for q, g in zip(inside, outside, strict=True)
+        ]
         nominal = Nominal(
             self.dims,
-            self.usual,
             outside_dims,
-            outside,
             inverse_root(np.cov(predicted.T)),
             len(x),
             *_usual_windows(held_out, self.slices, self.levels.shift_excess(self.run_length)),
-            energy=max(_scale_dispersion([q / self.usual for q in given], self.dims), 1.0),
-            off_subspace=max(
-                _scale_dispersion([distance[i:j] / outside for i, j in folds], outside_dims), 1.0
-            ),
+            energy=max(_scale_dispersion(whole, self.dims), 1.0),
+            off_subspace=max(_scale_dispersion(outside, outside_dims), 1.0),
         )
         self._causes = direct_causes(self.model.A, np.atleast_2d(np.cov(x.T)), self.slices)
         self.posterior = RootPosterior(
@@ -214,14 +219,15 @@ class RootCauseServer:
         found, state.watch = self.watch.rows(record, distance, state.watch)
         surprise = np.log1p(found.own / self.dims) - self.level
         if found.present is not None:
-            surprise = np.where(found.present, surprise, 0.0)
+            surprise, distance = (np.where(found.present, series, 0.0) for series in (surprise, distance))
         levels, state.averages = self.levels.rows(surprise, found.scaled @ self.model.held, state.averages)
         return {
             "surprise": surprise,
             "evidence": np.log1p(found.given_others / self.usual),
             "scaled": found.scaled,
             "predicted": found.predicted,
-            "outside": distance,
+            "surplus": (found.given_others - distance) / self._usual_inside,
+            "outside": self._shown.relative(found.states, distance),
             "present": np.ones(distance.shape, dtype=bool) if found.present is None else found.present,
             **levels,
         }
@@ -241,7 +247,7 @@ class RootCauseServer:
             before = state.incidents[-1] if state.incidents else None
             if before is not None and before.open:
                 apart = run.detected - before.last
-                if apart == 1 or (apart <= GAP and above[i] <= before.peak):
+                if apart == 1 or (apart <= GAP and above[i] <= before.peak + _STEP):
                     before.last, before.peak = run.last, max(before.peak, run.peak)
                     continue
                 before.open = False
@@ -271,13 +277,13 @@ class RootCauseServer:
         if "shift" in self.statistics:  # the fault may have ended with a short alarm, or not
             windows = (stop, ended) if ended - detected < HORIZON // 2 else (stop,)
             answers += [self._by_shift(rows, first, begin, until, detected) for until in windows]
-        if "energy" in self.statistics:
+        if "energy" in self.statistics and not explained(answers):
             answers.append(self._by_energy(rows, first, begin, stop, detected))
-        answer = max(answers, key=lambda answer: answer.evidence)
+        answer = deciding(answers)
         probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
         root = int(probability.argmax())
         probability *= self._unseen(root, rows["present"][answer.start - first : stop - first])
-        if probability[root] >= _SURE:
+        if probability[root] >= SURE:
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         above = rows[answer.statistic][answer.start - first : stop - first]
         above = above > self.levels.thresholds[answer.statistic]
@@ -296,18 +302,18 @@ class RootCauseServer:
     def _by_shift(self, rows, first, begin, stop, detected):
         """Answer of the shift statistic to the rows from `begin` on, onset not after the alarm."""
         window = slice(begin - first, stop - first)
-        found = self.posterior.from_shift(*(rows[name][window] for name in _SHIFT_SERIES))
-        start = begin + min(found.onset, detected - begin)
-        return _Answer("shift", found.evidence, found.probability, start, _kind(found))
+        series = (rows[name][window] for name in _SHIFT_SERIES)
+        found = self.posterior.from_shift(*series, n_onsets=detected - begin + 1)
+        return shift_answer(found, begin)
 
     def _by_energy(self, rows, first, begin, stop, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""
         unit = int(rows["energy"][detected - first].argmax())
         start = begin + onset(rows["surprise"][begin - first : detected - first + 1, unit], _DRIFT)
         evidence = rows["evidence"][start - first : stop - first]
-        outside = rows["outside"][start - first : stop - first]
-        strength = self.posterior.energy_evidence(evidence, outside) - np.log(stop - begin)  # of any onset
-        return _Answer("energy", strength, self.posterior.from_energy(evidence), start)
+        excess = [rows[name][start - first : stop - first] for name in ("surplus", "outside")]
+        strength = self.posterior.energy_evidence(*excess) - np.log(stop - begin)  # of any onset
+        return Answer("energy", strength, self.posterior.from_energy(evidence), start)
 
     def attribute(self, messages, start, stop):
         """Posterior over roots in a window of an episode that the user names.
@@ -328,20 +334,18 @@ class RootCauseServer:
         record = JointRecord.from_messages(messages, names=self.names)
         rows = self.series(record, off_subspace(messages, record), StreamState())
         window = slice(start, stop)
-        answers = {}
+        answers = []
         if "shift" in self.statistics:
             found = self.posterior.from_shift(*(rows[name][window] for name in _SHIFT_SERIES), at_once=0.9)
-            answers["shift"] = (found.evidence, found.probability)
-        if "energy" in self.statistics:
-            evidence = rows["evidence"][window]
-            answers["energy"] = (
-                self.posterior.energy_evidence(evidence, rows["outside"][window]),
-                self.posterior.from_energy(evidence),
-            )
-        name = max(answers, key=lambda name: answers[name][0])
-        if answers[name][0] < 0:  # nothing stands out: the statistic that sees the smaller faults
-            name = self.statistics[-1]
-        probability = answers[name][1]
+            answers.append(shift_answer(found, start))
+        if "energy" in self.statistics and not explained(answers):
+            strength = self.posterior.energy_evidence(rows["surplus"][window], rows["outside"][window])
+            probability = self.posterior.from_energy(rows["evidence"][window])
+            answers.append(Answer("energy", strength, probability, start))
+        answer = deciding(answers)
+        if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
+            answer = answers[0]
+        name, probability = answer.statistic, answer.probability
         unseen = self._unseen(int(probability.argmax()), rows["present"][window])
         return name, probability * unseen, rows[name][window].max(axis=0)
 
@@ -352,24 +356,6 @@ class RootCauseServer:
 
 
 _SHIFT_SERIES = ("scaled", "predicted", "outside")
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What one statistic makes of an incident."""
-
-    statistic: str
-    evidence: float
-    probability: np.ndarray
-    start: int
-    kind: str = ""
-
-
-def _kind(found):
-    """Name of the kind of fault, empty if what the shift leaves is not nominal or both explain it."""
-    if not found.fits or 1 - _SURE < found.sensor < _SURE:
-        return ""
-    return "sensor" if found.sensor >= _SURE else "process"
 
 
 def _usual_windows(held_out, slices, least):

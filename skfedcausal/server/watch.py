@@ -59,6 +59,8 @@ class Innovations:
         Surprise a of each unit by its own innovation and off-subspace number.
     given_others : ndarray of shape (n_samples, n_units)
         Surprise q given the other units' innovations of the same step.
+    states : ndarray of shape (n_samples, n)
+        As measured, zero for absent units.
     present : ndarray of bool, shape (n_samples, n_units) or None
         Which units were there; None for all of them.
     """
@@ -67,6 +69,7 @@ class Innovations:
     predicted: np.ndarray
     own: np.ndarray
     given_others: np.ndarray
+    states: np.ndarray
     present: np.ndarray | None = None
 
 
@@ -118,7 +121,7 @@ class PlantWatch:
             x = record.z @ self._noise
             e = self._regression_innovations(x, state.row)
             own, given = self.energy.own(e) + off_subspace, self.energy.given_others(e) + off_subspace
-            return Innovations(scaled, predicted, own, given), replace(state, row=RowBelief(x[-1]))
+            return Innovations(scaled, predicted, own, given, x), replace(state, row=RowBelief(x[-1]))
         return self._surprises(record, off_subspace, scaled, predicted, state)
 
     def _is_nominal(self, record):
@@ -201,7 +204,8 @@ class PlantWatch:
             state.row,
         )
         here = np.where(present, off_subspace, 0.0)
-        return Innovations(scaled, predicted, own + here, given + here, present), replace(state, row=belief)
+        found = Innovations(scaled, predicted, own + here, given + here, x, present)
+        return found, replace(state, row=belief)
 
     def _row_pattern(self, record, pattern):
         """What rows show in which every unit is in a given pattern of its message, -1 for an absent unit.

@@ -70,6 +70,29 @@ def budget_thresholds(maxima, silent=SILENT):
     return maxima[0][-1]
 
 
+def known_from(n_rows, run_length, rate=RATES[-1]):
+    """Factor of a threshold whose unit, a standard deviation, is known from a record of `n_rows` rows only.
+
+    Averages over ``(2 - rate) / rate`` rows are nearly independent, so the record has ``v = n_rows rate /
+    (2 - rate)`` of them, and a new average over the estimated standard deviation is nearly a Student variable
+    with v degrees of freedom. The factor is its quantile over the normal one at the tail ``1 / run_length``.
+
+    Parameters
+    ----------
+    n_rows : int
+    run_length : float
+        Wanted averages between those that pass the threshold.
+    rate : float
+        Of the slowest average.
+
+    Returns
+    -------
+    float
+    """
+    tail = min(1 / run_length, 0.1)
+    return float(stats.t.isf(tail, max(n_rows * rate / (2 - rate), 2.0)) / stats.norm.isf(tail))
+
+
 def rate_interval(n_alarms, n_steps, level=0.95):
     """Exact interval of a Poisson rate per step [1]_.
 

@@ -212,20 +212,23 @@ class Signatures:
         """Longest window."""
         return self.groups[0][3].shape[2]
 
-    def ratios(self, scores):
+    def ratios(self, scores, n_after=0):
         """Likelihood ratio of every candidate for every onset, shape (n_rows, n_candidates), by column.
 
         Parameters
         ----------
         scores : ndarray of shape (n_rows, n)
             Of a fault that starts in each row and lasts to the end.
+        n_after : int
+            Rows of the window after those of the scores, in which no fault starts.
         """
         series = np.ascontiguousarray(scores.T)
         ratios = np.empty((len(self.n_params), len(scores)))
+        rows = slice(self.n_rows - n_after - len(scores), self.n_rows - n_after)
         for positions, i, j, inverse in self.groups:
             products = series[i]
             products *= series[j]
-            products *= inverse[:, :, -len(scores) :]
+            products *= inverse[:, :, rows]
             ratios[positions] = products.sum(axis=1)
         return ratios.T
 

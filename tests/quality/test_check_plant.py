@@ -3,12 +3,12 @@
 import numpy as np
 import pandas as pd
 import pytest
-from scipy.stats import binom
+from scipy.stats import binom, chi2
 
 from benchmarks._defects import DEFECTS, clean_plant, swinging_door
 from skfedcausal import check_plant
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.quality.clocks import evidence_by_lag
+from skfedcausal.quality.clocks import evidence_by_lag, score_by_lag, unit_series
 from skfedcausal.quality.runs import Tag
 
 SEEDS = range(500, 508)
@@ -88,6 +88,39 @@ def test_the_advice_for_a_clock_mends_it():
     mended = X.copy()
     mended[X.filter(like="unit1").columns] = X.filter(like="unit1").shift(-rows)
     assert check_plant(mended.iloc[20:-20]).ok
+
+
+def test_where_two_units_differ_it_is_said_at_both():
+    X = plant(2, links=[("unit0", "unit1")])
+    X.update(X.filter(like="unit0").shift(9))
+    findings = check_plant(X).findings.query("kind == 'clock'")
+    assert findings["unit"].tolist() == ["unit0", "unit1"]
+    first, second = findings["value"]
+    assert first == -second
+    assert findings["advice"].str.contains("put one right, not both").all()
+
+
+def test_a_weak_tie_shows_in_the_states_where_no_single_lag_does():
+    """Many states and few rows dilute every lag; an influence adds up over its response."""
+    X, _ = make_granger_plant(2, n_samples=700, links=[(0, 1)], link_strength=0.25, random_state=3)
+    first, second = (unit_series(Y) for Y in (X["unit0"][:-20], X["unit1"][20:]))
+    lags = np.arange(-150, 151)
+    degrees = second.innovations.shape[1] * first.states.shape[1]
+    scores = score_by_lag(second, first, 150)
+    assert lags[scores.argmax()] == pytest.approx(-20, abs=2)
+    alone = evidence_by_lag(second.innovations, first.innovations, 150)
+    assert chi2.logsf(scores.max(), degrees) < chi2.logsf(alone.max(), degrees)
+
+
+def test_scores_of_states_are_chi_squared_without_influence():
+    """Whatever the states' own dynamics: what a unit's past does not tell is white."""
+    X, _ = make_granger_plant(2, n_samples=4000, links=[], random_state=0)
+    first, second = (unit_series(Y) for Y in X.values())
+    scores = score_by_lag(second, first, 200)
+    degrees = second.innovations.shape[1] * first.states.shape[1]
+    # neighbouring lags are dependent over some ten lags: 401 say about as much as 40
+    share = (scores > chi2.isf(0.1, degrees)).mean()
+    assert share < 0.1 + 3 * np.sqrt(0.1 * 0.9 / 40)
 
 
 def test_uncoupled_units_are_not_judged():

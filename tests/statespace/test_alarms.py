@@ -3,8 +3,16 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
+from scipy import stats
 
-from skfedcausal.statespace.alarms import alarm_runs, budget_thresholds, ewma, onset, rate_interval
+from skfedcausal.statespace.alarms import (
+    alarm_runs,
+    budget_thresholds,
+    ewma,
+    known_from,
+    onset,
+    rate_interval,
+)
 
 
 @pytest.mark.parametrize("rate", [1.0, 0.2, 0.05])
@@ -51,3 +59,19 @@ def test_runs_closer_than_the_gap_are_one():
 def test_onset_is_where_evidence_turns():
     evidence = np.array([-1.0, 0.5, -2.0, 1.0, 2.0, 3.0])
     assert onset(evidence, 0.2) == 3
+
+
+def test_thresholds_in_estimated_standard_deviations_keep_the_budget():
+    """A variable over a scale estimated from v others passes the inflated quantile at the tail asked for."""
+    rng, tail, n_others, n_draws = np.random.default_rng(0), 0.01, 12, 200_000
+    scale = np.sqrt(rng.chisquare(n_others, n_draws) / n_others)
+    rows, rate = n_others * 39, 0.05  # averages over 39 rows
+    threshold = stats.norm.isf(tail) * known_from(rows, 1 / tail, rate)
+    passed = (rng.standard_normal(n_draws) / scale > threshold).mean()
+    assert_allclose(passed, tail, atol=4 * np.sqrt(tail / n_draws))
+
+
+def test_long_records_need_no_inflation():
+    factors = [known_from(n, 1000.0) for n in (500, 2000, 10_000, 10**7)]
+    assert factors == sorted(factors, reverse=True)
+    assert factors[-1] == pytest.approx(1.0, abs=1e-3)
