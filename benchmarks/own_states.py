@@ -26,8 +26,8 @@ STRETCHES = ((0.35, 0.5), (0.5, 0.7))  # learned up to the first, judged between
 ORDERS = ((2, 4, 10), (3, 6, 10))  # states of a unit, rows of its past, rows of its future
 NOTE = (
     "Error over standard deviation of free-run forecasts of two stretches in the middle of each record "
-    "(35-50 and 50-70 %), the plant learned from what lies before them. Own states: see "
-    "`benchmarks/own_states.py`; nothing keeps them stable. This: the library's default, one state per sensor."
+    "(35-50 % and 50-70 %), the plant learned from what lies before them. Own states: see "
+    "`benchmarks/own_states.py`; nothing keeps them stable. This: the default, one state per sensor."
 )
 
 

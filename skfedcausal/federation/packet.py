@@ -70,15 +70,23 @@ class Packet:
         for value in (self.arrays, self.scalars):
             if not isinstance(value, Mapping):
                 raise PacketError(f"Arrays and scalars of a packet are dicts, not a {type(value).__name__}.")
-        specs = {name: _array_spec(name, value) for name, value in self.arrays.items()}
+        specs = self._specs
         if self.scalars or type(self.op) is not str or type(self.round) is not int:
             return _header_text(self.op, self.round, specs, dict(self.scalars))
         return _usual_header(self.op, self.round, tuple(specs.items()))
 
     @cached_property
+    def _specs(self):
+        """What the header says of every array: finding it takes a look at all numbers."""
+        return {name: _array_spec(name, value) for name, value in self.arrays.items()}
+
+    @cached_property
     def nbytes(self):
         """Length of the encoding in bytes."""
-        return _PREFIX.size + len(self._header()) + sum(map(body_size, self.arrays.values()))
+        size = _PREFIX.size + len(self._header())
+        for name, value in self.arrays.items():
+            size += code_size(value.size, value.dtype.itemsize, _leading(self._specs[name]))
+        return size
 
     def encode(self):
         """The packet as bytes.
@@ -94,8 +102,8 @@ class Packet:
         """
         header = self._header()
         parts = [_PREFIX.pack(_MAGIC, _VERSION, len(header)), header]
-        for value in self.arrays.values():
-            parts.append(encoded(np.asarray(value), n_leading(value)))
+        for name, value in self.arrays.items():
+            parts.append(encoded(np.asarray(value), _leading(self._specs[name])))
         return b"".join(parts)
 
     @classmethod
@@ -151,6 +159,11 @@ def _array_spec(name, value):
         raise PacketError(f"Array {name!r} has dtype {value.dtype}; packets carry {', '.join(_DTYPES)}.")
     leading = n_leading(value)
     return (dtype, value.shape, leading) if leading else (dtype, value.shape)
+
+
+def _leading(spec):
+    """Size of the table of an array with such a line in the header."""
+    return spec[2] if len(spec) == 3 else 0
 
 
 @cache
