@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy import stats
-from scipy.linalg import block_diag
+from scipy.linalg import block_diag, cho_factor, cho_solve
 
 
 def block_elements(slices, effect, cause):
@@ -69,78 +69,121 @@ class Clairvoyant:
         return G, states, np.linalg.inv(states + self._noise)
 
     @cached_property
-    def information(self):
-        """Fisher information of (vec A, free elements of Q), all steps together."""
+    def _information(self):
+        """Fisher information of (vec A, free elements of Q), all steps together.
+
+        Returns
+        -------
+        against_free : ndarray of shape (n * n + n_q, n_free)
+            Of every element against the free ones.
+        own : ndarray of shape (n_pairs, e, e)
+            Within every off-diagonal block.
+        """
         n, n_frequencies = len(self.A), 64
         w = (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
         a, b = self._tril
-        total = n * n + len(a)
-        info = np.zeros((total, total))
         half = np.where(a == b, 0.5, 1.0)
+        free = self._free[self._free < n * n]
+        k, m = np.divmod(free, n)
+        i, j = np.divmod(self._blocks, n)  # (pairs, e)
+        AA = np.zeros((n, n, len(free)))
+        AQ = np.zeros((n, n, len(a)))
+        QQ = np.zeros((len(a), len(a)))
+        own = np.zeros((*self._blocks.shape, self._blocks.shape[1]))
         for G, S, inverse in zip(*self._filters(w), strict=True):
             GH = G.conj().T
             U, W, V = GH @ inverse @ G, S @ inverse @ G, S @ inverse @ S
-            AA = np.einsum("jk,li->ijkl", W, W) + np.einsum("jl,ki->ijkl", V, U)
-            info[: n * n, : n * n] += AA.real.reshape(n * n, n * n)
-            left, right = W[:, a], U[b]  # (j, q), (q, i)
-            other, mirrored = W[:, b], U[a]
-            AQ = np.einsum("jq,qi->ijq", left, right) + np.einsum("jq,qi->ijq", other, mirrored)
-            info[: n * n, n * n :] += (AQ.real * half).reshape(n * n, -1)
-            # covariance of two symmetric elements: 1/2 tr(U D U D')
-            D = np.zeros((len(a), n, n))
-            D[np.arange(len(a)), a, b] = D[np.arange(len(a)), b, a] = 1.0
-            UD = U @ D
-            info[n * n :, n * n :] += 0.5 * np.einsum("pij,qji->pq", UD, UD).real
-        info[n * n :, : n * n] = info[: n * n, n * n :].T
-        return info * self.n_samples / n_frequencies
+            AA += _product(W[m].T, W[:, k]) + _product(U[k].T, V[:, m])
+            AQ += (_product(U[b].T, W[:, a]) + _product(U[a].T, W[:, b])) * half
+            QQ += _covariance_information(U, a, b) * half[:, None] * half
+            own += (
+                W[j[:, :, None], i[:, None, :]] * W[j[:, None, :], i[:, :, None]]
+                + V[j[:, :, None], j[:, None, :]] * U[i[:, None, :], i[:, :, None]]
+            ).real
+        AA, AQ = AA.reshape(n * n, -1), AQ.reshape(n * n, -1)
+        against_free = np.block([[AA, AQ], [AQ[free].T, QQ]])
+        return against_free * self.n_samples / n_frequencies, own * self.n_samples / n_frequencies
+
+    @cached_property
+    def information(self):
+        """Fisher information of the free elements."""
+        return self._information[0][self._free]
 
     @cached_property
     def gradient(self):
         """Derivatives of the Whittle log-likelihood at the truth, from the whole periodogram."""
         n, T = len(self.A), self.n_samples
-        transform = np.fft.fft(self._scores - self._scores.mean(axis=0), axis=0) / np.sqrt(T)
-        kept = np.arange(1, T)  # every frequency but zero, which the mean has taken
+        transform = np.fft.rfft(self._scores - self._scores.mean(axis=0), axis=0) / np.sqrt(T)
+        kept = np.arange(1, len(transform))  # every frequency but zero, which the mean has taken
+        weight = np.where(2 * kept == T, 1.0, 2.0)  # a frequency and its negative
         grad_A, grad_Q = np.zeros((n, n)), np.zeros((n, n))
-        for rows in np.array_split(kept, max(1, T // 512)):
+        for chunk in np.array_split(np.arange(len(kept)), max(1, len(kept) * n * n // 2**20)):
+            rows = kept[chunk]
             G, S, inverse = self._filters(2 * np.pi * rows / T)
             z = (inverse @ transform[rows][:, :, None])[:, :, 0]
-            M = z[:, :, None] * z[:, None, :].conj() - inverse
-            grad_A += (S @ M @ G).sum(axis=0).real.T
-            grad_Q += (np.conj(np.swapaxes(G, 1, 2)) @ M @ G).sum(axis=0).real
+            M = (z[:, :, None] * z[:, None, :].conj() - inverse) * weight[chunk, None, None]
+            right = M @ G
+            grad_A += (S @ right).sum(axis=0).real.T
+            grad_Q += (np.conj(np.swapaxes(G, 1, 2)) @ right).sum(axis=0).real
         a, b = self._tril
         grad_Q = (grad_Q + grad_Q.T) / 2
         return np.concatenate([grad_A.ravel(), grad_Q[a, b] * np.where(a == b, 0.5, 1.0)])
 
     def error_bound(self):
         """Root of the trace of the Cramer-Rao bound of the links, relative to their norm."""
-        covariance = np.linalg.inv(self.information[np.ix_(self._free, self._free)])
+        covariance = np.linalg.inv(self.information)
         k = len(self._links)
         return float(np.sqrt(np.trace(covariance[:k, :k])) / np.linalg.norm(self.A.ravel()[self._links]))
 
     def error(self):
         """Relative error of the efficient estimate with the links known, on these data."""
-        step = np.linalg.solve(self.information[np.ix_(self._free, self._free)], self.gradient[self._free])
+        step = np.linalg.solve(self.information, self.gradient[self._free])
         k = len(self._links)
         return float(np.linalg.norm(step[:k]) / np.linalg.norm(self.A.ravel()[self._links]))
 
     @cached_property
     def estimates(self):
         """Efficient estimate and covariance of every off-diagonal block, the other links known."""
-        info, score = self.information, self.gradient
+        against_free, own = self._information
+        score = self.gradient
+        everything = np.arange(len(self._free))
+        factor = cho_factor(self.information)
         means, covariances = [], []
-        for block in self._blocks:
-            rest = self._free[~np.isin(self._free, block)]
-            cross = info[np.ix_(block, rest)]
-            solved = np.linalg.solve(info[np.ix_(rest, rest)], np.column_stack([cross.T, score[rest]]))
-            covariance = np.linalg.inv(info[np.ix_(block, block)] - cross @ solved[:, :-1])
+        for block, mine, is_link in zip(self._blocks, own, self.is_link, strict=True):
+            rest = everything
+            if is_link:
+                rest = everything[~np.isin(self._free, block)]
+                rest_factor = cho_factor(self.information[np.ix_(rest, rest)])
+            cross = against_free[np.ix_(block, rest)]
+            right = np.column_stack([cross.T, score[self._free[rest]]])
+            solved = cho_solve(rest_factor if is_link else factor, right)
+            covariance = np.linalg.inv(mine - cross @ solved[:, :-1])
             residual = score[block] - cross @ solved[:, -1]
             covariances.append(covariance)
             means.append(self.A.ravel()[block] + covariance @ residual)
         return np.array(means), np.array(covariances)
 
-    def statistics(self):
+    @cached_property
+    def estimates_given_values(self):
+        """The same by someone who also knows the values of all other elements."""
+        covariances = np.linalg.inv(self._information[1])
+        steps = np.einsum("pij,pj->pi", covariances, self.gradient[self._blocks])
+        return self.A.ravel()[self._blocks] + steps, covariances
+
+    def statistics(self, *, given_values=False):
         """Chi-squared statistics of every pair and their p-values."""
-        means, covariances = self.estimates
+        means, covariances = self.estimates_given_values if given_values else self.estimates
         solved = np.linalg.solve(covariances, means[:, :, None])[:, :, 0]
         statistic = np.einsum("pi,pi->p", means, solved)
         return statistic, stats.chi2.sf(statistic, means.shape[1])
+
+
+def _product(left, right):
+    """Real part of ``left[i, f] right[j, f]`` for every i, j, f."""
+    return left.real[:, None] * right.real[None] - left.imag[:, None] * right.imag[None]
+
+
+def _covariance_information(U, a, b):
+    """``1/2 tr(U D_p U D_q)``, every D with ones at its element (a, b) and at (b, a)."""
+    same, crossed = U[np.ix_(b, a)], U[np.ix_(b, b)]
+    return (same * same.T + crossed * U[np.ix_(a, a)].T).real

@@ -88,8 +88,8 @@ def main():
         "Links that act after several time steps: four units of two states, six sensors each, one link",
         f"`lagged_links` with {_MAX_LAGS} lags; `lag_orders` chooses among 1 to {_MAX_LAGS}. Sensor noise of "
         "half the variance of the process noise. The strength is that of the link at its delay alone, where "
-        "a link was found (adjusted p-value of at most 5 %). `±` is two standard errors of a share if the "
-        "tests are independent and the level exact, in per cent.",
+        "one was found (adjusted p-value of at most 5 %). `±` is two standard errors of a share if the tests "
+        "are independent and the level exact, in per cent.",
         table(rows),
     )
 

@@ -14,7 +14,7 @@ import warnings
 import numpy as np
 from matplotlib import pyplot as plt
 
-from skfedcausal import FederatedGrangerEstimator, GaussianMechanism, PrivacyAccountant
+from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, GaussianMechanism, PrivacyAccountant
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import LinkMatrixDisplay
 from skfedcausal.privacy import PrivacyBudgetError, gaussian_noise_multiplier
@@ -83,3 +83,18 @@ with warnings.catch_warnings(record=True) as caught:
     weak = GaussianMechanism(epsilon=0.1, delta=1e-6, clip_norm=25.0)
     weak.release({"boiler": X["boiler"]}, lengths=(5000,))
 print(caught[0].message)
+
+# %%
+# Watching under privacy
+# ----------------------
+# A detector pays for the record it learns from and, since watched rows are other time steps, for every period
+# once. Its thresholds are those of noised records: noise alone raises no more alarms than were asked for.
+shift = {"unit": "boiler", "at": 4800, "size": 3.0}
+Y, _ = make_granger_plant(4, **settings, level_shift=shift, random_state=2)
+nominal, today = ({name: part[rows] for name, part in Y.items()} for rows in (slice(4600), slice(4600, None)))
+account = PrivacyAccountant(epsilon=8.0, delta=1e-6)
+mechanism = GaussianMechanism(epsilon=8.0, accountant=account, **bounds)
+detector = FederatedRCADetector(privacy=mechanism, false_alarm_rate=1e-3).fit(nominal)
+account.new_period()
+print(detector.incidents(today)[["start", "detected", "root", "probability"]].round(2).to_string(index=False))
+print(f"the shift began at row 200; epsilon = {account.spent().epsilon:.3g} per period")

@@ -210,7 +210,7 @@ class LinkAnswers:
             as likely beforehand (states that move slowly make neighbouring lags hard to tell apart);
             ``seconds``, the delay in time, where the rows have times; ``strength, stderr``: Frobenius norm of
             the blocks of all lags in standardised states; ``delay_strength``: what it is if the link acts at
-            the delay only; ``statistic, p_value, dof, p_adjusted, verdict`` as in `links_`.
+            the delay only; ``statistic, dof, p_value, p_adjusted, verdict`` as in `links_`.
             By lag ``cause, effect, lag, strength, stderr, statistic, p_value`` of
             each block given the others. ``attrs["n_lags"]`` is the number of lags.
 

@@ -12,7 +12,7 @@ _SHARE = 0.1  # a state with less of the strongest one's variance may stay unsee
 _TESTS = ("p_value", "p_adjusted", "p_holm", "p_fdr")
 
 
-def obscured_units(server, noise):
+def obscured_units(server, noise, clients):
     """Units of which added noise may hide a state that matters.
 
     A direction of the sensors' covariance rises above white noise of a record of T rows and D sensors only
@@ -25,6 +25,8 @@ def obscured_units(server, noise):
         Fitted.
     noise : dict of str to ndarray of shape (n_sensors_m, n_sensors_m)
         Covariance of the noise that was added to units' records.
+    clients : dict of str to KalmanClient
+        Of the units that are known. One that was told its number of states did not have to find them.
 
     Returns
     -------
@@ -35,16 +37,21 @@ def obscured_units(server, noise):
     .. [1] Baik, Ben Arous, Peche (2005), Phase transition of the largest eigenvalue for nonnull complex
            sample covariance matrices, The Annals of Probability 33(5).
     """
-    if not noise or not hasattr(server, "information_"):
+    if not noise or not hasattr(server, "unshrunk_transition_"):
         return ()
     states = stationary_covariance(server.unshrunk_transition_, server.process_cov_)
     return tuple(
         name
         for name, rows in server.state_slices_.items()
         if name in noise
+        and _found_states(clients.get(name))
         and _SHARE * _strongest(server.information_[rows, rows], states[rows, rows])
         < np.sqrt(len(noise[name]) / server.n_samples_)
     )
+
+
+def _found_states(client):
+    return client is None or (client.n_states == "auto" and client.C is None)
 
 
 def _strongest(J, covariance):

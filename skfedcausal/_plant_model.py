@@ -22,7 +22,7 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
         self.transition_ = server.transition_
         self.process_cov_ = server.process_cov_
         self.state_slices_ = server.state_slices_
-        self._obscured = obscured_units(server, self.noise_covariance_)
+        self._obscured = obscured_units(server, self.noise_covariance_, self.clients_)
         warn_obscured(self._obscured)
         self.links_ = undecided(server.links_, self._obscured)
 

@@ -1,10 +1,19 @@
 """Fits over a transport to units whose records are elsewhere."""
 
+from itertools import accumulate
+
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ._told_promises import HeardPromises, told_promise
 from .federation.ledger import Ledger, LedgeredTransport
+from .federation.packet import Packet
+from .federation.rounds import ask, messages_of
+from .federation.watching import verdict_reply
+from .message import ACKNOWLEDGEMENT, StateMessage
+from .server.incidents import incident_row, incident_table
 from .utils import PlantLayout
+from .watch_message import WATCH
 
 
 class LearningFromSites:
@@ -122,3 +131,34 @@ class WatchingFromSites(LearningFromSites):
     def _look_at(self, messages):
         self._nominal = messages
         return messages
+
+    def watch_sites(self):
+        """Incidents in the records that the sites have to be watched, after :meth:`fit_sites`.
+
+        Every unit sends a message about that record, by the model it has from the fit, and is told the
+        verdict.
+
+        Returns
+        -------
+        DataFrame
+            As :meth:`incidents`, in positions from 0.
+
+        Raises
+        ------
+        ClientError
+            If a unit gave no usable message, for it has no such record, say.
+        ValueError
+            If this estimator has no sites that can be asked.
+        """
+        check_is_fitted(self)
+        if self._channel is None or self._channel.one_way:
+            raise ValueError("There are no sites to be asked: `fit_sites` over a link with a way back first.")
+        round = self.communication_["rounds"]
+        request = Packet(WATCH, round, scalars={"dtype": self.wire_dtype})
+        asked = dict.fromkeys(self.client_names_, request)
+        messages = messages_of(self._channel, asked, StateMessage)
+        lengths = next(iter(messages.values())).lengths
+        found = self._found(messages, tuple(accumulate(lengths[:-1], initial=0)))
+        verdict = dict.fromkeys(self.client_names_, verdict_reply(found).to_packet(round))
+        ask(self._channel, verdict, ACKNOWLEDGEMENT, needed=0)
+        return incident_table([incident_row(v, self.client_names_, start) for start, v in found])

@@ -279,21 +279,17 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
 
     def _verdicts(self, data):
         """Incidents of every episode, as (first row of the episode, verdict); the units are told."""
-        found = [
-            (start, verdict)
-            for start, messages in self._episodes(data)
-            for verdict in self._root_cause.push(messages, StreamState())
-        ]
-        names = self.client_names_
-        tell_verdict(verdict_reply(found), names, self.ledger_)
+        found = self._found(self._messages(data), data.starts)
+        tell_verdict(verdict_reply(found), self.client_names_, self.ledger_)
         return found
 
-    def _episodes(self, data):
-        """First row and messages of every episode."""
-        messages = self._messages(data)
-        for start, stop in episodes(data.starts, data.n_samples):
-            whole = stop - start == data.n_samples
-            yield start, messages if whole else _cut(messages, start, stop)
+    def _found(self, messages, starts):
+        """Incidents that messages tell of, as (first row of the episode, verdict)."""
+        return [
+            (start, verdict)
+            for start, part in _episodes(messages, starts)
+            for verdict in self._root_cause.push(part, StreamState())
+        ]
 
     def incidents(self, X, *, inputs=None, lengths=None):
         """Incidents in a record.
@@ -308,9 +304,10 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         -------
         DataFrame
             One row per incident: ``start`` (onset), ``detected``, ``end`` (last step in alarm; NaN while
-            open), ``root`` (a name, or "undecided" below a probability of one half), ``probability``,
-            ``undecided``, ``path`` [(name, delay), ...], ``ranking`` [(name, probability), ...], ``kind`` of
-            fault ("process", "sensor" or "undecided"). Positions from 0, or times where the record has them.
+            open), ``root`` (the unit, or what enters it unmeasured; "undecided" below a
+            probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
+            ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor" or "undecided").
+            Positions from 0, or times where the record has them.
         """
         data = self._read(X, inputs, lengths)
         index = data.index if isinstance(data.index, pd.DatetimeIndex) else None
@@ -410,7 +407,12 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         ndarray of shape (n_samples, n_units)
         """
         data = self._read(X, inputs, lengths)
-        return np.concatenate([self._root_cause.relative_levels(part) for _, part in self._episodes(data)])
+        return np.concatenate(
+            [
+                self._root_cause.relative_levels(part)
+                for _, part in _episodes(self._messages(data), data.starts)
+            ]
+        )
 
     def get_feature_names_out(self, input_features=None):
         """Names of the units.
@@ -523,6 +525,13 @@ def _prior(prior, names):
             f"units {', '.join(names)}."
         )
     return weights / weights.sum()
+
+
+def _episodes(messages, starts):
+    """First row and messages of every episode."""
+    n_samples = len(next(iter(messages.values())).z)
+    for start, stop in episodes(starts, n_samples):
+        yield start, messages if stop - start == n_samples else _cut(messages, start, stop)
 
 
 def _cut(messages, start, stop):

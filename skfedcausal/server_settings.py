@@ -55,6 +55,8 @@ class ServerSettings:
         Sites send on their own; nothing is sent to them.
     resume : bool
         Keep the answers of the run, so that it goes on where it was when it is started again.
+    watch : bool
+        With ``estimator = "root_cause"``: ask the sites for the records that they have to be watched.
     learner : dict
         ``kind``, "likelihood" or "gradient", and its parameters.
     detector : dict
@@ -75,6 +77,7 @@ class ServerSettings:
     stale: str = "hold"
     one_way: bool = False
     resume: bool = True
+    watch: bool = False
     learner: dict = field(default_factory=dict)
     detector: dict = field(default_factory=dict)
     questions: tuple = ()
@@ -87,6 +90,8 @@ class ServerSettings:
             raise SettingsError(f"[learner] kind={self.learner['kind']!r}; choose {listed(LEARNERS)}.")
         if self.questions and self.estimator != "counterfactual":
             raise SettingsError("[[question]] needs estimator = 'counterfactual': what if is about inputs.")
+        if self.watch and (self.estimator != "root_cause" or self.one_way):
+            raise SettingsError("[server] watch needs estimator = 'root_cause' and a way to the sites.")
         if self.quorum is not None:
             LostUnits(self.quorum, self.timeout, self.stale)  # says what is wrong
 
@@ -140,13 +145,14 @@ class ServerSettings:
                 horizon=question.get("horizon", 1),
                 level="state",
             )
+        incidents = estimator.watch_sites() if self.watch else None
         seconds = float(np.median(transport.seconds)) if transport.seconds else None
         more = {
             "wire_bytes_up": transport.bytes_up,
             "wire_bytes_down": transport.bytes_down,
             "median_round_seconds": seconds,
         }
-        return write_results(estimator, self, effects, more)
+        return write_results(estimator, self, effects, more, incidents)
 
     def to_args(self):
         """As values that JSON knows, for the job of an engine."""
@@ -177,6 +183,7 @@ _KINDS = {
     "stale": str,
     "one_way": bool,
     "resume": bool,
+    "watch": bool,
 }
 
 
@@ -201,7 +208,7 @@ def read_server_settings(path):
     return ServerSettings(**values)
 
 
-def write_results(estimator, settings, effects, more):
+def write_results(estimator, settings, effects, more, incidents=None):
     """Write what was learned: tables as CSV, matrices as one NPZ, a summary as JSON.
 
     Returns
@@ -220,6 +227,10 @@ def write_results(estimator, settings, effects, more):
         frame.to_csv(out / f"{name}_states.csv")
     if hasattr(estimator, "thresholds_"):
         more = {**more, "thresholds": estimator.thresholds_, "false_alarms": estimator.false_alarms_}
+    if incidents is not None:
+        incidents.to_csv(out / "incidents.csv", index=False)
+        found = incidents[["start", "root", "probability"]]
+        more = {**more, "incidents": found.to_dict("records")}
     links = getattr(estimator, "links_", None)
     if links is not None:
         links.to_csv(out / "links.csv", index=False)

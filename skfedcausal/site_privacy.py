@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field, replace
 
 from .message import REQUEST
-from .privacy import GaussianMechanism, SiteAccount
+from .privacy import GaussianMechanism, SiteAccount, UnitNoise
 from .privacy_message import PrivacyPromise
 from .site_record import SettingsError, SiteRecord
 from .training_message import REQUEST as TRAIN
@@ -90,8 +90,10 @@ class SitePrivacy:
         account.period = self.period
         return GaussianMechanism(**self.parameters, accountant=account)
 
-    def release(self, name, record, home):
+    def release(self, name, record, home, noise=None):
         """The record with noise, charged once; nothing but this may be given to a worker.
+
+        `noise` is that of another release, to be used again whatever it costs.
 
         Returns
         -------
@@ -104,12 +106,13 @@ class SitePrivacy:
         """
         mechanism = self.mechanism(home)
         account = mechanism.account
-        release = mechanism.release({name: record.outputs}, record.lengths)[name]
+        noise = None if noise is None else {name: noise}
+        release = mechanism.release({name: record.outputs}, record.lengths, noise=noise)[name]
         spent = account.spent()
         promise = self._promise(mechanism, record, release.variance, spent.mu, len(account))
         statement = mechanism.statement(spent, [name], len(record.outputs))
         noised = replace(record, outputs=release.values)
-        return SiteRelease(noised, promise, statement, self.in_words(mechanism))
+        return SiteRelease(noised, promise, statement, self.in_words(mechanism), release.noise)
 
     def rehearsal(self, name, record, home):
         """What a release would say and cost; nothing is drawn or charged.
@@ -172,12 +175,14 @@ class SiteRelease:
         The promise in words.
     noise : str
         For the ledger.
+    unit_noise : UnitNoise
     """
 
     record: SiteRecord
     promise: PrivacyPromise
     statement: str
     noise: str
+    unit_noise: UnitNoise
 
 
 class PromisingWorker:

@@ -4,13 +4,13 @@ See the user guide for an example. Paths are relative to the folder of the file.
 """
 
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pandas as pd
 
 from .client.kalman import KalmanClient
-from .client.monitor import watched
+from .client.monitor import watched as watched_client
 from .client.worker import UnitWorker
 from .federation.atomic import file_name, write_whole
 from .federation.envelope import read_key
@@ -20,6 +20,7 @@ from .message import REQUEST, WIRE_DTYPES, EffectReply
 from .site_privacy import PromisingWorker, SitePrivacy
 from .site_record import SettingsError, SiteRecord
 from .utils.names import listed
+from .watch_message import VerdictReply
 
 __all__ = [
     "SettingsError",
@@ -65,6 +66,8 @@ class SiteSettings:
         Seconds without a question after which the site gives up.
     watch : bool
         The unit is watched for faults: its messages also say how far its sensors are from its states.
+    watched : Path or None
+        A record in the same form, to be watched for faults by what was learned from `data`.
     client : dict
         Parameters of the unit's :class:`~skfedcausal.KalmanClient`.
     privacy : SitePrivacy or None
@@ -85,6 +88,7 @@ class SiteSettings:
     max_bytes: int | None = None
     timeout: float | None = None
     watch: bool = False
+    watched: Path | None = None
     client: dict = field(default_factory=dict)
     privacy: SitePrivacy | None = None
 
@@ -103,32 +107,52 @@ class SiteSettings:
         """
         if name is not None and name != self.name:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
-        record = SiteRecord.read(self)
-        columns, fingerprint, noise = record.columns, record.fingerprint, "none"
+        record, other = SiteRecord.read(self), self._watched_record()
+        columns, noise = record.columns, "none"
+        fingerprint = record.fingerprint + ("" if other is None else other.fingerprint)
         if self.privacy is None:
-            worker = self.worker(record)
-        else:  # nothing that answers ever sees the record itself
+            worker = self.worker(record, watched=other)
+        else:  # nothing that answers ever sees the records themselves
             release = self.privacy.release(self.name, record, self.home)
-            record, noise = release.record, release.noise
-            worker = PromisingWorker(self.worker(record, release.promise.noise), release.promise)
-            write_whole(self.home / "privacy" / "statement.txt", release.statement.encode())
+            record, noise, statement = release.record, release.noise, release.statement
+            promise = release.promise
+            if other is not None:  # thresholds hold for the noise they were set under
+                more_noise = self.privacy.release(self.name, other, self.home, release.unit_noise)
+                other, statement = more_noise.record, more_noise.statement
+                later = more_noise.promise
+                promise = replace(promise, mu=later.mu, releases=later.releases)
+            worker = PromisingWorker(self.worker(record, promise.noise, other), promise)
+            write_whole(self.home / "privacy" / "statement.txt", statement.encode())
 
         def after(packet, state):
             if packet.op == EffectReply.OP:
                 write_effect(self.home / "answers", columns, state)
+            elif packet.op == VerdictReply.OP:
+                write_incidents(self.home / "answers", state["verdict"])
 
         settings = {"max_bytes": self.max_bytes, "fingerprint": fingerprint, "after": after, "noise": noise}
         return Gate(self.name, worker, self.home, key=key, **settings, **more)
 
-    def worker(self, record, noise=None):
+    def _watched_record(self):
+        """The record that is to be watched, None if there is none."""
+        if self.watched is None:
+            return None
+        other = SiteRecord.read(replace(self, data=self.watched, lengths=None))
+        if other.inputs is not None:
+            raise SettingsError("[site] `watched` and `inputs`: a detector has no inputs.")
+        return other
+
+    def worker(self, record, noise=None, watched=None):
         """The unit's worker on its record, to which noise of the given variance was added."""
+        look = self.watch or self.watched is not None
         try:
-            client = KalmanClient(**self.client) if self.client or not self.watch else None
-            client = watched(client) if self.watch else client
+            client = KalmanClient(**self.client) if self.client or not look else None
+            client = watched_client(client) if look else client
         except TypeError as error:
             raise SettingsError(f"[client]: {error}") from None
         about = (record.outputs, record.inputs, record.starts, record.columns)
-        return UnitWorker(self.name, *about, client, noise=noise)
+        watched = None if watched is None else (watched.outputs, watched.starts)
+        return UnitWorker(self.name, *about, client, noise=noise, watched=watched)
 
     def read_key(self):
         """The key in its file."""
@@ -152,8 +176,9 @@ _KINDS = {
     "max_bytes": int,
     "timeout": (int, float),
     "watch": bool,
+    "watched": str,
 }
-_PATHS = ("data", "home", "folder", "key")
+_PATHS = ("data", "home", "folder", "key", "watched")
 
 
 def read_table_of(path, section, kinds, needed):
@@ -222,4 +247,19 @@ def write_effect(folder, columns, state):
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"effect{len(list(folder.glob('effect*.csv')))}.csv"
     effect.to_csv(path)
+    return path
+
+
+def write_incidents(folder, verdict):
+    """Write the incidents that a site was told of: rows of its watched record, and the root's number.
+
+    Returns
+    -------
+    Path
+    """
+    table = pd.DataFrame(verdict.rows, columns=["onset", "first", "last"])
+    table["root"] = verdict.roots  # position among the server's units; their number where nobody can tell
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"incidents{len(list(folder.glob('incidents*.csv')))}.csv"
+    table.to_csv(path, index=False)
     return path

@@ -55,6 +55,16 @@ def rows(X, start, stop):
 # --- naming roots -------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("size", [0.5, 4.0])
+def test_a_large_fault_keeps_its_root_however_far_it_pushes_the_others(detector, size):
+    """Victims leave the range in which the plant was learned; a steady fault explains all of them."""
+    for fault in range(M):
+        X = simulate(400, seed=40 + fault, fault=fault, size=size)
+        best = detector.attribute(X, start=200).iloc[0]
+        assert best["client"] == f"unit{fault}"
+        assert best["probability"] > 0.9
+
+
 @pytest.mark.parametrize("fault", range(M))
 def test_root_of_a_steady_fault_is_named_also_inside_a_loop(detector, fault):
     X = simulate(400, seed=10 + fault, fault=fault)

@@ -52,15 +52,19 @@ class Moments:
         longest = max(stop - start for start, stop in episodes(starts, len(Y)))
         n_lags = min(max(-(-_PAST // self._d), _MIN_LAGS), _MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
         lags = range(n_lags + 1)
-        self.complete = bool(np.isfinite(Y.sum()))  # a missing value anywhere reaches the sum
         self._raw = Y, U, input_mean
-        (self._complete_sums if self.complete else self._sums_with_gaps)(lags)
+        self.complete = self._complete_sums(lags)
+        if not self.complete:
+            self._sums_with_gaps(lags)
         self.added = np.zeros(Y.shape[1]) if noise is None else noise / self.scale**2
         self.G, self.V = self._G[:, : self._d, : self._d], self._V[:, : self._d, : self._d]
         self.inputs = None if U is None else _InputMoments(self._input_scale, self._G, self._d)
 
     def _complete_sums(self, lags):
-        """Lag covariances of a complete record: one pass, centred piece by piece and scaled at the end."""
+        """Lag covariances of a complete record: one pass, centred piece by piece and scaled at the end.
+
+        Whether it is one; the pass ends at the first piece that is not.
+        """
         Y, U, input_mean = self._raw
         d = self._d
         k = 0 if U is None else U.shape[1]
@@ -74,10 +78,13 @@ class Moments:
                 if k:
                     np.subtract(U[rows], input_mean, out=piece[:, d:])
                 add_lag_products(sums, piece, lags, min(PIECE, stop - first))
+                if not np.isfinite(np.trace(sums[0])):
+                    return False
         scale = np.sqrt(np.diag(sums[0]) / len(Y))
         scale[d:][scale[d:] == 0] = 1.0  # an input that never moves gets the coefficient zero
         self.scale, self._input_scale = scale[:d], scale[d:]
         self._G = self._V = sums / np.outer(scale, scale) / len(Y)
+        return True
 
     def _sums_with_gaps(self, lags):
         Y, U, input_mean = self._raw

@@ -15,6 +15,7 @@ from ..message import (
     StateReply,
 )
 from ..utils.mapped import release_pages
+from ..watch_message import WATCH, VerdictReply
 from . import network_training, training
 from .augmenter import LinearAugmenter
 from .black_box import BlackBoxClient
@@ -50,6 +51,8 @@ class UnitWorker:
         never sees the record without it.
     training_noise : PaperNoise, default=None
         Noise that the unit adds to its messages of training.
+    watched : tuple (ndarray of shape (n_rows, n_sensors), tuple of int), default=None
+        Another record and its episodes' first rows, to be watched for faults.
 
     Notes
     -----
@@ -72,6 +75,7 @@ class UnitWorker:
         augmenter=None,
         noise=None,
         training_noise=None,
+        watched=None,
     ):
         self.name = name
         self._Y, self._U, self._starts = outputs, inputs, starts
@@ -80,6 +84,7 @@ class UnitWorker:
         self._augmenter = augmenter
         self._noise = noise
         self._training_noise = training_noise
+        self._watched = watched
 
     def handle(self, packet, state):
         """Answer one packet.
@@ -103,6 +108,8 @@ class UnitWorker:
             REQUEST: self._fit,
             SmoothedReply.OP: self._refine,
             LAW_REQUEST: self._tell_law,
+            WATCH: self._watch,
+            VerdictReply.OP: self._hear_verdict,
             StateReply.OP: self._learn_from,
             EffectReply.OP: self._map_effect,
         }
@@ -168,6 +175,18 @@ class UnitWorker:
         varying = np.abs(loads).max(axis=1) > 0
         law = identify_law(self._Y[:, varying], self._U, loads[varying], self._starts)
         return law.to_packet(packet.round), state
+
+    def _watch(self, packet, state):
+        """Message of the fitted model about the record that is to be watched."""
+        if self._watched is None:
+            raise PacketError(f"Unit {self.name!r} has no record to be watched.")
+        dtype, wishes = self._wishes(packet)
+        Y, starts = self._watched
+        return unit_message(state["client"], Y, starts, **wishes).to_packet(packet.round, dtype), state
+
+    def _hear_verdict(self, packet, state):
+        """Take note of incidents."""
+        return Packet(ACKNOWLEDGEMENT, packet.round), {**state, "verdict": VerdictReply.from_packet(packet)}
 
     def _train(self, packet, state):
         """Answer a packet of gradient training, with noise where the protocol adds it here."""

@@ -44,6 +44,10 @@ def _text(summary):
         f"Run {summary['run']}: {len(summary['units'])} units, {summary['rounds']} rounds, "
         f"{summary['wire_bytes_up']:,} bytes up, {summary['wire_bytes_down']:,} bytes down.",
         *(f"  {link['cause']} -> {link['effect']}  {link['strength']:.3g}" for link in summary["links"]),
+        *(
+            f"  row {incident['start']}: {incident['root']} ({incident['probability']:.2f})"
+            for incident in summary.get("incidents", ())
+        ),
         f"Results: {summary['results']}",
     ]
     if summary["lost"]:

@@ -173,6 +173,7 @@ PURPOSES = {
         "two bits per time step: whether the unit's own models call it unusual",
         {"bits": "the flags, four time steps to a byte", "length": "number of time steps"},
     ),
+    "watch": ("asks for a message about the record that is to be watched for faults", {}),
     "verdict": (
         "incidents of the plant",
         {"rows": "onset, first and last row in alarm", "roots": "which unit is the root"},

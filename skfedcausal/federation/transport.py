@@ -1,9 +1,10 @@
 """The seam between the estimators and whatever carries packets to the clients."""
 
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 
 from .packet import Failure, Packet
 
@@ -190,7 +191,9 @@ class InProcessTransport:
         if self._n_jobs in (None, 1):
             results = [handle(packet, state) for handle, packet, state in calls]
         else:
-            run = Parallel(n_jobs=self._n_jobs, backend=self._backend)
+            # what a batch costs to hand over hardly depends on the clients in it
+            share = math.ceil(len(calls) / (2 * effective_n_jobs(self._n_jobs)))
+            run = Parallel(self._n_jobs, backend=self._backend, batch_size=share, pre_dispatch="all")
             results = run(delayed(handle)(packet, state) for handle, packet, state in calls)
         for site, (_, state) in zip(sites, results, strict=True):
             site.state = state

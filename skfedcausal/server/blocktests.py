@@ -275,23 +275,40 @@ def uncoupled_estimates(objective, partition, point):
     correlations : BlockEstimates
         With both directions profiled out.
     """
-    info = objective.information(point.A, point.Q)
-    if partition.n_lags > 1:
-        partition = partition.without_inputs
+    partition = partition.first_lag
+    joint, score_A = _uncoupled_links(objective, partition, point)
+    e = joint.shape[1] // 3
+    both = np.concatenate([score_A, score_A[partition.reverse_pairs]], axis=1)
+    score_Q = pair_blocks(2 * point.evaluation.grad_Q, partition)
+    correlations = _profiled(joint, score_Q, both, slice(2 * e, 3 * e), slice(0, 2 * e))
+    links = _links_alone(joint, score_A, partition)
+    return tuple(_per_record(each, objective, partition) for each in (links, correlations))
+
+
+def uncoupled_link_estimates(objective, partition, point):
+    """The links of :func:`uncoupled_estimates` alone."""
+    partition = partition.first_lag
+    links = _links_alone(*_uncoupled_links(objective, partition, point), partition)
+    return _per_record(links, objective, partition)
+
+
+def _uncoupled_links(objective, partition, point):
+    """Joint information of every pair at the uncoupled plant and the scores of its transitions."""
+    info = objective.unit_information(point.A, point.Q, partition)
     if partition.n_steps and not partition.n_inputs:
         info = replace(info, S=None)  # what steps make of states says nothing beside the steps themselves
-    joint = uncoupled_pair_information(info, partition)
-    e = joint.shape[1] // 3
     score_A = pair_blocks(point.evaluation.grad_A[:, : partition.n_states], partition)
-    score_Q = pair_blocks(2 * point.evaluation.grad_Q, partition)
-    reverse = partition.reverse_pairs
-    both = np.concatenate([score_A, score_A[reverse]], axis=1)
-    links = _profiled(joint, score_A, score_A[reverse], slice(0, e), slice(e, 2 * e))
-    correlations = _profiled(joint, score_Q, both, slice(2 * e, 3 * e), slice(0, 2 * e))
-    return tuple(
-        BlockEstimates.padded(estimate, covariance / objective.n_samples, partition)
-        for estimate, covariance in (links, correlations)
-    )
+    return uncoupled_pair_information(info, partition), score_A
+
+
+def _links_alone(joint, score_A, partition):
+    e = joint.shape[1] // 3
+    return _profiled(joint, score_A, score_A[partition.reverse_pairs], slice(0, e), slice(e, 2 * e))
+
+
+def _per_record(estimate_and_covariance, objective, partition):
+    estimate, covariance = estimate_and_covariance
+    return BlockEstimates.padded(estimate, covariance / objective.n_samples, partition)
 
 
 def _profiled(joint, score, nuisance_score, block, nuisance):

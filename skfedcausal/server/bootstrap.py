@@ -19,6 +19,7 @@ from .search import search_structure
 METHODS = ("blocks", "parametric")
 _MEMORIES = 4  # times in which slow states forget by a factor of e, in a block
 _LEAST_BLOCKS = 10
+NO_MEASURE = 1e-12  # up to which Geweke's measure is the rounding of a zero
 _GAIN = 1e-4  # log-likelihood that a refit may leave, whose standard errors are of the order of one
 
 
@@ -220,7 +221,7 @@ def root_intervals(measure, stderr_of_root, level):
     reach = stats.norm.ppf((1 + level) / 2) * stderr_of_root
     root = np.sqrt(measure)
     low, high = np.maximum(root - reach, 0.0) ** 2, (root + reach) ** 2
-    return np.where(measure > 0, low, np.nan), np.where(measure > 0, high, np.nan)
+    return np.where(measure > NO_MEASURE, low, np.nan), np.where(measure > NO_MEASURE, high, np.nan)
 
 
 class _Halves:

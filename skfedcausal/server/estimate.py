@@ -319,9 +319,8 @@ def screen_plant(record):
         One-step estimates of every off-diagonal block in standardised states.
     """
     plant = StandardisedPlant(record)
-    start = plant.uncoupled
-    objective = plant.first_likelihood()
-    return first_links(objective, plant.structure(), Point.at(objective, *start))
+    objective, point = _uncoupled(plant)
+    return first_links(objective, plant.structure(), point)
 
 
 @dataclass(frozen=True)
@@ -335,10 +334,20 @@ class Uncoupled:
     @classmethod
     def of(cls, plant):
         """The uncoupled plant of a :class:`StandardisedPlant`."""
-        start = plant.uncoupled  # sets the number of lags of the likelihood
-        likelihood = plant.first_likelihood()
-        point = Point.at(likelihood, *start)
+        likelihood, point = _uncoupled(plant)
         return cls(likelihood, point, uncoupled_estimates(likelihood, plant.partition, point))
+
+
+def _uncoupled(plant):
+    """Likelihood to start with and the best plant without links."""
+    start = plant.uncoupled  # sets the number of lags of the likelihood
+    likelihood = plant.first_likelihood()
+    point = Point.at(likelihood, *start)
+    if not plant.has_all_lags:  # the units' own models are only near their maxima
+        scoring = Scoring(likelihood, plant.structure(), point)
+        point = ascend(likelihood, scoring, gain_tol=_GOALS["tol"]).point
+        plant.uncoupled = point.A, point.Q
+    return likelihood, point
 
 
 def _learn_structure(plant, first, degenerate, *, sparsity, alpha, time_domain):

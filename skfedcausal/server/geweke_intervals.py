@@ -8,7 +8,7 @@ from ..statespace.fisher import FreeElements
 from ..statespace.geweke import geweke_gradients, geweke_measures
 from ..statespace.geweke_spectrum import geweke_spectrum
 from ..statespace.lagcov import midpoints
-from .bootstrap import root_intervals
+from .bootstrap import NO_MEASURE, root_intervals
 
 _MOST_FREQUENCIES = 128  # at which standard errors are computed
 
@@ -65,7 +65,7 @@ def measure_intervals(parameters, information, partition, level):
     partition = partition.without_inputs
     measures = geweke_measures(A, Q, J, partition)
     stderr = np.zeros_like(measures)
-    for effect, cause, grad_A, grad_Q in geweke_gradients(A, Q, J, partition, measures > 0):
+    for effect, cause, grad_A, grad_Q in geweke_gradients(A, Q, J, partition, measures > NO_MEASURE):
         gradient = parameters.free.gradient(grad_A, grad_Q)
         variance = gradient @ parameters.covariance @ gradient
         stderr[effect, cause] = np.sqrt(variance) / (2 * np.sqrt(measures[effect, cause]))

@@ -41,7 +41,7 @@ def strength_intervals(blocks, level=0.95):
            Biometrika 36.
     """
     real = np.arange(blocks.estimate.shape[1]) < blocks.dof[:, None]
-    values, axes = np.linalg.eigh(blocks.covariance)
+    values, axes = blocks.spectra
     values = np.where(real, values, 0.0)  # padded elements have the largest variances, the last ones
     along = np.einsum("xij,xi->xj", axes, blocks.estimate)
     along = np.where(real, along, 0.0) ** 2
@@ -94,7 +94,7 @@ def deciding_rows(blocks, n_rows, alpha, margin):
         int(dof): brentq(lambda d, k=dof: ncx2.sf(chi2.isf(alpha, k), k, d) - _POWER, 1e-6, 1e4)
         for dof in np.unique(blocks.dof)
     }
-    values = np.linalg.eigvalsh(blocks.covariance)
+    values = blocks.spectra[0]
     worst = values[np.arange(len(values)), blocks.dof - 1]
     return np.ceil(n_rows * worst * np.array([needed[int(k)] for k in blocks.dof]) / margin**2)
 

@@ -11,6 +11,7 @@ from ..statespace.observation import Information, is_regular
 from ..statespace.partition import Partition
 from ..statespace.positive import floor_eigenvalues
 from ..statespace.rounding import without_last_bits
+from ..statespace.slow_reports import lag_shares
 
 _PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
 _PRESENCE_LEVEL = 0.1
@@ -410,6 +411,13 @@ class Scores:
         """Centred scores of one unit and where they are there (None: everywhere)."""
         rows = self._record.partition.slices[unit]
         return self._series[:, rows], None if self._present is None else self._present[:, rows]
+
+    def lag_shares(self, n_lags):
+        """Share of products of two units' scores that are there, shape (n_lags + 1, n_units, n_units)."""
+        partition = self._record.partition
+        if self._present is None:
+            return np.ones((n_lags + 1, partition.n_units, partition.n_units))
+        return lag_shares(self._present[:, [rows.start for rows in partition.slices]], n_lags)
 
     def covariance(self):
         """Sample covariance of the scores, inputs and steps, shape (c, c)."""

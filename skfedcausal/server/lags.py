@@ -180,7 +180,7 @@ def delays_table(names, fit, *, alpha, margin):
     Returns
     -------
     DataFrame
-        ``cause, effect, delay, delay_probability, strength, stderr, delay_strength, statistic, p_value, dof,
+        ``cause, effect, delay, delay_probability, strength, stderr, delay_strength, statistic, dof, p_value,
         p_adjusted, verdict``; ``delay``, the lag that alone explains most of the link, is NaN where no link
         was found, ``delay_probability`` its share of the likelihood of all single lags, and
         ``delay_strength`` the strength the link has if it acts at that lag only.
@@ -196,7 +196,7 @@ def delays_table(names, fit, *, alpha, margin):
     table.insert(2, "delay", np.where(linked, delay + 1.0, np.nan))
     likely = softmax(statistic / 2, axis=0).max(axis=0)
     table.insert(3, "delay_probability", np.where(linked, likely, np.nan))
-    table.insert(6, "delay_strength", np.where(linked, strength[delay, np.arange(len(delay))], np.nan))
+    table.insert(7, "delay_strength", np.where(linked, strength[delay, np.arange(len(delay))], np.nan))
     table.insert(9, "dof", blocks.dof)
     return table.drop(columns=["kind", "geweke"])
 

@@ -69,7 +69,8 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         with the server's fit this is expectation maximisation of the whole model, nothing pooled.
     horizon : int, default=50
         Steps ahead up to which forecasts under the recorded inputs choose how much is sensor noise in units
-        with as many states as sensors, whose measurements alone do not tell. 1 leaves it as small as
+        with as many states as sensors, whose measurements alone do not tell; at most a tenth of the longest
+        episode. 1 leaves it as small as
         the units suppose, which predicts a single step best. Plants with inputs and complete records only.
     max_iter : int, default=300
         Iterations of the final climb.

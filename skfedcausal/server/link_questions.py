@@ -188,7 +188,7 @@ class LinkQuestions:
         -------
         DataFrame
             By pair: ``cause, effect, delay, delay_probability, strength, stderr, delay_strength, statistic,
-            p_value, dof, p_adjusted, verdict``. By lag: ``cause, effect, lag, strength, stderr, statistic,
+            dof, p_value, p_adjusted, verdict``. By lag: ``cause, effect, lag, strength, stderr, statistic,
             p_value``. ``attrs["n_lags"]``.
 
         Raises

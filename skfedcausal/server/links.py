@@ -2,7 +2,7 @@
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy.special import chdtri, chndtr
 
 from .evidence import adjusted_p_values
 
@@ -79,10 +79,9 @@ def verdicts(blocks, p_adjusted, alpha, margin):
     variance``), and the record is precise enough for it (the confidence region of an estimate of zero lies
     within the margin), so that an imprecise estimate that happens to be small decides nothing.
     """
-    largest = np.linalg.eigvalsh(blocks.covariance)
-    top = np.array([v[:k].max() for v, k in zip(largest, blocks.dof, strict=True)])
-    below = stats.ncx2.cdf(blocks.statistic, blocks.dof, margin**2 / top) <= alpha
-    precise = margin**2 / top >= stats.chi2.ppf(1 - alpha, blocks.dof)
+    top = np.take_along_axis(blocks.spectra[0], blocks.dof[:, None] - 1, axis=1)[:, 0]
+    precise = margin**2 / top >= chdtri(blocks.dof, alpha)
+    below = chndtr(blocks.statistic, blocks.dof, margin**2 / top) <= alpha
     verdict = np.where(below & precise, "no influence", "cannot tell").astype(object)
     verdict[np.asarray(p_adjusted) <= alpha] = "influence"
     return verdict

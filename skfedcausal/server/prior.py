@@ -100,14 +100,14 @@ class WithPrior:
     Parameters
     ----------
     likelihood : object
-        With ``evaluate``, ``information`` and ``n_samples``.
+        With ``evaluate``, ``information``, ``unit_information`` and ``n_samples``.
     prior : Prior
     """
 
     def __init__(self, likelihood, prior):
         self._likelihood, self.prior = likelihood, prior
         self.n_samples = likelihood.n_samples
-        self.information = likelihood.information
+        self.information, self.unit_information = likelihood.information, likelihood.unit_information
 
     @classmethod
     def of(cls, likelihood, prior):

@@ -12,6 +12,7 @@ from .blocktests import (
     link_estimates,
     step_estimates,
     uncoupled_estimates,
+    uncoupled_link_estimates,
 )
 from .evidence import benjamini_hochberg
 from .scoring import Point, Scoring, ascend, is_valid, made_valid
@@ -120,7 +121,7 @@ def first_links(objective, structure, point):
     """One-step estimates of all links at the plant whose states are uncoupled."""
     if structure.partition.n_known:  # the same inputs drive the states of all units: nothing decouples
         return link_estimates(Scoring(objective, structure, point))
-    return uncoupled_estimates(objective, structure.partition, point)[0]
+    return uncoupled_link_estimates(objective, structure.partition, point)
 
 
 def _first_structure(objective, structure, point, alpha, near, tests):

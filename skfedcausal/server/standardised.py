@@ -7,6 +7,7 @@ import numpy as np
 from ..statespace.contributions import score_contributions
 from ..statespace.positive import companion, floor_eigenvalues, spectral_radius
 from ..statespace.riccati import predicted_covariance, stationary_covariance
+from ..statespace.slow_reports import slow_start
 from ..statespace.timedomain import KnownInputs, TimeDomainLikelihood
 from ..statespace.units import fit_units
 from ..statespace.whittle import WhittleLikelihood
@@ -18,6 +19,7 @@ _ROWS_PER_LAG = 8  # time steps per lag at least
 _TRUNCATION = 2e-3  # what the filter may still remember at the last lag
 _OWN_NOISE = 1e-6  # smallest process noise to start from; inputs can seem to explain a unit in full
 _VARIANCE_FLOOR = 0.01  # share of a score's variance its state has at least
+_LEAST_SHARE = 0.01  # of the products at a lag, with fewer of which nothing is known of it
 _EDGE_SHARE = 3.0  # standard deviations of a score test to one edge effect at least
 
 
@@ -56,7 +58,7 @@ class StandardisedPlant:
         self._S = record.block_diagonal(self._scale)
         self._Sinv = record.block_diagonal([np.linalg.inv(S) for S in self._scale])
         self._noise = self._Sinv @ record.block_diagonal(self._scores.noise) @ self._Sinv.T
-        self._n_lags, self._whittle = _MIN_LAGS, None
+        self._n_lags, self._whittle, self._moments_of = _MIN_LAGS, None, {}
 
     @property
     def state_scale(self):
@@ -94,15 +96,31 @@ class StandardisedPlant:
         covariance[:n, :n] -= self._noise
         return covariance
 
+    @cached_property
+    def _shares(self):
+        return self._scores.lag_shares(_MIN_LAGS)
+
+    @property
+    def has_all_lags(self):
+        """Whether all units report often enough in the same and in neighbouring rows to know all lags."""
+        return bool(self._shares.min() >= _LEAST_SHARE)
+
+    @property
+    def _is_slow(self):
+        """Units that report at some lags only, such as every other row; shape (n_units,)."""
+        own = np.diagonal(self._shares, axis1=1, axis2=2)
+        return own.min(axis=0) < _LEAST_SHARE
+
     @property
     def has_clear_scores(self):
         """Whether the Whittle likelihood of the scores can stand for the exact one.
 
+        It needs their covariances at all lags, which units that report in different rows do not give.
         It neglects the edges of the record, which are of the size of the scores over T. A state in noise of
         N times its variance moves its score's gradient by about ``1 / (N sqrt(T))`` of that size, so that
         the edges count when N is of the order of sqrt(T): a unit whose sensors see next to nothing.
         """
-        if not self.has_scores:
+        if not (self.has_scores and self.has_all_lags):
             return False
         return bool(np.linalg.eigvalsh(self._noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE)
 
@@ -167,6 +185,12 @@ class StandardisedPlant:
             rows = self.partition.slices[k]
             A[rows, rows], Q[rows, rows], own = self._local[k]
             self._set_own_inputs(A, k, own)
+        if not self._fix_local:
+            for k in np.flatnonzero(determined & self._is_slow):
+                rows = self.partition.slices[k]
+                A[rows, rows], Q[rows, rows] = self._slow_start(k)
+                memory = max(memory, _filter_memory(A[rows, rows], Q[rows, rows], self._noise[rows, rows]))
+            determined &= ~self._is_slow
         for units in self.partition.groups.values():
             units = units[determined[units]]
             if len(units) == 0:
@@ -186,6 +210,15 @@ class StandardisedPlant:
             Q[b, b] = floor_eigenvalues(Q[b, b], _OWN_NOISE)
         return A, Q, memory
 
+    def _slow_start(self, unit):
+        """Where a unit starts that reports at some lags only."""
+        rows = self.partition.slices[unit]
+        scores, present = self._scores.of_unit(unit)
+        period = 1 + np.argmax(self._shares[1:, unit, unit] >= _LEAST_SHARE)
+        scores = scores @ self._Sinv[rows, rows].T
+        N = self._noise[rows, rows]
+        return slow_start(scores, present[:, 0], N, self._record.starts, int(period), self._n_lags)
+
     def _set_own_inputs(self, A, unit, B):
         """Fill in a unit's own input matrix as far as it is known."""
         if B is not None:
@@ -194,9 +227,12 @@ class StandardisedPlant:
             A[self.partition.slices[unit], n + own.start : n + own.stop] = B
 
     def unit_records(self):
-        """Every unit on its own, one after the other, but for those that measurements do not determine."""
+        """Every unit on its own, one after the other.
+
+        But for those that measurements do not determine, or that do not report in neighbouring rows.
+        """
         n_lags = max(self._lags_for(self._first_models[2]), _MIN_LAGS)
-        for m in np.flatnonzero(self._record.determined):
+        for m in np.flatnonzero(self._record.determined & ~self._is_slow):
             rows = self.partition.slices[m]
             scores, present = self._scores.of_unit(m)
             scores = scores @ self._Sinv[rows, rows].T
@@ -204,7 +240,9 @@ class StandardisedPlant:
             yield UnitRecord(scores, present, N, self._scores.known, self._record.starts, n_lags)
 
     def _moments(self):
-        return self._scores.moments(self._n_lags).transformed(self._left)
+        if self._n_lags not in self._moments_of:
+            self._moments_of = {self._n_lags: self._scores.moments(self._n_lags).transformed(self._left)}
+        return self._moments_of[self._n_lags]
 
     @cached_property
     def _left(self):

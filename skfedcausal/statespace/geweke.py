@@ -83,6 +83,8 @@ def geweke_gradients(A, Q, J, partition, wanted):
     the filtered covariance Pf and ``F = A (I - Pf J)``; derivatives go back through it by an adjoint Lyapunov
     equation.
     """
+    if not wanted.any():
+        return
     full = _innovation_gradients(A, Q, J, J, partition, wanted.any(axis=1))
     for cause, rows in enumerate(partition.slices):
         if wanted[:, cause].any():

@@ -225,7 +225,9 @@ class TransitionMoments:
         def fourier(positive, negative):
             """Sum with the transposes of `negative` at negative lags."""
             forward = np.moveaxis(np.tensordot(phase, positive[1:], 1), 0, -3)
-            backward = np.moveaxis(np.tensordot(phase, negative[1:], 1), 0, -3)
+            backward = forward
+            if negative is not positive:
+                backward = np.moveaxis(np.tensordot(phase, negative[1:], 1), 0, -3)
             zero = positive[0][..., None, :, :]
             return zero + forward + np.conj(np.swapaxes(backward, -1, -2))
 

@@ -13,6 +13,12 @@ def padded_blocks(x, partition):
     return x.reshape(*x.shape[:-2], m, p, m, p)
 
 
+def diagonal_blocks(x, partition):
+    """Blocks of every unit with itself, zero-padded: a stack of shape (f, n, n) as (n_units, f, p, p)."""
+    units = np.arange(partition.n_units)
+    return padded_blocks(x, partition)[:, units, :, units, :]
+
+
 def pair_blocks(matrix, partition):
     """Off-diagonal blocks as rows, shape (n_pairs, p * p), zero where padded."""
     blocks = padded_blocks(matrix, partition)
@@ -27,7 +33,8 @@ def transition_pair_information(info, partition):
     Padded elements get a unit on the diagonal, so that they change no solve and no statistic.
     """
     n = partition.n_states
-    own = _unit_products(info.U, info.V[..., :n, :n], partition)  # (pairs, k, i, j, l)
+    U, V = (diagonal_blocks(x, partition) for x in (info.U, info.V[..., :n, :n]))
+    own = _unit_products(U, V, partition)  # (pairs, k, i, j, l)
     W = padded_blocks(info.W[..., :n, :], partition)
     effect, cause = partition.pairs.T
     cross = W[:, cause, :, effect, :]  # (pairs, freq, j, k)
@@ -72,7 +79,8 @@ def covariance_pair_information(info, partition):
 
     A block and its transpose are one parameter.
     """
-    own = _unit_products(info.U, info.U, partition)  # (pairs, c, c', d', d)
+    own = diagonal_blocks(info.U, partition)
+    own = _unit_products(own, own, partition)  # (pairs, c, c', d', d)
     U = padded_blocks(info.U, partition)
     effect, cause = partition.pairs.T
     cross = U[:, cause, :, effect, :]  # (pairs, freq, d, c)
@@ -85,14 +93,20 @@ def uncoupled_pair_information(info, partition):
 
     Every other cross term vanishes then, unless inputs drive the states of several units.
 
+    Parameters
+    ----------
+    info : SpectralInformation
+        Of every unit: arrays of shape (n_units, n_frequencies, p, p), zero where padded.
+    partition : Partition
+
     Returns
     -------
     ndarray of shape (n_pairs, 3 e, 3 e)
         For the ordered pair (m, n): A_mn, A_nm and Q_mn one below the other, e = p * p.
     """
-    p, n = partition.padded.shape[1], partition.n_states
+    p = partition.padded.shape[1]
     e = p * p
-    U, V, W = info.U, info.V[..., :n, :n], info.W[..., :n, :]
+    U, V, W = info.U, info.V, info.W
     UV = _unit_products(U, V, partition)  # U of the effect, V of the cause
     VU = _unit_products(V, U, partition)
     WW = _unit_products(W, W, partition)
@@ -128,9 +142,7 @@ def _flat(products, order):
 
 
 def _unit_products(x, y, partition):
-    """``mean_w Re x_m[a, b] y_n[c, d]`` of diagonal blocks, for each pair (m, n): (n_pairs, a, b, c, d)."""
-    units = np.arange(partition.n_units)
-    x, y = (padded_blocks(z, partition)[:, units, :, units, :] for z in (x, y))
+    """``mean_w Re x_m[a, b] y_n[c, d]`` of the units' blocks, for each pair (m, n): (n_pairs, a, b, c, d)."""
     m, n_frequencies, p, _ = x.shape
     left = np.concatenate([x.real, -x.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
     right = np.concatenate([y.real, y.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)

@@ -90,6 +90,11 @@ class Partition:
         """The same division of the states of one lag alone."""
         return Partition(self.sizes) if self.n_known or self.n_lags > 1 else self
 
+    @property
+    def first_lag(self):
+        """The states of one lag alone where there are more."""
+        return self.without_inputs if self.n_lags > 1 else self
+
     @cached_property
     def without_steps(self):
         """The same division of states and inputs."""

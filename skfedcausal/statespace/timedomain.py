@@ -7,6 +7,7 @@ import numpy as np
 from .inputs import DrivenSpectrum, input_term
 from .lagcov import frequencies_of_states, midpoints
 from .likelihood import Evaluation, SpectralInformation, hermitian
+from .pairs import diagonal_blocks
 from .riccati import adjoint_lyapunov, stationary_covariance
 from .smoothed import SmoothedStates
 from .steady import smooth_constant
@@ -145,3 +146,9 @@ class TimeDomainLikelihood:
                 spectra.append(weight * driven)  # its products with U have the weight once more
         spectra = np.concatenate(spectra) if spectra else None
         return SpectralInformation(np.concatenate(U), np.concatenate([H] * len(U)), spectra)
+
+    def unit_information(self, A, Q, partition):
+        """The diagonal blocks of :meth:`information`, arrays of shape (n_units, n_frequencies, p, p)."""
+        info, n = self.information(A, Q), len(Q)
+        S = None if info.S is None else diagonal_blocks(info.S[..., :n, :n], partition)
+        return SpectralInformation(*(diagonal_blocks(x, partition) for x in (info.U, info.H)), S)

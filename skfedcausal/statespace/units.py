@@ -56,18 +56,28 @@ def unit_information(info, basis):
         ``Q = sum_k q_k basis[k]``.
     """
     U, W, V = info.U, info.W, info.V
-    n_coefficients = U.shape[-1] * V.shape[-1]
-    n_frequencies = U.shape[-3]
-    AA = np.einsum("...fjk,...fli->...ijkl", W, W) + np.einsum("...fjl,...fki->...ijkl", V, U)
-    AA = AA.real.reshape(*AA.shape[:-4], n_coefficients, n_coefficients)
-    WD = np.einsum("...fja,kab->...fkjb", W, basis)
-    AQ = np.einsum("...fkjb,...fbi->...ijk", WD, U).real
-    AQ = AQ.reshape(*AQ.shape[:-3], n_coefficients, len(basis))
-    UD = np.einsum("...fca,kab->...fkcb", U, basis)
-    QQ = 0.5 * np.einsum("...fkcb,...flbc->...kl", UD, UD).real
+    p, c = U.shape[-1], V.shape[-1]
+    batch = U.shape[:-3]
+    VU, WW = _element_products(V, U), _element_products(W, W)
+    WU, UU = _element_products(W, U), _element_products(U, U)
+    # element (j, k) of the first factor by (l, i) of the second, or (j, l) by (k, i)
+    AA = np.einsum("...jkli->...ijkl", WW) + np.einsum("...jlki->...ijkl", VU)
+    AA = AA.reshape(*batch, p * c, p * c)
+    AQ = np.einsum("...jabi,kab->...ijk", WU, basis).reshape(*batch, p * c, len(basis))
+    half = np.einsum("...cabd,kab->...kcd", UU, basis)
+    QQ = 0.5 * np.einsum("...kcd,ldc->...kl", half, basis)
     top = np.concatenate([AA, AQ], axis=-1)
     bottom = np.concatenate([np.swapaxes(AQ, -1, -2), QQ], axis=-1)
-    return np.concatenate([top, bottom], axis=-2) / n_frequencies
+    return np.concatenate([top, bottom], axis=-2)
+
+
+def _element_products(x, y):
+    """``mean_w Re x[a, b] y[c, d]`` of every two elements, shape (..., a, b, c, d)."""
+    shape = x.shape[:-3]
+    left = np.concatenate([x.real, -x.imag], axis=-3).reshape(*shape, 2 * x.shape[-3], -1)
+    right = np.concatenate([y.real, y.imag], axis=-3).reshape(*shape, 2 * y.shape[-3], -1)
+    products = np.swapaxes(left, -1, -2) @ right / x.shape[-3]
+    return products.reshape(*shape, *x.shape[-2:], *y.shape[-2:])
 
 
 @dataclass(frozen=True)

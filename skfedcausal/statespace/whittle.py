@@ -25,6 +25,7 @@ import numpy as np
 from .inputs import DrivenSpectrum
 from .lagcov import frequencies_of_states, midpoints
 from .likelihood import Evaluation, SpectralInformation, hermitian
+from .pairs import diagonal_blocks
 from .positive import companion
 
 _PIECE = 2**18  # complex numbers in the matrices of the frequencies that are taken together
@@ -59,6 +60,7 @@ class WhittleLikelihood:
         self._rotation = np.exp(1j * frequencies)[:, None, None]
         late, cross, early = moments.spectra(frequencies)
         self._late, self._cross, self._early = late[..., :n, :n], cross[..., :n, :], early
+        self._back = np.ascontiguousarray(hermitian(self._cross))
         self._inputs = moments.early if early.shape[-1] > n * n_lags else None
         self._driven = {}  # by number of frequencies
 
@@ -92,16 +94,18 @@ class WhittleLikelihood:
     def _evaluate(self, A, Q, chosen):
         """Sums over a slice of frequencies of log-determinant and trace, their gradient in A, and of E."""
         n = Q.shape[-1]
-        late, cross, early = (x[..., chosen, :, :] for x in (self._late, self._cross, self._early))
+        late, cross, back, early = (
+            x[..., chosen, :, :] for x in (self._late, self._cross, self._back, self._early)
+        )
         rotation = self._rotation[chosen]
         Z = self._Z(A, rotation)
         ZN = Z @ self.N[..., None, :, :]
         Phi = Q[..., None, :, :] + ZN @ hermitian(Z)
         logdet = np.linalg.slogdet(Phi)[1]
         X = np.linalg.inv(Phi)
-        AT = np.swapaxes(A, -1, -2)[..., None, :, :]
-        early = cross - A[..., None, :, :] @ early  # residuals with the regressors
-        residual = late - A[..., None, :, :] @ hermitian(cross) - early @ AT
+        A = A[..., None, :, :]
+        early = cross - _real_times(A, early)  # residuals with the regressors
+        residual = late - hermitian(_real_times(A, back)) - _real_times(A, hermitian(early))
         XM = X @ residual
         trace = np.trace(XM, axis1=-2, axis2=-1).real
         E = XM @ X - X
@@ -120,16 +124,55 @@ class WhittleLikelihood:
         """
         n = Q.shape[-1]
         A, B = A[..., : n * self.n_lags], A[..., n * self.n_lags :]
-        states = A if self.n_lags == 1 else companion(A, self.n_lags)
-        frequencies = midpoints(frequencies_of_states(states, self._n_frequencies))
+        frequencies = self._frequencies(A)
         rotation = np.exp(1j * frequencies)[:, None, None]
-        Z = self._Z(A, rotation)
-        Phi = Q[..., None, :, :] + Z @ self.N[..., None, :, :] @ hermitian(Z)
-        H = np.linalg.solve(Z, np.broadcast_to(Q[..., None, :, :], Z.shape))
-        S = None
-        if self._inputs is not None:
-            if len(frequencies) not in self._driven:
-                self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, n, frequencies)
-            S = self._driven[len(frequencies)].at(A, B)
+        U, H = self._inverse_and_filter(A, Q, self.N, rotation)
         lagged = [delay * H for delay in self._delays(rotation)]
-        return SpectralInformation(np.linalg.inv(Phi), np.concatenate([H, *lagged], axis=-2), S)
+        return SpectralInformation(
+            U, np.concatenate([H, *lagged], axis=-2), self._spectrum(A, B, frequencies)
+        )
+
+    def unit_information(self, A, Q, partition):
+        """The diagonal blocks of :meth:`information` at a plant whose units are not coupled.
+
+        Of the first lag: arrays of shape (n_units, n_frequencies, p, p), zero where units have fewer states
+        than others.
+        """
+        n, p = Q.shape[-1], partition.padded.shape[1]
+        A, B = A[:, : n * self.n_lags], A[:, n * self.n_lags :]
+        frequencies = self._frequencies(A)
+        rotation = np.exp(1j * frequencies)[:, None, None]
+        U, H = np.zeros((2, partition.n_units, len(frequencies), p, p), dtype=complex)
+        for size, units in partition.groups.items():
+            rows = partition.padded[units, :size]
+            own = rows[:, :, None], rows[:, None, :]
+            own_A = [A[own[0], own[1] + lag * n] for lag in range(self.n_lags)]
+            U[units, :, :size, :size], H[units, :, :size, :size] = self._inverse_and_filter(
+                np.concatenate(own_A, axis=-1), Q[own], self.N[own], rotation
+            )
+        S = self._spectrum(A, B, frequencies)
+        return SpectralInformation(U, H, None if S is None else diagonal_blocks(S[..., :n, :n], partition))
+
+    def _frequencies(self, A):
+        states = A if self.n_lags == 1 else companion(A, self.n_lags)
+        return midpoints(frequencies_of_states(states, self._n_frequencies))
+
+    def _inverse_and_filter(self, A, Q, N, rotation):
+        """``Phi^-1`` and ``Z^-1 Q``, shape (..., n_frequencies, n, n)."""
+        Z, Q = self._Z(A, rotation), Q[..., None, :, :]
+        Phi = Q + Z @ N[..., None, :, :] @ hermitian(Z)
+        return np.linalg.inv(Phi), np.linalg.solve(Z, np.broadcast_to(Q, Z.shape))
+
+    def _spectrum(self, A, B, frequencies):
+        """Spectrum of the regressors as far as inputs determine them."""
+        if self._inputs is None:
+            return None
+        if len(frequencies) not in self._driven:
+            self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, A.shape[-2], frequencies)
+        return self._driven[len(frequencies)].at(A, B)
+
+
+def _real_times(A, x):
+    """``A @ x`` of real and complex matrices as one real product."""
+    x = np.ascontiguousarray(x)
+    return (A @ x.view(float)).view(complex)

@@ -3,15 +3,19 @@
 import json
 import subprocess
 import sys
+import threading
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal import FederatedGrangerEstimator
+from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector
 from skfedcausal.__main__ import main
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.federation import FileSite
+from skfedcausal.site_record import SiteRecord
+from skfedcausal.site_settings import read_site_settings
 
 UNITS = ("mill", "kiln")
 X, _ = make_granger_plant(2, names=UNITS, n_samples=300, links=[(0, 1)], random_state=0)
@@ -166,3 +170,45 @@ def test_server_settings_that_cannot_be_used_are_explained(plant, more, reason, 
     server(plant, more)
     assert main(["plan", str(plant / "server.toml")]) == 1
     assert reason in capsys.readouterr().err
+
+
+def test_a_plant_is_watched_over_files(plant, capsys):
+    """The record to be watched has a push of the second unit; the site is told the verdict."""
+    pushed = {name: Y[:200].copy() for name, Y in X.items()}
+    pushed["kiln"][120:] += 8.0 * X["kiln"].std(axis=0)
+    sites = []
+    for name in UNITS:
+        np.save(plant / f"{name}-today.npy", pushed[name])
+        site(plant, name, f'watched = "{name}-today.npy"\n')
+        settings = read_site_settings(plant / f"{name}.toml")
+        serving = FileSite(settings.gate(key=settings.read_key()), settings.folder)
+        sites.append(threading.Thread(target=serving.serve, daemon=True))
+        sites[-1].start()
+    server(plant, 'estimator = "root_cause"\nwatch = true\n[detector]\nfalse_alarm_rate = 0.02\n')
+    assert main(["serve", str(plant / "server.toml"), "--json"]) == 0
+    summary = told(capsys)
+    for thread in sites:
+        thread.join()
+    here = FederatedRCADetector(false_alarm_rate=0.02).fit(X).incidents(pushed)
+    there = pd.read_csv(f"{summary['results']}/incidents.csv")
+    assert list(there["start"]) == list(here["start"])
+    assert list(there["root"]) == list(here["root"])
+    assert_array_equal(there["probability"], here["probability"])
+    assert len(summary["incidents"]) == len(here) > 0
+    at_home = pd.read_csv(plant / "home-kiln/answers/incidents0.csv")
+    assert list(at_home["onset"]) == list(here["start"])
+
+
+def test_a_long_table_is_read_some_rows_at_a_time(plant, monkeypatch):
+    """Same numbers, never all in memory; inputs that move in no chunk are left out."""
+    frame = pd.read_csv(plant / "mill.csv")
+    frame["valve"] = (np.arange(300) // 100).astype(float)
+    frame["stuck"] = 1.0
+    frame.to_csv(plant / "mill.csv", index=False)
+    site(plant, "mill", 'inputs = ["valve", "stuck"]\n')
+    monkeypatch.setattr("skfedcausal.site_record._CHUNK", 7)
+    record = SiteRecord.read(read_site_settings(plant / "mill.toml"))
+    assert_array_equal(record.outputs, X["mill"])
+    assert_array_equal(record.inputs, frame[["valve"]])
+    assert isinstance(record.outputs, np.memmap)
+    assert not record.outputs.flags.writeable

@@ -178,6 +178,23 @@ def test_a_site_without_noise_spoils_the_promise_by_name(plant):
     assert list(estimator.noise_covariance_) == ["mill"]
 
 
+def test_a_watched_record_gets_the_noise_of_the_nominal_one_and_is_paid_for(plant):
+    for name in UNITS:
+        write(plant, name, f'watched = "{name}-today.npy"')
+        np.save(plant / f"{name}-today.npy", np.load(plant / f"{name}.npy")[:200] + 0.01)
+    gates = {name: open_gate(plant, name, False) for name in UNITS}
+    for name in UNITS:
+        for file in (name, f"{name}-today"):
+            poison(plant, file)
+    estimator = FederatedRCADetector(false_alarm_rate=0.05).fit_sites(FramesInMemory(gates))
+    incidents = estimator.watch_sites()
+    assert set(incidents["root"]) <= {*UNITS, "undecided"}
+    assert len(account(plant)) == 2
+    assert_allclose(estimator.privacy_spent_.mu, np.sqrt(2) * mu_from_epsilon(4.0, 1e-6), rtol=1e-5)
+    entries = [e["op"] for e in read_ledger(plant / "home-mill/ledger.jsonl") if e["event"] == "taken"]
+    assert entries == ["fit", "reply", "watch", "verdict"]
+
+
 # --- every release is charged once -------------------------------------------------------------------
 
 

@@ -84,6 +84,23 @@ def test_robust_covariances_reach_the_measure_and_inputs_do_not_disturb():
     np.testing.assert_allclose(usual["geweke_high"], robust["geweke_high"], rtol=0.3)
 
 
+def test_a_unit_alone_has_no_measures_and_a_level_shift_does_not_disturb():
+    rng = np.random.default_rng(0)
+    h = np.zeros((2000, 2))
+    for t in range(1, 2000):
+        h[t] = [[0.6, 0.0], [0.2, 0.5]] @ h[t - 1] + rng.normal(size=2) + [2.0 * (t > 1000), 0.0]
+    X = {f"unit{m}": h[:, [m]] @ np.ones((1, 4)) + 0.5 * rng.normal(size=(2000, 4)) for m in range(2)}
+    est = FederatedGrangerEstimator(server=LikelihoodServer(covariance="sandwich")).fit(X)
+    assert len(est.server_.level_shifts_) == 1
+    row = est.link_intervals(geweke=True).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
+    assert 0 < row["geweke_low"] < row["geweke"] < row["geweke_high"]
+    links = est.lagged_links(X, 2).set_index(["cause", "effect"])["delay"]
+    assert links.loc[("unit0", "unit1")] == 1.0
+    assert np.isnan(links.loc[("unit1", "unit0")])
+    alone = est.fit({"unit0": X["unit0"]})
+    assert len(alone.link_intervals(geweke=True)) == len(alone.lagged_links({"unit0": X["unit0"]}, 2)) == 0
+
+
 @pytest.mark.slow
 def test_coverage_of_measure_and_spectrum():
     """Truth by the analytic measure of the simulated plant; 100 records, so 95 % is known to 2.2 %."""

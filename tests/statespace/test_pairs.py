@@ -6,6 +6,7 @@ import pytest
 from skfedcausal.statespace.fisher import FreeElements, InformationColumns
 from skfedcausal.statespace.pairs import (
     covariance_pair_information,
+    diagonal_blocks,
     padded_blocks,
     pair_blocks,
     transition_pair_information,
@@ -40,6 +41,10 @@ def matrices(partition, coupled=True):
 
 def spectral_information(A, Q, N):
     return WhittleLikelihood(EndlessRecord(A, Q, N, N_FREQUENCIES), N).information(A, Q)
+
+
+def unit_information(A, Q, N, partition):
+    return WhittleLikelihood(EndlessRecord(A, Q, N, N_FREQUENCIES), N).unit_information(A, Q, partition)
 
 
 def block_elements(partition, effect, cause):
@@ -106,7 +111,7 @@ def test_joint_information_of_an_uncoupled_pair_is_its_part_of_the_dense_matrix(
     partition = Partition(sizes)
     A, Q, N = matrices(partition, coupled=False)
     n, size = partition.n_states, max(sizes) ** 2
-    result = uncoupled_pair_information(spectral_information(A, Q, N), partition)
+    result = uncoupled_pair_information(unit_information(A, Q, N, partition), partition)
     assert result.shape == (len(partition.pairs), 3 * size, 3 * size)
     for matrix, (effect, cause) in zip(result, partition.pairs, strict=True):
         there, there_places = block_elements(partition, effect, cause)
@@ -130,3 +135,13 @@ def test_without_coupling_a_pair_is_told_apart_from_everything_else(sizes):
     condition = np.linalg.cond(Q) * np.linalg.cond(N)
     error = rounding(n, condition) * np.abs(matrix).max()
     assert_within(matrix[np.ix_(inside, ~inside)], 0, error)
+
+
+@SIZES
+def test_units_of_an_uncoupled_plant_have_the_diagonal_blocks_of_its_information(sizes):
+    partition = Partition(sizes)
+    A, Q, N = matrices(partition, coupled=False)
+    whole, units = spectral_information(A, Q, N), unit_information(A, Q, N, partition)
+    for of_whole, of_units in ((whole.U, units.U), (whole.W, units.W), (whole.V, units.V)):
+        expected = diagonal_blocks(of_whole, partition)
+        np.testing.assert_allclose(of_units, expected, atol=rounding(N_FREQUENCIES) * np.abs(expected).max())
