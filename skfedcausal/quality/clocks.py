@@ -295,10 +295,14 @@ def unit_offsets(series, n_lags):
 
 
 def _strongest_tree(names, ties):
-    """Neighbours of each unit with their offset and its slack, along the strongest ties without circles."""
+    """Neighbours of each unit with their offset and its slack, along the strongest ties without circles.
+
+    Ties of which it is known whether they are an offset come before those that may be zero.
+    """
     group = {name: name for name in names}
     tree = {name: [] for name in names}
-    for (first, second), tie in sorted(ties.items(), key=lambda item: -item[1].strength):
+    sharp_first = sorted(ties.items(), key=lambda item: (item[1].slack > 2 * _NEAR, -item[1].strength))
+    for (first, second), tie in sharp_first:
         if group[first] == group[second]:
             continue
         old, new = group[second], group[first]
