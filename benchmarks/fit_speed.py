@@ -9,12 +9,12 @@ import numpy as np
 from statsmodels.tsa.api import VAR
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
-from skfedcausal.server.blocktests import link_estimates, uncoupled_estimates
+from skfedcausal.server.estimation.blocktests import link_estimates, uncoupled_estimates
+from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
+from skfedcausal.server.estimation.search import search_structure
+from skfedcausal.server.estimation.shrinkage import shrunk_transition
+from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.scoring import Point, Scoring, ascend
-from skfedcausal.server.search import search_structure
-from skfedcausal.server.shrinkage import shrunk_transition
-from skfedcausal.server.standardised import StandardisedPlant
 from skfedcausal.statespace.geweke import geweke_measures
 from skfedcausal.utils import read_plant
 

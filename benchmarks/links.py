@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 from statsmodels.tsa.api import VAR
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
-from skfedcausal.server.evidence import BlockEstimates, adjusted_p_values
+from skfedcausal.server.estimation.evidence import BlockEstimates, adjusted_p_values
 
 from ._limits import Clairvoyant
 from ._plants import links_of, weak_links

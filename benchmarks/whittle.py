@@ -8,9 +8,9 @@ import argparse
 import numpy as np
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
+from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.scoring import Point, Scoring, ascend
-from skfedcausal.server.standardised import StandardisedPlant
 
 from ._plants import weak_links
 from ._report import mean_and_error, table, write

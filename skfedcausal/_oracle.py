@@ -8,7 +8,7 @@ from .client.training import UnitTraining, advanced
 from .client.training_series import unit_series
 from .client.worker import local_features
 from .message import StateMessage
-from .server.gradient_state import Plant
+from .server.training.gradient_state import Plant
 from .statespace.observation import information
 
 

@@ -11,7 +11,7 @@ from .federation.packet import Packet
 from .federation.rounds import ask, messages_of
 from .federation.watching import verdict_reply
 from .message import ACKNOWLEDGEMENT, StateMessage
-from .server.incidents import incident_row, incident_table
+from .server.watching.incidents import incident_row, incident_table
 from .utils import PlantLayout
 from .watch_message import WATCH
 

@@ -12,7 +12,7 @@ from .client.flags import ResidualFlag
 from .client.worker import local_prediction
 from .federation.watching import send_flags
 from .privacy.stream import NoisedStream
-from .server.flags import needed_answers
+from .server.watching.flags import needed_answers
 
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 

@@ -19,17 +19,17 @@ from .client.monitor import watched
 from .client.worker import unit_message
 from .federation.watching import StreamLedger, flag_verdict, tell_verdict, verdict_reply
 from .privacy.base import PrivacyMechanism
-from .server.flags import roots_of_flags
-from .server.incidents import (
+from .server.moments import MomentServer
+from .server.watching.flags import roots_of_flags
+from .server.watching.incidents import (
     UNDECIDED,
     incident_row,
     incident_table,
     roots_per_step,
     steps_between_alarms,
 )
-from .server.moments import MomentServer
-from .server.nominal import watch_budget
-from .server.root_cause import RootCauseServer, StreamState
+from .server.watching.nominal import watch_budget
+from .server.watching.root_cause import RootCauseServer, StreamState
 from .statespace.episodes import episodes
 from .utils.sampling import check_following, check_sampling, position, sampling_period
 

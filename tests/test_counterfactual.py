@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.excitation import InputsNotSeparableError
+from skfedcausal.server.estimation.excitation import InputsNotSeparableError
 
 NAMES = ("unit0", "unit1", "unit2")
 

@@ -16,7 +16,7 @@ from skfedcausal import (
 from skfedcausal.client.flags import ResidualFlag
 from skfedcausal.client.worker import local_prediction
 from skfedcausal.datasets import make_nonlinear_plant
-from skfedcausal.server.flags import roots_of_flags
+from skfedcausal.server.watching.flags import roots_of_flags
 
 N_TRAIN, N_NOMINAL, N_TEST = 6000, 10_000, 10_000
 WINDOW = 20

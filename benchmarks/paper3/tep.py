@@ -13,7 +13,7 @@ import numpy as np
 from skfedcausal import ExtendedKalmanClient, FederatedRCADetector
 from skfedcausal.datasets import load_tep
 from skfedcausal.metrics import alarm_report
-from skfedcausal.server.flags import roots_of_flags
+from skfedcausal.server.watching.flags import roots_of_flags
 
 from .._report import table, write
 from ._setting import flags_of, residuals, trained

@@ -28,7 +28,7 @@ def flag_verdict(roots, n_units):
     Parameters
     ----------
     roots : ndarray of int of shape (n_samples,)
-        As given by :func:`~skfedcausal.server.flags.roots_of_flags`.
+        As given by :func:`~skfedcausal.server.watching.flags.roots_of_flags`.
     n_units : int
     """
     begins = np.flatnonzero(np.diff(roots, prepend=-3))  # no root, so that the first row begins a run

@@ -12,11 +12,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..training_message import TrainingEnd
-from .gradient_answers import GradientAnswers
-from .gradient_links import untested_links
-from .gradient_session import batch_dialogue, moments_dialogue, online_dialogue, stationary_dialogue
-from .gradient_state import Plant, Training
-from .step_sizes import VARIANTS, choose_sizes, load
+from .training.gradient_answers import GradientAnswers
+from .training.gradient_links import untested_links
+from .training.gradient_session import batch_dialogue, moments_dialogue, online_dialogue, stationary_dialogue
+from .training.gradient_state import Plant, Training
+from .training.step_sizes import VARIANTS, choose_sizes, load
 
 _ROUNDS = {"batch": 3000, "online": 2}
 _POSITIVE = [Interval(Real, 0, None, closed="neither"), None]

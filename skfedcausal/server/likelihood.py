@@ -10,17 +10,17 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..statespace.geweke import geweke_measures
 from .answers import StateAnswers
-from .diagnosis import warn_of_convergence, warn_of_drift
-from .estimate import estimate_plant, screen_plant
-from .excitation import check_separable, excitation_table
-from .feedback import controlled_units, feedback_table
+from .estimation.diagnosis import warn_of_convergence, warn_of_drift
+from .estimation.estimate import estimate_plant, screen_plant
+from .estimation.excitation import check_separable, excitation_table
+from .estimation.feedback import controlled_units, feedback_table
+from .estimation.noise_share import choose_noise_share
+from .estimation.sandwich import COVARIANCES
+from .inference.link_questions import LinkQuestions
+from .inference.links import correlation_table, links_table
 from .joint import JointRecord
-from .link_questions import LinkQuestions
-from .links import correlation_table, links_table
-from .noise_share import choose_noise_share
 from .operating_point import OperatingPoint
 from .questions import InputQuestions
-from .sandwich import COVARIANCES
 
 
 class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimator):

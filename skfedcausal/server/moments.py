@@ -11,8 +11,8 @@ from ..statespace.plant_em import expectation_maximisation
 from ..statespace.units import moment_start
 from .joint import JointRecord
 from .likelihood import LikelihoodServer
-from .nominal import attended_rows, filled_states, usual_pattern
 from .operating_point import OperatingPoint
+from .watching.nominal import attended_rows, filled_states, usual_pattern
 
 _LEAST_ATTENDED = 0.2  # share of the rows in which all units must be there for the steps to be taken
 

@@ -14,7 +14,7 @@ from skfedcausal.message import StateMessage
 from skfedcausal.privacy import PrivacyBudgetError, UnitNoise
 from skfedcausal.privacy.bounds import Bounds
 from skfedcausal.privacy.stream import NoisedStream
-from skfedcausal.server.flags import needed_answers, roots_of_flags
+from skfedcausal.server.watching.flags import needed_answers, roots_of_flags
 from skfedcausal.watch_message import FlagMessage, VerdictReply
 
 from ._audit import gaussian_mu

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal.message import StateMessage
+from skfedcausal.server.estimation.scoring import Point, Scoring
+from skfedcausal.server.estimation.structure import Structure
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.scoring import Point, Scoring
-from skfedcausal.server.structure import Structure
 from skfedcausal.statespace.observation import information
 from skfedcausal.statespace.partition import Partition
 from skfedcausal.statespace.whittle import WhittleLikelihood

@@ -8,7 +8,7 @@ from scipy import stats
 
 from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.feedback import feedback_table
+from skfedcausal.server.estimation.feedback import feedback_table
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.statespace.episodes import episodes, lagged_rows
 from skfedcausal.statespace.lagcov import lag_covariances

@@ -6,10 +6,10 @@ import pytest
 from skfedcausal import LikelihoodServer
 from skfedcausal.client.kalman import KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server import scoring as scoring_module
-from skfedcausal.server.blocktests import correlation_estimates, link_estimates
-from skfedcausal.server.evidence import benjamini_hochberg
-from skfedcausal.server.scoring import Point, Scoring
+from skfedcausal.server.estimation import scoring as scoring_module
+from skfedcausal.server.estimation.blocktests import correlation_estimates, link_estimates
+from skfedcausal.server.estimation.evidence import benjamini_hochberg
+from skfedcausal.server.estimation.scoring import Point, Scoring
 from skfedcausal.statespace import fisher, whittle
 
 from ._reference import coupled_plant, endless, structure_of

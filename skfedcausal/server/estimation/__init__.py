@@ -1,0 +1,1 @@
+"""The maximum-likelihood estimate of the coupled plant, step by step."""

@@ -1,0 +1,384 @@
+"""Maximum-likelihood estimation of the coupled plant from a joint record, step by step.
+
+1. Scores ``s = J^-1 z`` and their lag covariances; states scaled to unit variance.
+2. Each unit's own model by maximum likelihood.
+3. Score tests of every pair at the uncoupled plant, forward/backward search for links and correlated
+   noise, refit.
+4. The maximum approached until the gradient vanishes: of the Whittle likelihood for complete records, of
+   the exact time-domain likelihood where measurements are missing or a unit's sensors see next to nothing.
+5. Block estimates with covariances, empirical-Bayes shrinkage.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..inference.geweke_intervals import FittedParameters
+from .blocktests import (
+    correlation_estimates,
+    input_estimates,
+    link_estimates,
+    uncoupled_estimates,
+)
+from .evidence import BlockEstimates
+from .level_shifts import LevelShifts, find_level_shifts
+from .prior import Prior, WithPrior
+from .sandwich import Sandwich, lags_of
+from .scoring import Point, Scoring, ascend
+from .search import StructureSearch, first_links, is_degenerate, is_singular, search_structure
+from .shrinkage import shrunk_transition
+from .standardised import StandardisedPlant
+from .structure import Structure
+
+_GOALS = {"near": 10.0, "tol": 0.1}
+_DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
+
+
+@dataclass(frozen=True)
+class Coefficients:
+    """Estimated ``[A | B]`` in standardised states and inputs, with its sampling covariance.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n, c)
+    rows, cols : ndarray of int, shape (n_free,)
+        Its free elements.
+    covariance : ndarray of shape (n_free, n_free)
+        Not shrunk, given the selected structure.
+    state_scale : ndarray of shape (n, n)
+        Matrix S with ``h = S h_standardised``.
+    input_scale : ndarray of shape (k,)
+        Standard deviations of the inputs.
+    regressors : ndarray of shape (c, c)
+        Covariance of the regressors ``[h; u]``.
+    """
+
+    matrix: np.ndarray
+    rows: np.ndarray
+    cols: np.ndarray
+    covariance: np.ndarray
+    state_scale: np.ndarray
+    input_scale: np.ndarray
+    regressors: np.ndarray
+
+
+@dataclass(frozen=True)
+class PlantEstimate:
+    """Fitted plant.
+
+    Attributes
+    ----------
+    A, Q : ndarray of shape (n, n)
+        Maximum-likelihood estimate on the selected links, not shrunk.
+    B : ndarray of shape (n, k)
+        Input matrix.
+    shrunk_A, shrunk_B : ndarray
+        The same with off-diagonal blocks shrunk (equal to `A` and `B` without shrinkage).
+    structure : Structure
+        Links, inputs and noise correlations in the model.
+    blocks : BlockEstimates
+        Every off-diagonal block of A in standardised states.
+    correlations : BlockEstimates
+        Blocks of Q of the correlated pairs, in standardised states.
+    input_blocks : BlockEstimates
+        Every block of B between different units, in standardised states and inputs.
+    coefficients : Coefficients
+        Standardised ``[A | B]`` with the covariance of its free elements, without the steps.
+    parameters : FittedParameters
+        Plant in standardised states with the covariance of its free elements.
+    shifts : LevelShifts
+        Shifts of levels that nobody announced.
+    n_rounds, n_iter : int
+        Rounds of the structure search and iterations of the final ascent.
+    converged : bool
+        Whether the gradient vanished and the structure settled.
+    gradient_norm : float
+        Length ``(g' H^-1 g)^(1/2)`` of the gradient of the log-likelihood per time step in the metric of
+        its curvature: the distance to the maximum in standard errors of a single time step.
+    has_prior : bool
+        Whether the plant was nearly degenerate and a few pseudo-observations were added.
+    """
+
+    A: np.ndarray
+    Q: np.ndarray
+    B: np.ndarray
+    shrunk_A: np.ndarray
+    shrunk_B: np.ndarray
+    structure: Structure
+    blocks: BlockEstimates
+    correlations: BlockEstimates
+    input_blocks: BlockEstimates
+    coefficients: Coefficients
+    parameters: FittedParameters
+    shifts: LevelShifts
+    n_rounds: int
+    n_iter: int
+    converged: bool
+    gradient_norm: float
+    has_prior: bool
+
+
+def estimate_plant(
+    record,
+    *,
+    local=None,
+    fix_local=False,
+    sparsity="fdr",
+    alpha=0.05,
+    shrinkage=True,
+    time_domain=False,
+    feedback=False,
+    level_shifts="auto",
+    covariance="information",
+    max_iter,
+    tol,
+):
+    """Fit transition matrix, input matrix and process covariance to a joint record.
+
+    Parameters
+    ----------
+    record : JointRecord
+    local, fix_local
+        See :class:`StandardisedPlant`.
+    sparsity : {"fdr", None}
+        Search for links with false discovery control, or estimate every block.
+    alpha : float
+        False discovery rate of the search.
+    shrinkage : bool
+        Shrink the off-diagonal blocks.
+    time_domain : bool
+        Use the exact likelihood also for complete records.
+    feedback : bool
+        Inputs depend on measurements: the covariance of the coefficients is that of the observed information.
+    level_shifts : {"auto", None}
+        Look for level shifts that nobody announced.
+    covariance : {"information", "sandwich", "hac"}
+        Covariances of estimates. The search and shrinkage take the information's in any case.
+    max_iter : int
+    tol : float
+        Length of the gradient per time step, in the metric of the curvature, that counts as zero.
+
+    Returns
+    -------
+    PlantEstimate
+    """
+    plant = StandardisedPlant(record, local, fix_local)
+    if level_shifts is not None and not record.steps:
+        steps = find_level_shifts(plant.unit_records(), sum(record.determined))
+        if steps:
+            plant = StandardisedPlant(record.at_steps(steps), local, fix_local)
+    settings = {
+        "sparsity": sparsity,
+        "alpha": alpha,
+        "shrinkage": shrinkage,
+        "time_domain": time_domain,
+        "feedback": feedback,
+        "covariance": covariance,
+        "max_iter": max_iter,
+        "tol": tol,
+    }
+    estimate = _estimate(plant, **settings)
+    lasting = estimate.shifts.certain
+    while len(lasting) < len(plant.steps):
+        plant = StandardisedPlant(record.at_steps(lasting), local, fix_local)
+        estimate = _estimate(plant, **settings)
+        lasting = estimate.shifts.certain
+    return estimate
+
+
+def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covariance, max_iter, tol):
+    """Estimate of a plant whose level shifts are known."""
+    goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
+    settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
+    objective, search, ascent, degenerate = _maximum(plant, goal, **settings)
+    scoring = Scoring(objective, search.scoring.structure, ascent.point)
+    blocks = link_estimates(scoring)
+    input_blocks = input_estimates(scoring) if plant.partition.n_inputs else None
+    theta = shrunk = ascent.point.A
+    if shrinkage and sparsity:
+        shrunk = shrunk_transition(objective, scoring, blocks, input_blocks)
+    curvature = scoring
+    if feedback:
+        curvature = Scoring(objective, scoring.structure, ascent.point, observed=True)
+    n, c, free = len(ascent.point.Q), plant.partition.without_steps.n_regressors, scoring.structure.free
+    kept = np.flatnonzero(free.cols < c)
+    of_coefficients = curvature.covariance
+    if covariance != "information":
+        blocks, input_blocks, robust = robust_blocks(plant, scoring, blocks, input_blocks, covariance)
+        of_coefficients = robust.covariance(curvature)
+    A, B, levels = np.hsplit(plant.unscaled(theta), [n, c])
+    shrunk_A, shrunk_B, _ = np.hsplit(plant.unscaled(shrunk), [n, c])
+    Q = plant.unscaled_covariance(ascent.point.Q)
+    return PlantEstimate(
+        A,
+        Q,
+        B,
+        shrunk_A,
+        shrunk_B,
+        scoring.structure,
+        blocks,
+        correlation_estimates(scoring, only_inside=True),
+        input_blocks,
+        Coefficients(
+            theta[:, :c],
+            free.rows[kept],
+            free.cols[kept],
+            of_coefficients[np.ix_(kept, kept)],
+            plant.state_scale,
+            plant.known_scale[: c - n],
+            plant.regressor_covariance[:c, :c],
+        ),
+        FittedParameters.of(ascent.point, free, of_coefficients, plant.state_scale),
+        LevelShifts.of(plant.steps, levels, Q, scoring),
+        search.n_rounds,
+        ascent.n_iter,
+        search.settled and ascent.converged,
+        float(np.sqrt(ascent.gain / plant.n_samples)),
+        degenerate,
+    )
+
+
+def estimated_links(plant, scoring, covariance):
+    """Estimates of the links at a maximum, with the covariances asked for."""
+    blocks = link_estimates(scoring)
+    return (
+        blocks if covariance == "information" else robust_blocks(plant, scoring, blocks, None, covariance)[0]
+    )
+
+
+def robust_blocks(plant, scoring, blocks, input_blocks, covariance):
+    """The estimates of blocks with covariances by the sandwich, and the :class:`Sandwich`.
+
+    Parameters
+    ----------
+    plant : StandardisedPlant
+    scoring : Scoring
+        At the maximum.
+    blocks : BlockEstimates
+    input_blocks : BlockEstimates or None
+    covariance : {"sandwich", "hac"}
+    """
+    partition, structure = plant.partition, scoring.structure
+    families = [partition] if input_blocks is None else [partition, partition.input_pairs]
+    n_lags = lags_of(covariance, plant.n_samples)
+    robust = Sandwich(scoring, plant.contributions(scoring.point), families, n_lags)
+    blocks = robust.blocks(partition, structure.linked, blocks)
+    if input_blocks is not None:
+        input_blocks = robust.blocks(partition.input_pairs, structure.driven, input_blocks)
+    return blocks, input_blocks, robust
+
+
+def _maximum(plant, goal, **settings):
+    """What :func:`_climb` finds, with as many lags as its end needs where it failed."""
+    climb = _climb(plant, goal, **settings)
+    ascent = climb[2]
+    if not ascent.converged and plant.lengthen(ascent.point.A, ascent.point.Q):
+        climb = _climb(plant, goal, **settings)
+    return climb
+
+
+def fitted_likelihood(record, *, local, fix_local, sparsity, alpha, time_domain, max_iter, tol):
+    """The likelihood that :func:`estimate_plant` maximised, and the :class:`Scoring` at its maximum.
+
+    Shifts of levels are those of the record.
+
+    Returns
+    -------
+    objective : object
+    scoring : Scoring
+    plant : StandardisedPlant
+    """
+    plant = StandardisedPlant(record, local, fix_local)
+    goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
+    objective, search, ascent, _ = _maximum(
+        plant, goal, sparsity=sparsity, alpha=alpha, time_domain=time_domain
+    )
+    return objective, Scoring(objective, search.scoring.structure, ascent.point), plant
+
+
+def _climb(plant, goal, **settings):
+    """Likelihood, structure and maximum of a plant, and whether it needed a prior."""
+    first = Uncoupled.of(plant)
+    alpha = settings["alpha"]
+    degenerate = is_degenerate(first.likelihood, plant.partition, first.point, alpha, tests=first.tests)
+    objective, search = _learn_structure(plant, first, degenerate, **settings)
+    ascent = ascend(objective, search.scoring, **goal)
+    if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
+        degenerate = True
+        objective, search = _learn_structure(plant, first, degenerate, **settings)
+        ascent = ascend(objective, search.scoring, **goal)
+    return objective, search, ascent, degenerate
+
+
+def screen_plant(record):
+    """Score tests of every pair at the uncoupled plant, the first step of :func:`estimate_plant`.
+
+    Returns
+    -------
+    BlockEstimates
+        One-step estimates of every off-diagonal block in standardised states.
+    """
+    plant = StandardisedPlant(record)
+    objective, point = _uncoupled(plant)
+    return first_links(objective, plant.structure(), point)
+
+
+@dataclass(frozen=True)
+class Uncoupled:
+    """Where every estimate starts: the units' own models, with a likelihood and its tests of every pair."""
+
+    likelihood: object
+    point: Point
+    tests: tuple
+
+    @classmethod
+    def of(cls, plant):
+        """The uncoupled plant of a :class:`StandardisedPlant`."""
+        likelihood, point = _uncoupled(plant)
+        return cls(likelihood, point, uncoupled_estimates(likelihood, plant.partition, point))
+
+
+def _uncoupled(plant):
+    """Likelihood to start with and the best plant without links."""
+    start = plant.uncoupled  # sets the number of lags of the likelihood
+    likelihood = plant.first_likelihood()
+    point = Point.at(likelihood, *start)
+    if not plant.has_all_lags:  # the units' own models are only near their maxima
+        scoring = Scoring(likelihood, plant.structure(), point)
+        point = ascend(likelihood, scoring, gain_tol=_GOALS["tol"]).point
+        plant.uncoupled = point.A, point.Q
+    return likelihood, point
+
+
+def _learn_structure(plant, first, degenerate, *, sparsity, alpha, time_domain):
+    """Structure of the plant and the likelihood it was learned from, with a prior if it is degenerate.
+
+    Where measurements are missing, or the exact likelihood is asked for, the Whittle likelihood of the
+    scores that exist gives the start of the search with the exact one; where they are not clear enough for
+    it, the search starts with that.
+    """
+    structure, prior = plant.structure(), None
+    objective, point, tests = first.likelihood, first.point, first.tests
+    if degenerate:
+        prior = Prior.for_units(*plant.uncoupled, plant.partition, plant.n_samples)
+        objective, tests = WithPrior(objective, prior), None
+        point = Point.at(objective, *plant.uncoupled)
+    search = _search(objective, structure, point, sparsity, alpha, tests)
+    needs_prior = prior is None and is_singular(search.scoring.point.Q)  # the caller starts anew with one
+    if not needs_prior and plant.has_clear_scores and (time_domain or not plant.is_complete):
+        objective = WithPrior.of(plant.time_domain(), prior)
+        found = search.scoring
+        point = Point.at(objective, found.point.A, found.point.Q)
+        search = _search(objective, found.structure, point, sparsity, alpha)
+    return objective, search
+
+
+def _search(objective, structure, point, sparsity, alpha, tests=None):
+    """Search for the structure, or every block free."""
+    goals = _DEGENERATE_GOALS if isinstance(objective, WithPrior) else _GOALS
+    if sparsity is not None:
+        return search_structure(objective, structure, point, alpha=alpha, tests=tests, **goals)
+    every = np.ones(len(structure.partition.pairs), dtype=bool)
+    scoring = Scoring(objective, structure.with_links(every), point)
+    ascent = ascend(objective, scoring, gain_tol=goals["tol"])
+    return StructureSearch(Scoring(objective, scoring.structure, ascent.point), 1, ascent.converged)

@@ -1,0 +1,258 @@
+"""Which units are linked, and whose noise is correlated: score tests at the uncoupled plant, then a
+forward/backward search with false discovery control."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...statespace.positive import spectral_radius
+from .blocktests import (
+    correlation_estimates,
+    input_estimates,
+    link_estimates,
+    step_estimates,
+    uncoupled_estimates,
+    uncoupled_link_estimates,
+)
+from .evidence import benjamini_hochberg
+from .scoring import Point, Scoring, ascend, is_valid, made_valid
+
+_MAX_ADDITIONS = 3  # new links per effect and round
+_MAX_ROUNDS = 60
+_UNIT_ROOT = 0.98  # spectral radius of units that are close to a unit root
+_STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts at a step that is known
+_SINGULAR = 1e-3  # smallest eigenvalue of the process noise of a plant that needs no prior
+
+
+@dataclass(frozen=True)
+class StructureSearch:
+    """Outcome of a search.
+
+    Attributes
+    ----------
+    scoring : Scoring
+        At the end of the search, with the structure found.
+    n_rounds : int
+    settled : bool
+        Whether the structure repeated.
+    """
+
+    scoring: Scoring
+    n_rounds: int
+    settled: bool
+
+
+def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=0.1, tests=None):
+    """Forward/backward search for links and noise correlations.
+
+    A round takes one scoring step. While the step is small it also re-tests every pair at the corrected
+    point (Wald inside the model, efficient score outside) and adds or drops what Benjamini-Hochberg says;
+    correlations of the process noise are tested when the links have settled.
+
+    Parameters
+    ----------
+    objective : object
+        Likelihood with ``evaluate``, ``information`` and ``n_samples``.
+    structure : Structure
+        To start from. Without links and correlations, the score tests at the uncoupled plant give the
+        first ones.
+    point : Point
+        Plant with this structure.
+    alpha : float
+        False discovery rate, for links and for correlations.
+    near : float
+        Gain in log-likelihood below which a point is close enough to the maximum to change the structure.
+        Tests correct for the rest to first order, which does not reach far where plants are nearly
+        degenerate.
+    tol : float
+        Gain in log-likelihood, promised by a step or made by the last ascent, below which a settled
+        search ends.
+    tests : tuple of BlockEstimates, default=None
+        The :func:`uncoupled_estimates` at `point`, where they are known already.
+
+    Returns
+    -------
+    StructureSearch
+    """
+    if not (structure.linked.any() or structure.correlated.any()):
+        structure, point = _first_structure(objective, structure, point, alpha, near, tests)
+    seen = {structure.key}
+    left = np.inf
+    for n_rounds in range(1, _MAX_ROUNDS + 1):
+        scoring = Scoring(objective, structure, point)
+        # where the likelihood bends more than the expected information says, a scoring step promises more
+        # than the ascent, which has felt the bend, knows to be left
+        left = min(scoring.gain, left)
+        proposed = structure
+        if left < near:
+            proposed = _proposal(scoring, alpha)
+        if proposed.key in seen:  # a structure that was left before: from here on only drop
+            proposed = structure.within(proposed)
+        if proposed.key == structure.key and left < tol:
+            return StructureSearch(scoring, n_rounds, True)
+        seen.add(proposed.key)
+        goal = tol / 2 if proposed.key == structure.key and left < near else max(near / 10, tol / 2)
+        before = point
+        point, left = _next_point(objective, scoring, proposed, goal)
+        if point is before and proposed.key == structure.key:  # nowhere to climb
+            return StructureSearch(scoring, n_rounds, False)
+        structure = proposed
+    return StructureSearch(Scoring(objective, structure, point), n_rounds, False)
+
+
+def is_degenerate(objective, partition, point, alpha, *, tests=None):
+    """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root.
+
+    The likelihood of such a plant needs a prior. `tests` are the :func:`uncoupled_estimates` at `point`,
+    where they are known already.
+    """
+    _, correlations = tests or uncoupled_estimates(objective, partition, point)
+    correlated = _symmetric_bh(correlations.p_value, partition, alpha).any()
+    radius = spectral_radius(point.A[:, : len(point.Q)])
+    return bool(correlated or is_singular(point.Q) or radius > _UNIT_ROOT)
+
+
+def is_singular(Q):
+    """Whether a process covariance in standardised states is nearly singular."""
+    return bool(np.linalg.eigvalsh(Q)[0] < _SINGULAR)
+
+
+def first_links(objective, structure, point):
+    """One-step estimates of all links at the plant whose states are uncoupled."""
+    if structure.partition.n_known:  # the same inputs drive the states of all units: nothing decouples
+        return link_estimates(Scoring(objective, structure, point))
+    return uncoupled_link_estimates(objective, structure.partition, point)
+
+
+def _first_structure(objective, structure, point, alpha, near, tests):
+    """Links, inputs and correlations that the tests at the plant with uncoupled states suggest."""
+    partition = structure.partition
+    links, correlations = tests or uncoupled_estimates(objective, partition, point)
+    has_more = partition.n_known or partition.n_lags > 1  # nothing decouples, or not all is tested
+    correlated = _symmetric_bh(correlations.p_value, partition, alpha)
+    if correlated.any():  # they disturb the tests of the links, so they come first
+        structure = structure.with_correlated(correlated)
+        point = ascend(objective, Scoring(objective, structure, point), gain_tol=near).point
+    if correlated.any() or has_more:
+        scoring = Scoring(objective, structure, point)
+        if scoring.gain > near:  # units whose inputs are under feedback may not have settled
+            point = ascend(objective, scoring, gain_tol=near).point
+            scoring = Scoring(objective, structure, point)
+        links = link_estimates(scoring, screen=alpha)
+    A = point.A
+    if partition.n_inputs:
+        driven = benjamini_hochberg(input_estimates(scoring).p_value, alpha)
+        structure = structure.with_driven(driven)
+        A = A.copy()
+        A[:, partition.n_lagged :][:, : partition.n_inputs][partition.input_mask(~driven)] = 0.0
+    linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
+    if linked.any():
+        A = _with_blocks(A, links, linked, partition)
+    if A is not point.A:
+        point = Point.at(objective, A, point.Q)
+    return structure.with_links(linked), point
+
+
+def _proposal(scoring, alpha):
+    """Structure that the tests at the current point suggest."""
+    structure = scoring.structure
+    partition, linked = structure.partition, structure.linked
+    wanted = _wanted(link_estimates(scoring, screen=alpha).p_value, linked, partition, alpha)
+    if (wanted != linked).any():
+        return structure.with_links(wanted)
+    if partition.n_inputs:
+        driven = _wanted(input_estimates(scoring).p_value, structure.driven, partition.input_pairs, alpha)
+        if (driven != structure.driven).any():
+            return structure.with_driven(driven)
+    if partition.n_steps:
+        shifted = structure.shifted & (step_estimates(scoring).p_value <= _STEP_LEVEL)
+        if (shifted != structure.shifted).any():
+            return structure.with_shifted(shifted)
+    correlated = _symmetric_bh(correlation_estimates(scoring, screen=alpha).p_value, partition, alpha)
+    return structure.with_correlated(correlated)
+
+
+def _wanted(p_values, inside, family, alpha):
+    """Pairs that false discovery control keeps, and a few that it adds."""
+    significant = benjamini_hochberg(p_values, alpha)
+    return inside & significant | _capped(significant & ~inside, p_values, family)
+
+
+def _symmetric_bh(p_values, partition, alpha):
+    """Benjamini-Hochberg over unordered pairs, answered for both ordered ones."""
+    effect, cause = partition.pairs.T
+    lower = effect > cause
+    chosen = np.zeros(len(effect), dtype=bool)
+    chosen[lower] = benjamini_hochberg(p_values[lower], alpha)
+    return chosen | chosen[partition.reverse_pairs]
+
+
+def _next_point(objective, scoring, proposed, goal):
+    """Higher up with the same structure, then with the blocks that are dropped set to zero.
+
+    Also the log-likelihood that is left to be gained with the structure `proposed`, as far as known.
+    """
+    structure = scoring.structure
+    ascent = ascend(objective, scoring, gain_tol=goal)
+    if structure.within(proposed).key == structure.key:  # nothing is dropped
+        return ascent.point, ascent.gain if proposed.key == structure.key else np.inf
+    if ascent.n_iter:
+        scoring = Scoring(objective, structure, ascent.point)
+    return dropped(objective, scoring, proposed), np.inf
+
+
+def dropped(objective, scoring, proposed, max_steps=8):
+    """Plant without the blocks that `proposed` does not have.
+
+    The other elements follow to first order, or stay if that is better. Where either leaves the valid
+    plants, the blocks go in several steps, each followed by an ascent of the others. If even those end,
+    the other blocks between units shrink.
+    """
+    structure = scoring.structure
+    for _ in range(max_steps):
+        share, point = _partly_dropped(objective, scoring, proposed)
+        if share == 1.0:
+            return point
+        if point is None:
+            break
+        ascent = ascend(objective, Scoring(objective, proposed, point), gain_tol=1.0)
+        scoring = Scoring(objective, structure, ascent.point)
+    return Point.at(objective, *made_valid(*_zeroed(scoring, proposed), structure.partition))
+
+
+def _partly_dropped(objective, scoring, proposed):
+    """The largest share of the way to a plant without the dropped blocks that is valid, and the plant."""
+    A, Q, structure = scoring.point.A, scoring.point.Q, scoring.structure
+    goals = scoring.without(proposed), _zeroed(scoring, proposed)
+    for share in (1.0, 0.5, 0.25, 0.1):
+        trials = [(A + share * (to_A - A), Q + share * (to_Q - Q)) for to_A, to_Q in goals]
+        n_lags = structure.partition.n_lags
+        points = [Point.at(objective, *trial) for trial in trials if is_valid(*trial, n_lags)]
+        if points:
+            return share, max(points, key=lambda point: point.evaluation.value)
+    return 0.0, None
+
+
+def _zeroed(scoring, proposed):
+    """Plant matrices without the blocks that `proposed` does not have, the others as they are."""
+    structure, point = scoring.structure, scoring.point
+    A = np.where(structure.transition_mask & ~proposed.transition_mask, 0.0, point.A)
+    return A, np.where(structure.covariance_mask & ~proposed.covariance_mask, 0.0, point.Q)
+
+
+def _capped(additions, p_values, partition):
+    """At most a few additions per effect, the most significant ones."""
+    kept = np.zeros_like(additions)
+    effect = partition.pairs[:, 0]
+    for m in np.unique(effect[additions]):
+        candidates = np.flatnonzero(additions & (effect == m))
+        kept[candidates[np.argsort(p_values[candidates], kind="stable")[:_MAX_ADDITIONS]]] = True
+    return kept
+
+
+def _with_blocks(A, blocks, linked, partition):
+    """Transition matrix with the estimates of the linked pairs filled in, kept stable."""
+    flat = np.append(A.ravel(), 0.0)
+    flat[partition.pair_elements[linked]] = blocks.estimate[linked]
+    filled = flat[:-1].reshape(A.shape)
+    return made_valid(filled, np.eye(len(A)), partition)[0]

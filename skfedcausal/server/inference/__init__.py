@@ -1,0 +1,1 @@
+"""What a fitted plant says about its links: tests, intervals, verdicts, benefit."""

@@ -1,0 +1,160 @@
+"""What a unit gains from the plant: held-out log-likelihood of its own measurements.
+
+Everything is computed from the units' messages: the term of a log-density that only the unit knows is the
+same whoever predicts, and drops out of every difference.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import csgraph
+
+from ...statespace.episodes import episodes
+from ...statespace.observation import Information
+
+_SIGNIFICANT = 1.645  # standard errors, one-sided 5 %
+
+
+def split_messages(messages, held_out):
+    """Messages about the first part of every episode, and about the last one.
+
+    Parameters
+    ----------
+    messages : dict of str to StateMessage
+    held_out : float
+        Share of every episode in the last part.
+
+    Returns
+    -------
+    head, tail : dict of str to StateMessage
+
+    Raises
+    ------
+    ValueError
+        If `held_out` is not a share, or some episode is too short to be split.
+    """
+    if not 0 < held_out < 1:
+        raise ValueError(f"Got held_out={held_out}; give a share between 0 and 1.")
+    lengths = next(iter(messages.values())).lengths
+    cuts = [length - round(held_out * length) for length in lengths]
+    if any(cut in (0, length) for cut, length in zip(cuts, lengths, strict=True)):
+        raise ValueError(f"Episodes of {lengths} time steps cannot be split with held_out={held_out}.")
+    starts = (0, *np.cumsum(lengths)[:-1].tolist())
+    bounds = list(zip(episodes(starts, sum(lengths)), cuts, strict=True))
+    head = np.concatenate([np.arange(start, start + cut) for (start, _), cut in bounds])
+    tail = np.concatenate([np.arange(start + cut, stop) for (start, stop), cut in bounds])
+    rest = tuple(length - cut for length, cut in zip(lengths, cuts, strict=True))
+    return (
+        {name: message.at(head, tuple(cuts)) for name, message in messages.items()},
+        {name: message.at(tail, rest) for name, message in messages.items()},
+    )
+
+
+def without_unit(record, unit):
+    """The record as it would be had a unit sent nothing."""
+    part = record.parts[unit]
+    nothing = Information(np.zeros_like(part.z), np.zeros_like(part.patterns[:1]))
+    return replace(record, parts=(*record.parts[:unit], nothing, *record.parts[unit + 1 :]))
+
+
+def connected(A, Q, partition):
+    """Which units lie in the same connected part of the plant, ndarray of bool (n_units, n_units).
+
+    Units in different parts are independent of each other.
+    """
+    touched = (A != 0) | (Q != 0)
+    graph = np.array([[touched[m, n].any() for n in partition.slices] for m in partition.slices])
+    label = csgraph.connected_components(graph, directed=False)[1]
+    return label[:, None] == label
+
+
+def mean_with_error(values):
+    """Mean of a stationary series and its standard error by Newey and West.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n,)
+
+    Returns
+    -------
+    mean, stderr : float
+        With Bartlett weights over ``n**(1/3)`` lags [1]_.
+
+    References
+    ----------
+    .. [1] Newey, West (1987), A simple, positive semi-definite, heteroskedasticity and autocorrelation
+           consistent covariance matrix, Econometrica 55(3).
+    """
+    n = len(values)
+    if not n:
+        return np.nan, np.nan
+    centred = values - values.mean()
+    n_lags = min(int(np.cbrt(n)), n - 1)
+    total = centred @ centred
+    for k in range(1, n_lags + 1):
+        total += 2 * (1 - k / (n_lags + 1)) * (centred[k:] @ centred[:-k])
+    return float(values.mean()), float(np.sqrt(total)) / n
+
+
+class Benefit:
+    """Held-out gains of every unit from all others and from each of them.
+
+    Parameters
+    ----------
+    plant : LikelihoodServer
+        Fitted to the first part of the record.
+    alone : callable
+        ``alone(name)`` gives the server of a unit that has only its own message, fitted to the same rows.
+    tail : dict of str to StateMessage
+        The rest of the record.
+    """
+
+    def __init__(self, plant, alone, tail):
+        self.names = plant.names_
+        record = plant._record(tail)
+        self._present = [_present(part) for part in record.parts]
+        self._together = connected(plant.unshrunk_transition_, plant.process_cov_, plant.partition_)
+        everything = plant._filter(record).unit_log_densities()
+        n_samples, n_units = everything.shape
+        self._from_all = np.zeros((n_samples, n_units))
+        self._from_unit = np.zeros((n_units, n_samples, n_units))
+        for n, name in enumerate(self.names):
+            others = self._together[n] & (np.arange(n_units) != n)
+            if not others.any():
+                continue  # its part of the plant is its own model
+            own = alone(name).filter({name: tail[name]}).unit_log_densities()[:, 0]
+            self._from_all[:, n] = everything[:, n] - own
+            withheld = plant._filter(without_unit(record, n)).unit_log_densities()
+            self._from_unit[n][:, others] = (everything - withheld)[:, others]
+
+    def by_unit(self):
+        """One row per unit."""
+        pairs = self.by_pair()
+        rows = []
+        for m, name in enumerate(self.names):
+            gain, stderr = mean_with_error(self._from_all[self._present[m], m])
+            row = {"unit": name, "gain": gain, "stderr": stderr, "rows": int(self._present[m].sum())}
+            found = pairs[(pairs["effect"] == name) & (pairs["gain"] > _SIGNIFICANT * pairs["stderr"])]
+            best = {"neighbour": "", "neighbour_gain": 0.0, "neighbour_stderr": 0.0}
+            if len(found):
+                top = found.loc[found["gain"].idxmax()]
+                best = dict(zip(best, (top["cause"], top["gain"], top["stderr"]), strict=True))
+            rows.append(row | best)
+        return pd.DataFrame(rows).set_index("unit")
+
+    def by_pair(self):
+        """One row per ordered pair of units."""
+        rows = []
+        for m, effect in enumerate(self.names):
+            for n, cause in enumerate(self.names):
+                if m != n:
+                    gain, stderr = mean_with_error(self._from_unit[n][self._present[m], m])
+                    rows.append({"cause": cause, "effect": effect, "gain": gain, "stderr": stderr})
+        return pd.DataFrame(rows, columns=["cause", "effect", "gain", "stderr"])
+
+
+def _present(part):
+    """Rows in which a unit measured anything, ndarray of bool."""
+    anything = part.patterns.any(axis=(1, 2))
+    return np.full(len(part.z), anything[0]) if part.is_constant else anything[part.index]

@@ -1,0 +1,1 @@
+"""The papers' training: blocks by gradient descent, round by round."""

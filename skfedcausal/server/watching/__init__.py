@@ -1,0 +1,1 @@
+"""Watching a plant: alarms, incidents and the posterior over roots."""

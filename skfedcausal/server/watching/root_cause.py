@@ -1,0 +1,389 @@
+"""Which unit started it: alarms from a false-alarm budget and a posterior over roots, from messages alone."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.special import expit
+from scipy.stats import chi2
+
+from ...statespace.alarms import alarm_runs, onset
+from ...statespace.filter import filtered_states, predicted_states
+from ...statespace.shift import InnovationModel, likelihood_ratios, step_information, step_scores
+from ..joint import JointRecord
+from .levels import GAP, STATISTICS, AlarmLevels
+from .nominal import (
+    direct_causes,
+    filled_states,
+    held_out_folds,
+    inverse_root,
+    learned_plant,
+    mean_dims,
+    off_subspace,
+    rows_to_learn_from,
+    usual_pattern,
+)
+from .posterior import Nominal, RootPosterior
+from .root_answers import SURE, Answer, deciding, explained, shift_answer
+from .shown import ShownOutside
+from .watch import WatchState, learn_watch
+
+LOOKBACK = 100  # steps before the alarm in which the onset is looked for
+HORIZON = 80  # steps after the alarm until which an answer is revised
+_DRIFT = 0.2  # of the cumulative sum that finds the onset
+_HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
+_TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
+_STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
+_ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What is known of one incident.
+
+    Attributes
+    ----------
+    start, detected, last : int
+        Onset, first and last row in alarm.
+    open : bool
+        Whether it may still go on.
+    statistic : {"energy", "shift"}
+        Which statistic named the root.
+    probability : ndarray of shape (n_units,)
+    first_rows : ndarray of shape (n_units,)
+        Row in which each unit's own surprise was first out of bounds, -1 if never.
+    kind : {"process", "sensor", "undecided"}
+        What is at fault at the root.
+    """
+
+    start: int
+    detected: int
+    last: int
+    open: bool
+    statistic: str
+    probability: np.ndarray
+    first_rows: np.ndarray
+    kind: str
+
+
+@dataclass
+class Incident:
+    """An incident that is followed: rows of its first and last alarm, its highest level, what is known."""
+
+    detected: int
+    last: int
+    peak: float
+    open: bool = True
+    verdict: Verdict | None = None
+
+
+@dataclass
+class StreamState:
+    """Everything a stream needs to go on: constant size whatever has passed."""
+
+    watch: WatchState = field(default_factory=WatchState)
+    averages: list | None = None
+    position: int = 0
+    rows: dict | None = None  # the last rows of every series
+    incidents: list = field(default_factory=list)  # those that may still change
+
+
+class RootCauseServer:
+    """Alarms and roots from messages, learned from nominal messages and the fitted plant.
+
+    Parameters
+    ----------
+    statistic : {"both", "energy", "shift"}
+    run_length : float
+        Wanted steps between false alarms, all units and statistics together.
+    prior : ndarray of shape (n_units,)
+        Prior probability of each unit being the root.
+    rng : numpy.random.RandomState
+    """
+
+    def __init__(self, statistic, run_length, prior, rng):
+        self.statistics = STATISTICS[statistic]
+        self.run_length, self.prior, self._rng = run_length, prior, rng
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def fit(self, plant, messages):
+        """Learn what is nominal.
+
+        Parameters
+        ----------
+        plant : LikelihoodServer
+            Fitted to the same messages.
+        messages : dict of str to StateMessage
+        """
+        record = JointRecord.from_messages(messages, names=plant.names_)
+        self.names = record.names
+        self.slices = record.partition.slices
+        J = record.block_diagonal([usual_pattern(part) for part in record.parts])
+        self.model = InnovationModel(plant.transition_, plant.process_cov_, J)
+        rows, starts = rows_to_learn_from(record)
+        folds = held_out_folds(starts, len(rows))
+        distance = off_subspace(messages, record)[rows]
+        outside_dims = mean_dims(distance)
+        self.dims = np.array([b.stop - b.start for b in self.slices]) + outside_dims
+        x = filled_states(record, plant.filter(messages).predicted)[rows]
+        self.watch, own, given = learn_watch(
+            self.model, x, distance, folds, self.slices, getattr(plant, "regressor", None)
+        )
+        self.usual = np.concatenate(given).mean(axis=0)
+        surprise = [np.log1p(a / self.dims) for a in own]
+        self.level = np.concatenate(surprise).mean(axis=0)
+        z = x @ self.model.J
+        filtered = filtered_states(self.model.schedule, (z, None), starts=starts)
+        predicted = predicted_states(self.model.A, filtered, starts=starts)
+        held_out = list(self._held_out_innovations(x, folds))
+        self.levels = AlarmLevels(self.statistics, self.model, self.slices).learn(
+            self.model.scaled(z, predicted),
+            starts,
+            [s - self.level for s in surprise],
+            [scaled @ self.model.held for _, scaled in held_out],
+            self.run_length,
+            self._rng,
+        )
+        self._shown = ShownOutside(x, distance, self.slices)
+        outside = [self._shown.relative(x[i + 1 : j], distance[i + 1 : j]) for i, j in folds]
+        inside = [q - distance[i + 1 : j] for q, (i, j) in zip(given, folds, strict=True)]
+        self._usual_inside = np.concatenate(inside).mean(axis=0)
+        share = outside_dims / self.dims
+        whole = [
+            (1 - share) * q / self._usual_inside + share * g for q, g in zip(inside, outside, strict=True)
+        ]
+        nominal = Nominal(
+            self.dims,
+            outside_dims,
+            inverse_root(np.cov(predicted.T)),
+            len(x),
+            *_usual_windows(held_out, self.slices, self.levels.shift_excess(self.run_length)),
+            energy=max(_scale_dispersion(whole, self.dims), 1.0),
+            off_subspace=max(_scale_dispersion(outside, outside_dims), 1.0),
+        )
+        self._causes = direct_causes(self.model.A, np.atleast_2d(np.cov(x.T)), self.slices)
+        self.posterior = RootPosterior(
+            self.model, self.slices, self.prior, LOOKBACK + HORIZON + 1, HORIZON, nominal
+        )
+        return self
+
+    def _held_out_innovations(self, x, folds):
+        """Plant learned from the other folds and scaled innovations of every fold without its first row.
+
+        In-sample innovations are whiter and better centred than those of new data, and thresholds set on
+        them too low.
+        """
+        N = np.linalg.pinv(self.model.J, hermitian=True)
+        for k, (start, stop) in enumerate(folds):
+            parts = [x[i:j] for m, (i, j) in enumerate(folds) if m != k]
+            series, starts = np.concatenate(parts), (0, *np.cumsum([len(p) for p in parts])[:-1].tolist())
+            level = series.mean(axis=0)
+            A, Q = learned_plant(series - level, starts, N, _HELD_OUT_STEPS)
+            model = InnovationModel(A, Q, self.model.J)
+            z = (x[start:stop] - level) @ model.J
+            filtered = filtered_states(model.schedule, (z, None))
+            yield model, model.scaled(z, predicted_states(A, filtered))[1:]
+
+    # -- following -------------------------------------------------------------------------------
+
+    def push(self, messages, state):
+        """Follow the plant over more rows of an episode.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            About the next rows.
+        state : StreamState
+            Changed in place.
+
+        Returns
+        -------
+        list of Verdict
+            Incidents that are new or that changed.
+        """
+        record = JointRecord.from_messages(messages, names=self.names)
+        rows = self.series(record, off_subspace(messages, record), state)
+        n_new = record.n_samples
+        first = state.position
+        if state.rows is not None:
+            first -= len(state.rows["surprise"])
+            rows = {name: np.concatenate([state.rows[name], new]) for name, new in rows.items()}
+        begin, state.position = state.position, state.position + n_new
+        verdicts = self._incidents(rows, first, begin, state)
+        keep = LOOKBACK + HORIZON + GAP + 2
+        state.rows = {name: series[-keep:] for name, series in rows.items()}
+        return verdicts
+
+    def series(self, record, distance, state):
+        """Evidence and alarm levels of the next rows, by name."""
+        found, state.watch = self.watch.rows(record, distance, state.watch)
+        surprise = np.log1p(found.own / self.dims) - self.level
+        if found.present is not None:
+            surprise, distance = (np.where(found.present, series, 0.0) for series in (surprise, distance))
+        levels, state.averages = self.levels.rows(surprise, found.scaled @ self.model.held, state.averages)
+        return {
+            "surprise": surprise,
+            "evidence": np.log1p(found.given_others / self.usual),
+            "scaled": found.scaled,
+            "predicted": found.predicted,
+            "surplus": (found.given_others - distance) / self._usual_inside,
+            "outside": self._shown.relative(found.states, distance),
+            "present": np.ones(distance.shape, dtype=bool) if found.present is None else found.present,
+            **levels,
+        }
+
+    def relative_levels(self, messages):
+        """Alarm level over threshold of every unit in an episode, shape (n_samples, n_units)."""
+        record = JointRecord.from_messages(messages, names=self.names)
+        rows = self.series(record, off_subspace(messages, record), StreamState())
+        return self.levels.relative(rows)
+
+    def _incidents(self, rows, first, begin, state):
+        """Verdicts on the incidents that the rows from `begin` on start, continue or end."""
+        new = {name: rows[name][begin - first :] for name in self.statistics}
+        above = self.levels.relative(new).max(axis=1)
+        for i, j in alarm_runs(above > 1, 1):
+            run = Incident(begin + i, begin + j, float(above[i : j + 1].max()))
+            before = state.incidents[-1] if state.incidents else None
+            if before is not None and before.open:
+                apart = run.detected - before.last
+                if apart == 1 or (apart <= GAP and above[i] <= before.peak + _STEP):
+                    before.last, before.peak = run.last, max(before.peak, run.peak)
+                    continue
+                before.open = False
+            state.incidents.append(run)
+        for incident in state.incidents:
+            incident.open = incident.open and state.position - 1 - incident.last <= GAP
+            if incident.verdict is None or incident.detected + HORIZON >= begin:
+                incident.verdict = self._locate(rows, first, incident, state.position)
+            incident.verdict = replace(incident.verdict, last=incident.last, open=incident.open)
+        changed = [incident.verdict for incident in state.incidents]
+        state.incidents = [
+            incident
+            for incident in state.incidents
+            if incident.open or incident.detected + HORIZON >= state.position
+        ]
+        return changed
+
+    # -- naming the root -------------------------------------------------------------------------
+
+    def _locate(self, rows, first, incident, position):
+        """Verdict on an incident from the rows kept, the first of them `first`, up to the horizon."""
+        detected = incident.detected
+        begin = max(detected - LOOKBACK, first)
+        stop = min(detected + HORIZON + 1, position)
+        ended = min(stop, incident.last + 1)
+        answers, kind = [], "undecided"
+        if "shift" in self.statistics:  # the fault may have ended with a short alarm, or not
+            windows = (stop, ended) if ended - detected < HORIZON // 2 else (stop,)
+            answers += [self._by_shift(rows, first, begin, until, detected) for until in windows]
+        if "energy" in self.statistics and not explained(answers):
+            answers.append(self._by_energy(rows, first, begin, stop, detected))
+        answer = deciding(answers)
+        probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
+        root = int(probability.argmax())
+        probability *= self._unseen(root, rows["present"][answer.start - first : stop - first])
+        if probability[root] >= SURE:
+            kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
+        above = rows[answer.statistic][answer.start - first : stop - first]
+        above = above > self.levels.thresholds[answer.statistic]
+        reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)
+        return Verdict(
+            answer.start,
+            detected,
+            incident.last,
+            incident.open,
+            answer.statistic,
+            probability,
+            reached,
+            kind,
+        )
+
+    def _by_shift(self, rows, first, begin, stop, detected):
+        """Answer of the shift statistic to the rows from `begin` on, onset not after the alarm."""
+        window = slice(begin - first, stop - first)
+        series = (rows[name][window] for name in _SHIFT_SERIES)
+        found = self.posterior.from_shift(*series, n_onsets=detected - begin + 1)
+        return shift_answer(found, begin)
+
+    def _by_energy(self, rows, first, begin, stop, detected):
+        """Answer of the energy statistic from the onset its cumulative sum finds on."""
+        unit = int(rows["energy"][detected - first].argmax())
+        start = begin + onset(rows["surprise"][begin - first : detected - first + 1, unit], _DRIFT)
+        evidence = rows["evidence"][start - first : stop - first]
+        excess = [rows[name][start - first : stop - first] for name in ("surplus", "outside")]
+        strength = self.posterior.energy_evidence(*excess) - np.log(stop - begin)  # of any onset
+        return Answer("energy", strength, self.posterior.from_energy(evidence), start)
+
+    def attribute(self, messages, start, stop):
+        """Posterior over roots in a window of an episode that the user names.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            About the episode up to the end of the window at least.
+        start, stop : int
+
+        Returns
+        -------
+        statistic : {"energy", "shift"}
+        probability : ndarray of shape (n_units,)
+        score : ndarray of shape (n_units,)
+            Largest alarm level of each unit in the window.
+        """
+        record = JointRecord.from_messages(messages, names=self.names)
+        rows = self.series(record, off_subspace(messages, record), StreamState())
+        window = slice(start, stop)
+        answers = []
+        if "shift" in self.statistics:
+            found = self.posterior.from_shift(*(rows[name][window] for name in _SHIFT_SERIES), at_once=0.9)
+            answers.append(shift_answer(found, start))
+        if "energy" in self.statistics and not explained(answers):
+            strength = self.posterior.energy_evidence(rows["surplus"][window], rows["outside"][window])
+            probability = self.posterior.from_energy(rows["evidence"][window])
+            answers.append(Answer("energy", strength, probability, start))
+        answer = deciding(answers)
+        if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
+            answer = answers[0]
+        name, probability = answer.statistic, answer.probability
+        unseen = self._unseen(int(probability.argmax()), rows["present"][window])
+        return name, probability * unseen, rows[name][window].max(axis=0)
+
+    def _unseen(self, root, present):
+        """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
+        absent = 1 - present[:, self._causes[root]].mean(axis=0)
+        return 1 - _ABSENT * absent.max(initial=0.0)
+
+
+_SHIFT_SERIES = ("scaled", "predicted", "outside")
+
+
+def _usual_windows(held_out, slices, least):
+    """Mean square of whitened innovations that nominal windows hardly pass, and by how much their ratios
+    exceed chi-square there, at least `least`.
+
+    Slow drifts that the plant's model does not have make innovations coherent without any fault.
+    """
+    squares, ratios = [], []
+    for model, scaled in held_out:
+        information = step_information(model.carry, model.weight, HORIZON)[-1:]
+        for first in range(0, len(scaled) - HORIZON + 1, HORIZON // 2):
+            window = scaled[first : first + HORIZON]
+            squares.append(((window @ model.whitening) ** 2).mean())
+            b = step_scores(model, window)[:1]
+            ratios += [
+                likelihood_ratios(b, information, s)[0] / chi2.isf(_TAIL, s.stop - s.start) for s in slices
+            ]
+    if not squares:
+        return 1.0, least
+    return float(np.quantile(squares, 1 - _TAIL)), max(float(np.quantile(ratios, 1 - _TAIL)), least)
+
+
+def _scale_dispersion(series, dof):
+    """The same of the log-likelihood ratios of a scale."""
+    found = []
+    for rows in series:
+        for first in range(0, len(rows) - HORIZON + 1, HORIZON // 2):
+            excess = np.maximum(rows[first : first + HORIZON].mean(axis=0), 1e-300)
+            found += (HORIZON * dof * (excess - 1 - np.log(excess)))[dof > 0].tolist()
+    return float(np.quantile(found, 1 - _TAIL)) / chi2.isf(_TAIL, 1) if found else 1.0

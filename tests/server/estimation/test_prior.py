@@ -1,0 +1,136 @@
+"""The prior is the log-density of a handful of pseudo-observations."""
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.linalg import solve_discrete_lyapunov
+
+from skfedcausal.server.estimation.prior import Prior, WithPrior
+from skfedcausal.server.estimation.scoring import Point
+from skfedcausal.statespace.fisher import FreeElements
+from skfedcausal.statespace.partition import Partition
+
+from ...statespace._reference import (
+    EPS,
+    assert_gradient,
+    derivatives,
+    random_covariance,
+    random_transition,
+    rounding,
+)
+from .._reference import coupled_plant, endless
+
+N_SAMPLES = 250
+PSEUDO_STEPS = 5.0
+PARTITION = Partition((2, 1))
+
+
+def example(seed=0):
+    rng = np.random.default_rng(seed)
+    covariance = random_covariance(rng, 3) * PARTITION.block_diagonal + 0.3 * np.eye(3)
+    prior = Prior(covariance, ~PARTITION.block_diagonal, N_SAMPLES)
+    return prior, random_transition(rng, 3, 0.7), random_covariance(rng, 3) + 0.2 * np.eye(3)
+
+
+def gaussian(second_moment, covariance):
+    """Log-density of pseudo-observations with a given second moment, less its constant."""
+    solved = np.linalg.solve(covariance, second_moment)
+    return -PSEUDO_STEPS / 2 * (np.linalg.slogdet(covariance)[1] + np.trace(solved))
+
+
+def test_value_is_that_of_the_pseudo_observations():
+    """Disturbances with the units' own covariances, states of unit variance, couplings of unit variance."""
+    prior, A, Q = example()
+    couplings = A[prior.coupling]
+    expected = (
+        gaussian(prior.covariance, Q)
+        + gaussian(np.eye(3), solve_discrete_lyapunov(A, Q))
+        + stats.norm.logpdf(couplings).sum()
+        - stats.norm.logpdf(np.zeros(len(couplings))).sum()
+    )
+    error = rounding(9, np.linalg.cond(Q))
+    assert N_SAMPLES * prior.evaluate(A, Q).value == pytest.approx(expected, rel=error)
+
+
+def test_gradients_are_those_of_the_value():
+    prior, A, Q = example()
+    result = prior.evaluate(A, Q)
+    step = 1e-3 * np.linalg.eigvalsh(Q)[0]
+    assert_gradient(result.grad_A, lambda a: prior.evaluate(a, Q).value, A)
+    assert_gradient(result.grad_Q, lambda q: prior.evaluate(A, q).value, Q, symmetric=True, step=step)
+    np.testing.assert_allclose(result.grad_Q, result.grad_Q.T, rtol=8 * EPS)
+
+
+def test_information_is_the_expected_curvature_of_disturbances_and_couplings():
+    """States of bounded variance are left out: their part of the curvature need not be positive."""
+    rng = np.random.default_rng(1)
+    Q = random_covariance(rng, 3) + 0.3 * np.eye(3)
+    free = FreeElements.from_masks(np.ones((3, 3)), np.ones((3, 3)))
+    prior = Prior(Q, ~PARTITION.block_diagonal, N_SAMPLES)  # expected is observed at the pseudo-covariance
+    matrix = np.zeros((free.n_elements, free.n_elements))
+    prior.add_information(matrix, free, Q)
+
+    def minus_log_prior(vector):
+        A, noise = free.scatter(vector.ravel(), (3, 3))
+        couplings = 0.5 * (A[prior.coupling] ** 2).sum()
+        return (couplings - gaussian(Q, noise)) / N_SAMPLES
+
+    at = free.gather(np.zeros((3, 3)), Q)[None]
+    step = 0.03 * np.linalg.eigvalsh(Q)[0]
+
+    def slope(vector):
+        return derivatives(minus_log_prior, vector, step=step)[0].ravel()
+
+    expected, error = derivatives(slope, at, step=step)
+    # the inner differences have an error of their own, of the order of the outer ones' over the step
+    np.testing.assert_allclose(matrix, expected[0], rtol=0, atol=2 * error + 1e-3 * np.abs(expected).max())
+
+
+def test_independent_noise_of_the_units_own_size_is_the_most_likely():
+    rng = np.random.default_rng(2)
+    covariance = np.diag([0.5, 0.3, 0.8])
+    prior = Prior(covariance, ~PARTITION.block_diagonal, N_SAMPLES)
+    A = np.diag(np.sqrt(1 - np.diag(covariance)))  # the states have unit variance
+    best = prior.evaluate(A, covariance)
+    np.testing.assert_allclose(best.grad_A, 0, atol=1e-13)
+    np.testing.assert_allclose(best.grad_Q, 0, atol=1e-13)
+    for _ in range(20):
+        other_A = A + 0.03 * rng.normal(size=(3, 3))
+        other_Q = covariance + 0.1 * random_covariance(rng, 3)
+        assert prior.evaluate(other_A, other_Q).value < best.value
+
+
+def test_it_is_worth_as_many_steps_whatever_the_record():
+    prior, A, Q = example()
+    longer = Prior(prior.covariance, prior.coupling, 100 * N_SAMPLES)
+    assert 100 * longer.evaluate(A, Q).value == pytest.approx(prior.evaluate(A, Q).value)
+
+
+@pytest.mark.parametrize("approach", ["unit root", "singular noise", "perfect correlation"])
+def test_it_falls_without_bound_towards_the_boundary(approach):
+    prior, _, _ = example()
+    values = []
+    for gap in (1e-1, 1e-2, 1e-3, 1e-4):
+        A, Q = 0.5 * np.eye(3), np.eye(3)
+        if approach == "unit root":
+            A = A * (1 - gap) / 0.5
+        elif approach == "singular noise":
+            Q = np.diag([gap, 1, 1])
+        else:
+            Q[0, 1] = Q[1, 0] = 1 - gap
+        values.append(prior.evaluate(A, Q).value)
+    assert (np.diff(values) < 0).all()
+
+
+def test_with_prior_adds_the_two():
+    coupled = coupled_plant(0, (2, 1), links=[(1, 0)])
+    likelihood, point = endless(coupled, N_SAMPLES)
+    prior, _, _ = example()
+    backed = WithPrior(likelihood, prior)
+    both = Point.at(backed, point.A, point.Q).evaluation
+    alone = prior.evaluate(point.A, point.Q)
+    for name in ("value", "grad_A", "grad_Q"):
+        expected = getattr(point.evaluation, name) + getattr(alone, name)
+        np.testing.assert_array_equal(getattr(both, name), expected)
+    assert backed.n_samples == N_SAMPLES
+    assert backed.prior is prior
