@@ -296,15 +296,18 @@ def tep(folder, statistic):
 
 
 def batadal(folder, statistic):
-    """Verdict on every attack and the false alarms in attack-free hours."""
+    """Verdict on every attack by the first incident that goes on during it, and alarms in attack-free hours.
+
+    Two attacks are noticed an hour or two before they begin by their labels.
+    """
     nominal, attacked = (load_batadal(folder / "batadal", s) for s in ("train_normal", "train_attacks"))
     found = FederatedRCADetector(statistic=statistic).fit(nominal.data).incidents(attacked.data)
     free, verdicts = np.ones(len(attacked.data), dtype=bool), []
     for attack in attacked.attacks.to_dict("records"):
-        inside = found[(found.detected >= attack["start"]) & (found.detected <= attack["end"])]
+        inside = found[~(found.end < attack["start"]) & (found.detected <= attack["end"])]
         verdicts.append(judged(inside, attack["root_zone"]))
         first, last = attacked.data.index.searchsorted([attack["start"], attack["end"]])
-        free[first : last + 61] = False
+        free[max(first - 2, 0) : last + 61] = False
     alarms = int(free[attacked.data.index.get_indexer(found.detected)].sum())
     return verdicts, alarms
 

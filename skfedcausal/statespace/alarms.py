@@ -17,6 +17,7 @@ from scipy import stats
 from scipy.signal import lfilter
 
 RATES = (1.0, 0.2, 0.05)
+_GUMBEL_FROM = 0.1, 0.5  # shares of silent draws from which rarer alarms are extrapolated
 SILENT = float(np.exp(-1))
 
 
@@ -70,7 +71,28 @@ def budget_thresholds(maxima, silent=SILENT):
     return maxima[0][-1]
 
 
-def known_from(n_rows, run_length, rate=RATES[-1]):
+def extrapolated_thresholds(maxima, silent):
+    """The same, beyond the quantiles that the draws tell by Gumbel's law of largest values.
+
+    Parameters
+    ----------
+    maxima : ndarray of shape (n_draws, n_statistics)
+    silent : float
+        As in :func:`budget_thresholds`.
+
+    Returns
+    -------
+    ndarray of shape (n_statistics,)
+    """
+    low, high = _GUMBEL_FROM
+    if silent <= high:
+        return budget_thresholds(maxima, silent)
+    lower, upper = budget_thresholds(maxima, low), budget_thresholds(maxima, high)
+    position, start, end = (-np.log(-np.log(p)) for p in (silent, low, high))
+    return upper + (upper - lower) * (position - end) / (end - start)
+
+
+def known_from(n_rows, run_length, rate):
     """Factor of a threshold whose unit, a standard deviation, is known from a record of `n_rows` rows only.
 
     Averages over ``(2 - rate) / rate`` rows are nearly independent, so the record has ``v = n_rows rate /
@@ -83,7 +105,7 @@ def known_from(n_rows, run_length, rate=RATES[-1]):
     run_length : float
         Wanted averages between those that pass the threshold.
     rate : float
-        Of the slowest average.
+        Of the average.
 
     Returns
     -------

@@ -9,6 +9,7 @@ from skfedcausal.statespace.alarms import (
     alarm_runs,
     budget_thresholds,
     ewma,
+    extrapolated_thresholds,
     known_from,
     onset,
     rate_interval,
@@ -72,6 +73,22 @@ def test_thresholds_in_estimated_standard_deviations_keep_the_budget():
 
 
 def test_long_records_need_no_inflation():
-    factors = [known_from(n, 1000.0) for n in (500, 2000, 10_000, 10**7)]
+    factors = [known_from(n, 1000.0, 0.05) for n in (500, 2000, 10_000, 10**7)]
     assert factors == sorted(factors, reverse=True)
     assert factors[-1] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_thresholds_beyond_the_draws_follow_the_law_of_largest_values():
+    """Largest of 100 exponential variables; the level that one in 1000 passes."""
+    rng = np.random.default_rng(0)
+    maxima = rng.exponential(size=(4000, 100)).max(axis=1)[:, None]
+    threshold = extrapolated_thresholds(maxima, np.exp(-100 / 1000))
+    # quantiles at 0.5 and 0.1 of a Gumbel law: errors 1.44, 1.30 over root 4000, weights 2.61, -1.61
+    error = np.hypot(2.61 * 1.44, 1.61 * 1.30) / np.sqrt(4000)
+    assert_allclose(threshold, np.log(1000), atol=4 * error)
+
+
+def test_thresholds_within_the_draws_are_their_quantiles():
+    maxima = np.random.default_rng(0).standard_normal((50, 2))
+    silent = np.exp(-1)
+    assert_allclose(extrapolated_thresholds(maxima, silent), budget_thresholds(maxima, silent), rtol=0)

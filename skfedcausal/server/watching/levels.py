@@ -9,8 +9,8 @@ from ...statespace.alarms import (
     RATES,
     alarm_runs,
     block_starts,
-    budget_thresholds,
     ewma,
+    extrapolated_thresholds,
     known_from,
     rate_interval,
 )
@@ -20,7 +20,7 @@ from ...statespace.episodes import episodes
 GAP = 20  # steps without an alarm after which an incident is over: the memory of the slowest average
 STATISTICS = {"both": ("energy", "shift"), "energy": ("energy",), "shift": ("shift",)}
 _N_DRAWS = 200
-_SPENT = 0.75  # of the budget: plants learned from a finite record are surprised more often by a new one
+_DRAWN_FROM = 4  # times as many rows as the longest stretch that is drawn from them
 _BLOCK = 60
 _PRIOR_ROWS = 20.0  # weight of the model beside the data in the variance of a smoothed score
 
@@ -64,6 +64,7 @@ class AlarmLevels:
         self._roots = [self._whitening(scaled @ self.model.held, rate, starts) for rate in RATES[1:]]
         self._scales = [np.concatenate([ewma(s, rate) for s in surprise]).std(axis=0) for rate in RATES]
         self.thresholds = self._thresholds(np.concatenate(surprise), np.concatenate(held), run_length, rng)
+        self._allow_for_estimation(sum(len(s) for s in surprise), run_length)
         n_alarms = 0
         for s, h in zip(surprise, held, strict=True):
             n_alarms += len(alarm_runs(self.relative(self.rows(s, h)[0]).max(axis=1) > 1, GAP))
@@ -80,16 +81,30 @@ class AlarmLevels:
         return self
 
     def _thresholds(self, surprise, held, run_length, rng):
-        """Levels of stretches drawn in blocks that spend the budget."""
-        length, block = int(np.ceil(run_length)), min(_BLOCK, len(surprise))
+        """Levels of stretches drawn in blocks that spend the budget: one alarm in a run length.
+
+        Largest levels of draws as long as the record are mostly its own largest, so stretches are shorter
+        than that, and the rest of the way to the run length is extrapolated.
+        """
+        length = int(np.ceil(min(run_length, len(surprise) / _DRAWN_FROM)))
+        block = min(_BLOCK, length)
         maxima = np.empty((_N_DRAWS, len(self.statistics)))
         for k, starts in enumerate(block_starts(len(surprise), length, block, _N_DRAWS, rng)):
             rows = (starts[:, None] + np.arange(block)).reshape(-1)[:length]
             levels = self.rows(surprise[rows], held[rows])[0]
             maxima[k] = [levels[name].max() for name in self.statistics]
-        self._inflation = known_from(len(surprise), run_length * surprise.shape[1])
-        limits = self._inflation * budget_thresholds(maxima, np.exp(-_SPENT))
+        limits = extrapolated_thresholds(maxima, np.exp(-length / run_length))
         return {name: float(limit) for name, limit in zip(self.statistics, limits, strict=True)}
+
+    def _allow_for_estimation(self, n_rows, run_length):
+        """Scale all averages by how well the standard deviation of the slowest is known.
+
+        The faster ones are known better in simulated records; recorded ones are less alike from one part to
+        the next than that.
+        """
+        factor = known_from(n_rows, run_length * len(self.slices), RATES[-1])
+        self._scales = [factor * scale for scale in self._scales]
+        self._roots = [root / factor for root in self._roots]
 
     def _whitening(self, held, rate, starts):
         """Per unit: matrix that whitens the averaged scores, from the data and the model together."""
@@ -146,7 +161,7 @@ class AlarmLevels:
         if "shift" not in self.statistics:
             return 1.0
         normal = norm.isf(1 / (run_length * len(self.slices)))
-        levels = np.array([[max(self.thresholds["shift"] / self._inflation, normal)], [normal]])
+        levels = np.array([[max(self.thresholds["shift"], normal)], [normal]])
         ratios = (self._centre + self._spread * levels) ** 3
         return float((ratios[0] / ratios[1]).max())
 
