@@ -302,13 +302,15 @@ def batadal(folder, statistic):
     """
     nominal, attacked = (load_batadal(folder / "batadal", s) for s in ("train_normal", "train_attacks"))
     found = FederatedRCADetector(statistic=statistic).fit(nominal.data).incidents(attacked.data)
-    free, verdicts = np.ones(len(attacked.data), dtype=bool), []
+    free, verdicts, answering = np.ones(len(attacked.data), dtype=bool), [], set()
     for attack in attacked.attacks.to_dict("records"):
         inside = found[~(found.end < attack["start"]) & (found.detected <= attack["end"])]
         verdicts.append(judged(inside, attack["root_zone"]))
+        answering.update(inside.index)
         first, last = attacked.data.index.searchsorted([attack["start"], attack["end"]])
-        free[max(first - 2, 0) : last + 61] = False
-    alarms = int(free[attacked.data.index.get_indexer(found.detected)].sum())
+        free[first : last + 61] = False
+    others = found.drop(index=list(answering))
+    alarms = int(free[attacked.data.index.get_indexer(others.detected)].sum())
     return verdicts, alarms
 
 
