@@ -59,6 +59,22 @@ class BlockEstimates:
         return cls(estimate, covariance, partition.pair_dof)
 
     @property
+    def strength(self):
+        """Norm of every block, shape (n_pairs,)."""
+        return np.linalg.norm(self.estimate, axis=1)
+
+    @property
+    def direction(self):
+        """Every block over its norm, shape (n_pairs, e)."""
+        return self.estimate / np.maximum(self.strength, np.finfo(float).tiny)[:, None]
+
+    @property
+    def stderr(self):
+        """Standard error of the norm of every block by the delta method, shape (n_pairs,)."""
+        direction = self.direction
+        return np.sqrt(np.einsum("xi,xij,xj->x", direction, self.covariance, direction))
+
+    @property
     def statistic(self):
         """Wald statistic of every block, shape (n_pairs,)."""
         solved = np.linalg.solve(self.covariance, self.estimate[..., None])[..., 0]

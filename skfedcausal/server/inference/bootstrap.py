@@ -177,9 +177,6 @@ def bootstrap_table(
     for number, (kind, pairs, blocks) in enumerate(families):
         effect, cause = pairs.T
         apart = np.array([result[0][number] for result in drawn]) - centres[number]
-        strength = np.linalg.norm(blocks.estimate, axis=1)
-        direction = blocks.estimate / np.maximum(strength, np.finfo(float).tiny)[:, None]
-        model = np.sqrt(np.einsum("xi,xij,xj->x", direction, blocks.covariance, direction))
         precision = np.linalg.inv(blocks.covariance)
         distance = np.einsum("rxi,xij,rxj->rx", apart, precision, apart)
         exceeding = (distance >= blocks.statistic).sum(axis=0)
@@ -187,9 +184,9 @@ def bootstrap_table(
             "cause": np.asarray(names, dtype=object)[cause],
             "effect": np.asarray(names, dtype=object)[effect],
             "kind": kind,
-            "strength": strength,
-            "stderr": model,
-            "bootstrap_stderr": np.einsum("rxi,xi->rx", apart, direction).std(axis=0),
+            "strength": blocks.strength,
+            "stderr": blocks.stderr,
+            "bootstrap_stderr": np.einsum("rxi,xi->rx", apart, blocks.direction).std(axis=0),
             "p_value": blocks.p_value,
             "bootstrap_p_value": (1 + exceeding) / (1 + n_resamples),
         }

@@ -107,7 +107,7 @@ def intervals_table(names, pairs, blocks, n_rows, *, level, alpha, margin):
         {
             "cause": np.asarray(names, dtype=object)[cause],
             "effect": np.asarray(names, dtype=object)[effect],
-            "strength": np.linalg.norm(blocks.estimate, axis=1),
+            "strength": blocks.strength,
             "low": low,
             "high": high,
             "deciding_rows": deciding_rows(blocks, n_rows, alpha, margin).astype(int),

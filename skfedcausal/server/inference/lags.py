@@ -191,7 +191,7 @@ def delays_table(names, fit, *, alpha, margin):
     lags = [_alone(blocks, lag, fit.n_lags, partition) for lag in range(fit.n_lags)]
     statistic = np.array([own.statistic for own in lags])
     delay = statistic.argmax(axis=0)
-    strength = np.array([np.linalg.norm(own.estimate, axis=1) for own in lags])
+    strength = np.array([own.strength for own in lags])
     linked = adjusted_p_values(blocks) <= alpha if len(blocks.dof) else np.zeros(0, dtype=bool)
     table.insert(2, "delay", np.where(linked, delay + 1.0, np.nan))
     likely = softmax(statistic / 2, axis=0).max(axis=0)
@@ -208,14 +208,12 @@ def by_lag_table(names, fit):
     tables = []
     for lag in range(fit.n_lags):
         own = _at_lag(blocks, lag, fit.n_lags, partition)
-        strength = np.linalg.norm(own.estimate, axis=1)
-        direction = own.estimate / np.maximum(strength, np.finfo(float).tiny)[:, None]
         columns = {
             "cause": np.asarray(names, dtype=object)[cause],
             "effect": np.asarray(names, dtype=object)[effect],
             "lag": lag + 1,
-            "strength": strength,
-            "stderr": np.sqrt(np.einsum("xi,xij,xj->x", direction, own.covariance, direction)),
+            "strength": own.strength,
+            "stderr": own.stderr,
             "statistic": own.statistic,
             "p_value": stats.chi2.sf(own.statistic, own.dof),
         }

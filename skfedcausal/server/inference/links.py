@@ -45,14 +45,13 @@ def links_table(names, partition, blocks, geweke, *, alpha, margin, kind="state"
     """
     effect, cause = partition.pairs.T
     p_adjusted = adjusted_p_values(blocks) if len(effect) else np.zeros(0)
-    strength = np.linalg.norm(blocks.estimate, axis=1)
     return pd.DataFrame(
         {
             "cause": np.asarray(names, dtype=object)[cause],
             "effect": np.asarray(names, dtype=object)[effect],
             "kind": kind,
-            "strength": strength,
-            "stderr": _strength_stderr(blocks, strength),
+            "strength": blocks.strength,
+            "stderr": blocks.stderr,
             "statistic": blocks.statistic,
             "p_value": blocks.p_value,
             "p_adjusted": p_adjusted,
@@ -61,13 +60,6 @@ def links_table(names, partition, blocks, geweke, *, alpha, margin, kind="state"
         },
         columns=list(COLUMNS),
     )
-
-
-def _strength_stderr(blocks, strength):
-    """Standard error of the norm of each block by the delta method."""
-    direction = blocks.estimate / np.maximum(strength, 1e-300)[:, None]
-    variance = np.einsum("xi,xij,xj->x", direction, blocks.covariance, direction)
-    return np.sqrt(variance)
 
 
 def verdicts(blocks, p_adjusted, alpha, margin):
