@@ -10,7 +10,7 @@ from scipy.linalg import null_space
 from ..message import StateMessage
 from ..statespace.episodes import episodes
 from ..statespace.observation import information
-from ..statespace.partial_covariance import partial_covariance
+from ..statespace.partial_covariance import expected_cells, partial_covariance
 from .extended_kalman import ExtendedKalmanClient
 from .filtering import message_of
 from .kalman import KalmanClient
@@ -205,7 +205,7 @@ class UnitMonitor:
             precision = np.linalg.inv(np.linalg.inv(precision) + more)
             covariance = covariance + np.diag(added)
         if not np.isfinite(centred.sum()):
-            centred = _filled(centred, np.isnan(centred), covariance)
+            centred = expected_cells(centred, covariance)
         rest = centred @ self.outside
         return ((rest @ precision) * rest).sum(axis=1)
 
@@ -225,23 +225,6 @@ def _regression_noise(model, G, scale):
     noise = C @ N @ C.T + rest @ G @ rest.T
     noise = (noise + noise.T) / 2 * np.outer(scale, scale)
     return noise
-
-
-def _filled(centred, missing, covariance):
-    """Missing values replaced by their expectation given the other sensors of the same step."""
-    filled = centred.copy()
-    patterns, index = np.unique(missing, axis=0, return_inverse=True)
-    for k, gone in enumerate(patterns):
-        if not gone.any():
-            continue
-        rows = np.flatnonzero(index.reshape(-1) == k)
-        seen = ~gone
-        if not seen.any():
-            filled[rows] = 0.0
-            continue
-        weights = np.linalg.solve(covariance[np.ix_(seen, seen)], covariance[np.ix_(seen, gone)])
-        filled[np.ix_(rows, gone)] = centred[np.ix_(rows, seen)] @ weights
-    return filled
 
 
 class WatchedClient(KalmanClient):

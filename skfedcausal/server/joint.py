@@ -9,6 +9,7 @@ from ..statespace.episodes import episodes
 from ..statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
 from ..statespace.observation import Information, is_regular
 from ..statespace.partition import Partition
+from ..statespace.patterns import patterns_of
 from ..statespace.positive import floor_eigenvalues
 from ..statespace.rounding import without_last_bits
 from ..statespace.slow_reports import lag_shares
@@ -276,8 +277,7 @@ class JointRecord:
         if self.is_constant:
             return [(1.0, self.block_diagonal([part.patterns[0] for part in self.parts]))]
         present = np.column_stack([_presence(part, self.n_samples) for part in self.parts])
-        _, key = np.unique(present, axis=0, return_inverse=True)
-        key = key.reshape(-1)
+        _, key = patterns_of(present)
         counts = np.bincount(key)
         kept = np.argsort(-counts, kind="stable")[:_MAX_REGIMES]
         total = counts[kept].sum()

@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from .patterns import patterns_of, rows_of_patterns
+
 _MAX_CONDITION = 1e12
 _SAME = 1e-9  # relative difference of information matrices that is rounding
 _ROUNDING = 1e-11  # part of a precision that is rounding in a difference of two
@@ -110,9 +112,7 @@ def information(Y, C, R, *, mean=None, with_const=False):
     present = ~np.isnan(Y)
     if present.all():
         return _complete(Y, C, R, with_const)
-    packed = np.packbits(present, axis=1)
-    _, first, index = np.unique(packed, axis=0, return_index=True, return_inverse=True)
-    index = index.reshape(-1)
+    first, index = patterns_of(present)
     missing = _missing_diagonal if R.ndim == 1 else _missing_full
     info = missing(Y, C, R, present, first, index, with_const)
     return info if len(first) > 1 else replace(info, index=None)
@@ -145,13 +145,10 @@ def _missing_full(Y, C, R, present, first, index, with_const):
     z = np.zeros((len(Y), n_states))
     patterns = np.zeros((len(first), n_states, n_states))
     const = np.zeros(len(Y)) if with_const else None
-    order = np.argsort(index, kind="stable")
-    bounds = np.searchsorted(index[order], np.arange(len(first) + 1))
-    for k, t in enumerate(first):
-        seen = np.flatnonzero(present[t])
+    for k, rows in enumerate(rows_of_patterns(index, len(first))):
+        seen = np.flatnonzero(present[first[k]])
         if len(seen) == 0:
             continue
-        rows = order[bounds[k] : bounds[k + 1]]
         part = _complete(Y[np.ix_(rows, seen)], C[seen], R[np.ix_(seen, seen)], with_const)
         z[rows], patterns[k] = part.z, part.patterns[0]
         if with_const:

@@ -1,4 +1,4 @@
-"""Covariance of rows of which some cells are missing, by maximum likelihood.
+"""Rows of which some cells are missing: their covariance by maximum likelihood, and what they leave out.
 
 Products of the cells that happen to be there give a matrix that need not be a covariance: with sensors that
 are nearly linear combinations of each other it has negative variances. Expectation maximisation of a Gaussian
@@ -7,6 +7,7 @@ covariance always gives one, and uses what the cells that are there tell about t
 
 import numpy as np
 
+from .patterns import patterns_of, rows_of_patterns
 from .positive import floor_eigenvalues
 
 _FLOOR = 1e-3  # of the largest eigenvalue: start of the expectation maximisation
@@ -46,29 +47,57 @@ def partial_covariance(Y, start, *, max_iter=50, tol=1e-3):
     return covariance
 
 
+def expected_cells(Y, covariance):
+    """Centred rows with missing cells at their expectation given the cells that are there.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n_samples, n)
+        Rows of mean zero, NaN standing for a missing cell.
+    covariance : ndarray of shape (n, n)
+        Positive definite.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n)
+    """
+    filled = Y.copy()
+    for seen, rows in _rows_by_pattern(~np.isnan(Y)):
+        if not seen.all():
+            weights = _expectation_weights(covariance, seen)[~seen]
+            filled[np.ix_(rows, ~seen)] = Y[np.ix_(rows, seen)] @ weights.T
+    return filled
+
+
+def _rows_by_pattern(present):
+    """Pairs of a pattern and its rows."""
+    first, index = patterns_of(present)
+    return zip(present[first], rows_of_patterns(index, len(first)), strict=True)
+
+
 def _patterns(Y):
     """For every pattern of cells that are there: where, in how many rows, and the sum of their products."""
-    present = ~np.isnan(Y)
-    _, index = np.unique(np.packbits(present, axis=1), axis=0, return_inverse=True)
-    index = index.reshape(-1)
-    order = np.argsort(index, kind="stable")
     found = []
-    for rows in np.split(order, np.flatnonzero(np.diff(index[order])) + 1):
-        seen = present[rows[0]]
+    for seen, rows in _rows_by_pattern(~np.isnan(Y)):
         if seen.any():
-            y = Y[np.ix_(rows, np.flatnonzero(seen))]
+            y = Y[np.ix_(rows, seen)]
             found.append((seen, len(rows), y.T @ y))
     return found
 
 
-def _expected_products(covariance, seen, n_rows, products):
-    """Expected sum of products of all cells in the rows of one pattern, given the cells that are there."""
-    gone = ~seen
+def _expectation_weights(covariance, seen):
+    """Weights of the cells that are there in the expectation of all, shape (n, n_seen)."""
     weights = np.zeros((len(seen), seen.sum()))
     weights[seen] = np.eye(seen.sum())
-    expected = np.zeros_like(covariance)
-    if gone.any():
-        across = covariance[np.ix_(seen, gone)]
-        weights[gone] = np.linalg.solve(covariance[np.ix_(seen, seen)], across).T
-        expected[np.ix_(gone, gone)] = n_rows * (covariance[np.ix_(gone, gone)] - weights[gone] @ across)
-    return expected + weights @ products @ weights.T
+    across = covariance[np.ix_(seen, ~seen)]
+    weights[~seen] = np.linalg.solve(covariance[np.ix_(seen, seen)], across).T
+    return weights
+
+
+def _expected_products(covariance, seen, n_rows, products):
+    """Expected sum of products of all cells in the rows of one pattern, given the cells that are there."""
+    weights, gone = _expectation_weights(covariance, seen), ~seen
+    expected = weights @ products @ weights.T
+    left = covariance[np.ix_(gone, gone)] - weights[gone] @ covariance[np.ix_(seen, gone)]
+    expected[np.ix_(gone, gone)] += n_rows * left
+    return expected
