@@ -11,14 +11,13 @@ from ._privacy import mechanisms, promise, released
 from .client.flags import ResidualFlag
 from .client.worker import local_prediction
 from .federation.watching import send_flags
-from .privacy.stream import NoisedStream
 from .server.watching.flags import needed_answers
 
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
 
 class WatchingMixin:
-    """What a detector does about privacy and traffic when it reads new records and streams.
+    """What a detector does about privacy and traffic when it reads new records.
 
     Thresholds hold for the noise they were set under, so that new records get the noise of the nominal one,
     and pay for it what that is worth for their length.
@@ -91,24 +90,6 @@ class WatchingMixin:
                 "RandomizedResponse protects flags, and this method needs states. Use flags, predict or "
                 "predict_root_cause, or fit with privacy=[GaussianMechanism(...), RandomizedResponse(...)]."
             )
-
-    # -- streams ---------------------------------------------------------------------------------
-
-    def __getstate__(self):
-        """Without the noise of a stream, which belongs to the mechanism: a copy starts another one."""
-        return {**super().__getstate__(), "_noised": None}
-
-    def _next_rows(self, data):
-        """The next rows of a stream as everything outside the units sees them."""
-        if self.privacy is None and not self.noise_covariance_:
-            return data.outputs
-        if self._noised is None:
-            self._check_states_may_leave()
-            self._noised = NoisedStream(self._checked_mechanism(), self._noise)
-        drawn, charged = self._noised.release(dict(zip(data.names, data.outputs, strict=True)))
-        if charged:
-            self._store_promise(data.n_samples)
-        return tuple(drawn[name] for name in data.names)
 
     # -- flags -----------------------------------------------------------------------------------
 

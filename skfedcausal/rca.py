@@ -14,9 +14,9 @@ from ._base import FederatedEstimator, client_templates, messages_about
 from ._incident_reports import IncidentReports
 from ._progress import followed
 from ._sites import WatchingFromSites
+from ._streams import FollowedStream
 from ._watching import WatchingMixin
 from .client.monitor import watched
-from .client.worker import unit_message
 from .federation.watching import StreamLedger, flag_verdict, tell_verdict, verdict_reply
 from .privacy.base import PrivacyMechanism
 from .server.moments import MomentServer
@@ -31,10 +31,12 @@ from .server.watching.incidents import (
 from .server.watching.nominal import watch_budget
 from .server.watching.root_cause import RootCauseServer, StreamState
 from .statespace.episodes import episodes
-from .utils.sampling import check_following, check_sampling, position, sampling_period
+from .utils.sampling import check_sampling, position, sampling_period
 
 
-class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, FederatedEstimator):
+class FederatedRCADetector(
+    IncidentReports, FollowedStream, WatchingMixin, WatchingFromSites, FederatedEstimator
+):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
     Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
@@ -429,43 +431,6 @@ class FederatedRCADetector(IncidentReports, WatchingMixin, WatchingFromSites, Fe
         check_is_fitted(self)
         return np.array(self.client_names_, dtype=object)
 
-    # -- streams ---------------------------------------------------------------------------------
-
-    def reset(self):
-        """Forget the stream followed so far; the next :meth:`update` starts an episode."""
-        self._stream, self._resolutions, self._noised = StreamState(), {}, None
-        self._last_rows, self._last_time = {}, None
-
-    def update(self, batch):
-        """Follow a stream: the next rows of all units.
-
-        Parameters
-        ----------
-        batch : list, dict, DataFrame or ndarray
-            In the containers and columns of `fit`; any number of rows.
-
-        Returns
-        -------
-        DataFrame
-            Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
-            of the stream. An incident is the same one as long as its ``detected`` is.
-        """
-        data = self._read(batch, stream=self._last_rows)
-        self._last_time = check_following(data.index, self._last_time, self._period)
-        messages = {}
-        for name, Y in zip(data.names, self._next_rows(data), strict=True):
-            client = self._site(name)["client"]
-            if hasattr(client, "watched_message"):
-                known = self._resolutions.get(name)
-                messages[name], self._resolutions[name] = client.watched_message(Y, (0,), known)
-            else:
-                messages[name] = unit_message(client, Y, (0,))
-        self.stream_ledger_.count_states(messages)
-        changed = self._root_cause.push(messages, self._stream)
-        if changed:
-            self.stream_ledger_.count_verdict(len(changed), self.client_names_)
-        return incident_table([incident_row(v, self.client_names_) for v in changed])
-
     # -- scores --------------------------------------------------------------------------------------
 
     def score_samples(self, X, *, inputs=None, lengths=None):
@@ -531,9 +496,6 @@ def _episodes(messages, starts):
     """First row and messages of every episode."""
     n_samples = len(next(iter(messages.values())).z)
     for start, stop in episodes(starts, n_samples):
-        yield start, messages if stop - start == n_samples else _cut(messages, start, stop)
-
-
-def _cut(messages, start, stop):
-    """Rows of every message."""
-    return {name: message.rows(start, stop) for name, message in messages.items()}
+        whole = stop - start == n_samples
+        rows = messages if whole else {name: each.rows(start, stop) for name, each in messages.items()}
+        yield start, rows
