@@ -126,6 +126,20 @@ class TimeDomainLikelihood:
         T = self.n_samples
         return Evaluation(sums.value / T, grad_A / T, (grad_Q + grad_Q.T) / (2 * T))
 
+    def smoothed(self, A, Q, blocks):
+        """States given the whole record and covariances of chosen blocks of them.
+
+        Returns
+        -------
+        states : ndarray of shape (n_samples, n)
+            Less the level of their episode.
+        covariances : list of ndarray of shape (n_samples, p, p)
+        """
+        known = {"inputs": self._inputs.series, "spread": self._inputs.spread}
+        settings = {"J": self._J, "starts": self._starts, "keep": blocks}
+        found = smooth_series(A, Q, self._z, self._matrices, **settings, **known)[2]
+        return found.states, found.covariances
+
     def information(self, A, Q):
         """Expected information, each regime taken as if it lasted for ever."""
         n = len(Q)

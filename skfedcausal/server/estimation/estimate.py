@@ -29,6 +29,7 @@ from .search import StructureSearch, first_links, is_degenerate, is_singular, se
 from .shrinkage import shrunk_transition
 from .standardised import StandardisedPlant
 from .structure import Structure
+from .unit_states import in_unit_states, unit_state_roots
 
 _GOALS = {"near": 10.0, "tol": 0.1}
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
@@ -206,6 +207,10 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
     if covariance != "information":
         blocks, input_blocks, robust = robust_blocks(plant, scoring, blocks, input_blocks, covariance)
         of_coefficients = robust.covariance(curvature)
+    roots = unit_state_roots(plant, ascent.point)
+    blocks = in_unit_states(blocks, plant.partition, roots)
+    if input_blocks is not None:
+        input_blocks = in_unit_states(input_blocks, plant.partition.input_pairs, roots, causes=False)
     A, B, levels = np.hsplit(plant.unscaled(theta), [n, c])
     shrunk_A, shrunk_B, _ = np.hsplit(plant.unscaled(shrunk), [n, c])
     Q = plant.unscaled_covariance(ascent.point.Q)
@@ -241,9 +246,9 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
 def estimated_links(plant, scoring, covariance):
     """Estimates of the links at a maximum, with the covariances asked for."""
     blocks = link_estimates(scoring)
-    return (
-        blocks if covariance == "information" else robust_blocks(plant, scoring, blocks, None, covariance)[0]
-    )
+    if covariance != "information":
+        blocks = robust_blocks(plant, scoring, blocks, None, covariance)[0]
+    return in_unit_states(blocks, plant.partition, unit_state_roots(plant, scoring.point))
 
 
 def robust_blocks(plant, scoring, blocks, input_blocks, covariance):

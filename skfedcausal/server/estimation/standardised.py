@@ -84,6 +84,16 @@ class StandardisedPlant:
         ]
 
     @property
+    def has_constant_information(self):
+        """Whether every unit's information matrix is the same at every step."""
+        return self._record.is_constant
+
+    @property
+    def determined(self):
+        """Per unit: whether its measurements determine all its states."""
+        return self._record.determined
+
+    @property
     def has_scores(self):
         """Whether every unit's measurements determine its states at some time steps."""
         return all(self._record.determined)
@@ -307,6 +317,18 @@ class StandardisedPlant:
         J = record.block_diagonal([part.mean_information for part in record.parts])
         settings = {"J": J, "starts": record.starts, "known": known, "spread": spread}
         return score_contributions(point.A, point.Q, record.z, record.matrices, **settings)
+
+    def state_covariances(self, point):
+        """Covariance of each unit's states around their levels, as a fitted plant sees them in the record."""
+        partition = self.partition
+        states, covariances = self.time_domain().smoothed(point.A, point.Q, partition.slices)
+        if partition.n_steps:
+            steps = self._scores.known[:, partition.n_inputs :]
+            states = states - steps @ np.linalg.lstsq(steps, states, rcond=None)[0]
+        return [
+            states[:, own].T @ states[:, own] / len(states) + covariance.mean(axis=0)
+            for own, covariance in zip(partition.slices, covariances, strict=True)
+        ]
 
     def time_domain(self):
         """Exact likelihood of the information series given the inputs."""
