@@ -21,6 +21,7 @@ from .blocktests import (
     uncoupled_estimates,
 )
 from .evidence import BlockEstimates
+from .exact_information import ExactInformation
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
 from .sandwich import Sandwich, lags_of
@@ -207,6 +208,9 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
     if covariance != "information":
         blocks, input_blocks, robust = robust_blocks(plant, scoring, blocks, input_blocks, covariance)
         of_coefficients = robust.covariance(curvature)
+    elif not plant.has_all_lags:
+        blocks, input_blocks, exact = exact_blocks(plant, scoring, blocks, input_blocks)
+        of_coefficients = curvature.covariance if feedback else exact.covariance
     roots = unit_state_roots(plant, ascent.point)
     blocks = in_unit_states(blocks, plant.partition, roots)
     if input_blocks is not None:
@@ -248,6 +252,8 @@ def estimated_links(plant, scoring, covariance):
     blocks = link_estimates(scoring)
     if covariance != "information":
         blocks = robust_blocks(plant, scoring, blocks, None, covariance)[0]
+    elif not plant.has_all_lags:
+        blocks = exact_blocks(plant, scoring, blocks, None)[0]
     return in_unit_states(blocks, plant.partition, unit_state_roots(plant, scoring.point))
 
 
@@ -271,6 +277,28 @@ def robust_blocks(plant, scoring, blocks, input_blocks, covariance):
     if input_blocks is not None:
         input_blocks = robust.blocks(partition.input_pairs, structure.driven, input_blocks)
     return blocks, input_blocks, robust
+
+
+def exact_blocks(plant, scoring, blocks, input_blocks):
+    """The estimates of blocks by the exact information, and the :class:`ExactInformation`.
+
+    For units that report in different rows.
+
+    Parameters
+    ----------
+    plant : StandardisedPlant
+    scoring : Scoring
+        At the maximum.
+    blocks : BlockEstimates
+    input_blocks : BlockEstimates or None
+    """
+    partition, structure = plant.partition, scoring.structure
+    families = [partition] if input_blocks is None else [partition, partition.input_pairs]
+    exact = ExactInformation(scoring, plant, families)
+    blocks = exact.blocks(partition, structure.linked, blocks)
+    if input_blocks is not None:
+        input_blocks = exact.blocks(partition.input_pairs, structure.driven, input_blocks)
+    return blocks, input_blocks, exact
 
 
 def _maximum(plant, goal, **settings):

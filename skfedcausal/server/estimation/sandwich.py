@@ -27,6 +27,45 @@ def lags_of(covariance, n_samples):
     return int(4 * (n_samples / 100) ** (2 / 9)) if covariance == "hac" else 0
 
 
+class ScoreProducts:
+    """Sums of products of the gradients of time steps: with one another, of free elements and of blocks.
+
+    Parameters
+    ----------
+    structure : Structure
+    contributions : iterable of Contributions
+        Of all rows in their order.
+    families : list
+        Families of blocks of ``[A | B]``.
+    n_lags : int, default=0
+        Lags over which contributions may be correlated.
+
+    Attributes
+    ----------
+    inside : ndarray of shape (n_free, n_free)
+    mixed : ndarray of shape (n_elements + 1, n_free)
+        All elements of ``[A | B]`` with the free ones; the last row, of padded elements, is zero.
+    own : list of ndarray of shape (n_pairs, e, e)
+        Of the elements of each block, per family.
+    """
+
+    def __init__(self, structure, contributions, families, n_lags=0):
+        free = structure.free
+        self.inside = np.zeros((free.n_elements, free.n_elements))
+        self.mixed = np.zeros((structure.partition.n_elements + 1, free.n_elements))
+        shapes = [family.pair_elements.shape for family in families]
+        self.own = [np.zeros((*shape, shape[1])) for shape in shapes]
+        for grad_A, grad_Q in _summed(contributions, n_lags):
+            flat = np.pad(grad_A.reshape(len(grad_A), -1), [(0, 0), (0, 1)])
+            covariance = 2 * free.half_on_diagonal * grad_Q[:, free.first, free.second]
+            inside = np.hstack([grad_A[:, free.rows, free.cols], covariance])
+            self.inside += inside.T @ inside
+            self.mixed += flat.T @ inside
+            for family, own in zip(families, self.own, strict=True):
+                for pair, at in enumerate(family.pair_elements):
+                    own[pair] += flat[:, at].T @ flat[:, at]
+
+
 class Sandwich:
     """Covariance of the gradient from the contributions of time steps, and what follows for estimates.
 
@@ -43,23 +82,9 @@ class Sandwich:
     """
 
     def __init__(self, scoring, contributions, families, n_lags=0):
-        self._scoring = scoring
-        free = scoring.structure.free
-        n_free, n_elements = free.n_elements, scoring.structure.partition.n_elements
-        self._inside = np.zeros((n_free, n_free))
-        self._mixed = np.zeros((n_elements + 1, n_free))
-        self._families = families
-        shapes = [family.pair_elements.shape for family in families]
-        self._own = [np.zeros((*shape, shape[1])) for shape in shapes]
-        for grad_A, grad_Q in _summed(contributions, n_lags):
-            flat = np.pad(grad_A.reshape(len(grad_A), -1), [(0, 0), (0, 1)])
-            covariance = 2 * free.half_on_diagonal * grad_Q[:, free.first, free.second]
-            inside = np.hstack([grad_A[:, free.rows, free.cols], covariance])
-            self._inside += inside.T @ inside
-            self._mixed += flat.T @ inside
-            for family, own in zip(families, self._own, strict=True):
-                for pair, at in enumerate(family.pair_elements):
-                    own[pair] += flat[:, at].T @ flat[:, at]
+        self._scoring, self._families = scoring, families
+        products = ScoreProducts(scoring.structure, contributions, families, n_lags)
+        self._inside, self._mixed, self._own = products.inside, products.mixed, products.own
 
     def covariance(self, scoring=None):
         """Covariance of the free elements.

@@ -12,6 +12,7 @@ from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood
 from ...statespace.units import fit_units
 from ...statespace.whittle import WhittleLikelihood
 from .level_shifts import UnitRecord
+from .simulated import simulated_record
 from .structure import Structure
 
 _MIN_LAGS, _MAX_LAGS = 12, 400
@@ -308,15 +309,31 @@ class StandardisedPlant:
         P = predicted_covariance(A, J, noise)
         return self._lags_for(float(spectral_radius(A @ np.linalg.inv(np.eye(len(J)) + P @ J))))
 
-    def contributions(self, point):
-        """What every time step contributes to the gradient at a point, see :func:`score_contributions`."""
-        record = self._record.rescaled(self._scale).centred()
-        known, spread = None, None
-        if self.partition.n_known:
-            known, spread = self._scores.known, np.eye(self.partition.n_states)
+    def contributions(self, point, record=None):
+        """What every time step contributes to the gradient at a point, see :func:`score_contributions`.
+
+        Parameters
+        ----------
+        point : Point
+        record : JointRecord, default=None
+            In standardised states, with the information and the inputs of this one, which None takes.
+        """
+        record = (self._record.rescaled(self._scale) if record is None else record).centred()
         J = record.block_diagonal([part.mean_information for part in record.parts])
-        settings = {"J": J, "starts": record.starts, "known": known, "spread": spread}
+        settings = {"J": J, "starts": record.starts} | self._known_inputs
         return score_contributions(point.A, point.Q, record.z, record.matrices, **settings)
+
+    def simulated(self, point, rng):
+        """A record of the plant at a point with the information of this one, in standardised states."""
+        record = self._record.rescaled(self._scale)
+        return simulated_record(record, point.A, point.Q, rng, **self._known_inputs)
+
+    @property
+    def _known_inputs(self):
+        """Inputs of unit variance, and what unknown ones before an episode add to its first state."""
+        if not self.partition.n_known:
+            return {"known": None, "spread": None}
+        return {"known": self._scores.known, "spread": np.eye(self.partition.n_states)}
 
     def state_covariances(self, point):
         """Covariance of each unit's states around their levels, as a fitted plant sees them in the record."""
