@@ -9,6 +9,7 @@ from ...statespace.positive import companion, floor_eigenvalues, spectral_radius
 from ...statespace.riccati import predicted_covariance, stationary_covariance
 from ...statespace.slow_reports import slow_start
 from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood
+from ...statespace.timedomain_lags import LaggedTimeDomainLikelihood
 from ...statespace.units import fit_units
 from ...statespace.whittle import WhittleLikelihood
 from .level_shifts import UnitRecord
@@ -298,6 +299,14 @@ class StandardisedPlant:
         left = np.kron(np.eye(n_plant_lags), self._Sinv)
         return WhittleLikelihood(moments.transformed(left), self._noise, n_plant_lags)
 
+    def lagged_time_domain(self, n_plant_lags):
+        """Exact likelihood of the information series for a plant of several lags, without inputs."""
+        record = self._record.rescaled(self._scale)
+        regimes = record.regimes(self._predicted(record))
+        n_frequencies = self._n_lags + n_plant_lags - 1
+        series = record.z, record.matrices, regimes, record.starts
+        return LaggedTimeDomainLikelihood(*series, n_frequencies, n_plant_lags)
+
     def lags_of_filter(self, A, Q, n_plant_lags):
         """Lags that the filter of a plant of several lags remembers."""
         n = len(Q)
@@ -335,10 +344,18 @@ class StandardisedPlant:
             return {"known": None, "spread": None}
         return {"known": self._scores.known, "spread": np.eye(self.partition.n_states)}
 
-    def state_covariances(self, point):
-        """Covariance of each unit's states around their levels, as a fitted plant sees them in the record."""
+    def state_covariances(self, point, likelihood=None):
+        """Covariance of each unit's states around their levels, as a fitted plant sees them in the record.
+
+        Parameters
+        ----------
+        point : Point
+        likelihood : LaggedTimeDomainLikelihood, default=None
+            Of a plant of several lags.
+        """
         partition = self.partition
-        states, covariances = self.time_domain().smoothed(point.A, point.Q, partition.slices)
+        likelihood = self.time_domain() if likelihood is None else likelihood
+        states, covariances = likelihood.smoothed(point.A, point.Q, partition.slices)
         if partition.n_steps:
             steps = self._scores.known[:, partition.n_inputs :]
             states = states - steps @ np.linalg.lstsq(steps, states, rcond=None)[0]

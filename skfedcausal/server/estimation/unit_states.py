@@ -18,7 +18,7 @@ import numpy as np
 from .evidence import PADDED_VARIANCE, BlockEstimates
 
 
-def unit_state_roots(plant, point):
+def unit_state_roots(plant, point, likelihood=None):
     """Roots of the covariance that the states of every unit have over the record.
 
     In the standardised states of the plant; the blocks ``R_effect^-1 A R_cause`` are then those of states
@@ -29,6 +29,8 @@ def unit_state_roots(plant, point):
     plant : StandardisedPlant
     point : Point
         The fitted plant.
+    likelihood : LaggedTimeDomainLikelihood, default=None
+        Of a plant of several lags.
 
     Returns
     -------
@@ -38,7 +40,9 @@ def unit_state_roots(plant, point):
     if plant.has_constant_information:
         return None
     roots = []
-    for covariance, determined in zip(plant.state_covariances(point), plant.determined, strict=True):
+    for covariance, determined in zip(
+        plant.state_covariances(point, likelihood), plant.determined, strict=True
+    ):
         values, vectors = np.linalg.eigh(covariance)
         root = (vectors * np.sqrt(values)) @ vectors.T
         roots.append(root if determined else np.eye(len(root)))  # a given model says what unit variance is
