@@ -91,6 +91,12 @@ class StandardisedPlant:
         return self._record.is_constant
 
     @property
+    def average_information(self):
+        """Information matrix of the plant, averaged over time, shape (n, n)."""
+        record = self.standard_record
+        return record.block_diagonal([part.mean_information for part in record.parts])
+
+    @property
     def determined(self):
         """Per unit: whether its measurements determine all its states."""
         return self._record.determined
@@ -301,10 +307,8 @@ class StandardisedPlant:
 
     def lagged_time_domain(self, n_plant_lags):
         """Exact likelihood of the information series for a plant of several lags, without inputs."""
-        record = self._record.rescaled(self._scale)
-        regimes = record.regimes(self._predicted(record))
-        n_frequencies = self._n_lags + n_plant_lags - 1
-        series = record.z, record.matrices, regimes, record.starts
+        record, n_frequencies = self.standard_record, self._n_lags + n_plant_lags - 1
+        series = record.z, record.matrices, self._regimes, record.starts
         return LaggedTimeDomainLikelihood(*series, n_frequencies, n_plant_lags)
 
     def lags_of_filter(self, A, Q, n_plant_lags):
@@ -327,15 +331,14 @@ class StandardisedPlant:
         record : JointRecord, default=None
             In standardised states, with the information and the inputs of this one, which None takes.
         """
-        record = (self._record.rescaled(self._scale) if record is None else record).centred()
+        record = (self.standard_record if record is None else record).centred()
         J = record.block_diagonal([part.mean_information for part in record.parts])
         settings = {"J": J, "starts": record.starts} | self._known_inputs
         return score_contributions(point.A, point.Q, record.z, record.matrices, **settings)
 
     def simulated(self, point, rng):
         """A record of the plant at a point with the information of this one, in standardised states."""
-        record = self._record.rescaled(self._scale)
-        return simulated_record(record, point.A, point.Q, rng, **self._known_inputs)
+        return simulated_record(self.standard_record, point.A, point.Q, rng, **self._known_inputs)
 
     @property
     def _known_inputs(self):
@@ -364,22 +367,44 @@ class StandardisedPlant:
             for own, covariance in zip(partition.slices, covariances, strict=True)
         ]
 
-    def time_domain(self):
-        """Exact likelihood of the information series given the inputs."""
-        record = self._record.rescaled(self._scale)
+    @property
+    def standard_record(self):
+        """The record in standardised states."""
+        return self._record.rescaled(self._scale)
+
+    def time_domain(self, record=None, *, rows=None, levels=True):
+        """Exact likelihood of the information series given the inputs.
+
+        Parameters
+        ----------
+        record : JointRecord, default=None
+            Another record of the plant, in standardised states; None takes the record itself.
+        rows : ndarray of int, default=None
+            Rows whose inputs belong to those of `record`; None takes all.
+        levels : bool, default=True
+            Profile a level of the states out of every episode.
+        """
+        record = self.standard_record if record is None else record
         inputs = None
         if self.partition.n_known:
             # a driven state of unknown past has at most the variance of the record, which is one
-            inputs = KnownInputs(self._scores.known, self._moments().early, np.eye(self.partition.n_states))
+            known = self._scores.known if rows is None else self._scores.known[rows]
+            inputs = KnownInputs(known, self._moments().early, np.eye(self.partition.n_states))
         return TimeDomainLikelihood(
             record.z,
             record.matrices,
-            record.regimes(self._predicted(record)),
+            self._regimes,
             record.starts,
             self._n_lags,
             is_constant=record.is_constant,
             inputs=inputs,
+            levels=levels,
         )
+
+    @cached_property
+    def _regimes(self):
+        record = self.standard_record
+        return record.regimes(self._predicted(record))
 
 
 def _state_scales(record, scores, local):

@@ -67,17 +67,7 @@ def in_unit_states(blocks, family, roots, causes=True):
     """
     if roots is None or not len(family.pairs):
         return blocks
-    p = max(len(root) for root in roots)
-    padded = np.tile(np.eye(p), (len(roots), 1, 1))
-    for whole, root in zip(padded, roots, strict=True):
-        whole[: len(root), : len(root)] = root
-    effect, cause = family.pairs.T
-    left = np.linalg.inv(padded)[effect]
-    repeated = blocks.estimate.shape[1] // p**2 if causes else 1  # lags
-    width = p if causes else blocks.estimate.shape[1] // p
-    right = padded[cause] if causes else np.broadcast_to(np.eye(width), (len(cause), width, width))
-    one = np.einsum("xij,xlk->xikjl", left, right).reshape(len(cause), p * width, p * width)
-    turn = np.einsum("ab,xij->xaibj", np.eye(repeated), one).reshape(len(cause), *blocks.covariance.shape[1:])
+    turn = unit_state_turns(family, roots, causes)
     estimate = np.einsum("xij,xj->xi", turn, blocks.estimate)
     covariance = turn @ blocks.covariance @ np.swapaxes(turn, 1, 2)
     empty = family.pair_elements == family.n_elements
@@ -86,3 +76,28 @@ def in_unit_states(blocks, family, roots, causes=True):
     pair, element = np.nonzero(empty)
     covariance[pair, element, element] = PADDED_VARIANCE
     return BlockEstimates(estimate, covariance, blocks.dof)
+
+
+def unit_state_turns(family, roots, causes=True):
+    """Matrices that turn the elements of each block into those in states of unit variance.
+
+    Parameters
+    ----------
+    family, roots, causes
+        As in :func:`in_unit_states`.
+
+    Returns
+    -------
+    ndarray of shape (n_pairs, e, e)
+    """
+    e, p = family.pair_elements.shape[1], max(len(root) for root in roots)
+    padded = np.tile(np.eye(p), (len(roots), 1, 1))
+    for whole, root in zip(padded, roots, strict=True):
+        whole[: len(root), : len(root)] = root
+    effect, cause = family.pairs.T
+    left = np.linalg.inv(padded)[effect]
+    width = p if causes else e // p
+    right = padded[cause] if causes else np.broadcast_to(np.eye(width), (len(cause), width, width))
+    one = np.einsum("xij,xlk->xikjl", left, right).reshape(len(cause), p * width, p * width)
+    n_lags = e // (p * width)
+    return np.einsum("ab,xij->xaibj", np.eye(n_lags), one).reshape(len(cause), e, e)
