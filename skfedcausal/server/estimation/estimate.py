@@ -272,7 +272,8 @@ def robust_blocks(plant, scoring, blocks, input_blocks, covariance):
     partition, structure = plant.partition, scoring.structure
     families = [partition] if input_blocks is None else [partition, partition.input_pairs]
     n_lags = lags_of(covariance, plant.n_samples)
-    robust = Sandwich(scoring, plant.contributions(scoring.point), families, n_lags)
+    known = [blocks] if input_blocks is None else [blocks, input_blocks]
+    robust = Sandwich(scoring, plant.contributions(scoring.point), families, known, n_lags)
     blocks = robust.blocks(partition, structure.linked, blocks)
     if input_blocks is not None:
         input_blocks = robust.blocks(partition.input_pairs, structure.driven, input_blocks)
