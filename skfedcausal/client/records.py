@@ -89,8 +89,8 @@ def warn_held_rows(Y, starts, name):
     if period >= 2 and np.mean(apart == period) >= _REGULAR_HOLDS:
         warnings.warn(
             f"All columns of {name} repeat their values and are new in one row of {period} only: it seems to "
-            "report at a slower clock. Held values are no measurements and can look like links between units of "
-            "different clocks. Leave the rows between reports empty (NaN).",
+            "report at a slower clock. Held values are no measurements and can look like links with units of "
+            "another clock. Leave the rows between reports empty (NaN).",
             UserWarning,
             stacklevel=4,
         )
