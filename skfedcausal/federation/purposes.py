@@ -29,6 +29,7 @@ PURPOSES = {
             "inputs_scale": _SCALE,
             "input_matrix": "how the inputs act on the unit's own states",
             "off_subspace": "distance of the measurements from what states show, one number per time step",
+            "unpredicted": "what the past leaves unpredicted of the states' measurements",
             **_NOISE,
         },
     ),
@@ -43,14 +44,18 @@ PURPOSES = {
     "reply": (
         "what the server learned about this unit",
         {
-            "cross_term": f"influence of the other units, {_SERIES}",
-            "cross_term_scale": _SCALE,
+            "cross_term": f"influence of the other units, {_SERIES}, in 5 bits a number",
+            "cross_term_beyond": "numbers of this series that 5 bits do not hold",
+            "cross_term_level": "mean of each column of this series",
+            "cross_term_step": "what one step of each column of this series is",
+            "length": "number of its rows",
             "predicted": f"prediction of the unit's states, {_SERIES}",
             "predicted_scale": _SCALE,
             "transition": "the unit's own dynamics",
             "process_cov": "the unit's own process noise",
             "input_matrix": "how the unit's inputs act on its states",
             "input_level": "mean influence of the other units' inputs",
+            "noise_share": "how much of what is unpredicted the unit is to take for sensor noise",
         },
     ),
     "prediction": (

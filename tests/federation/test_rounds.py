@@ -215,8 +215,8 @@ def test_replies_reach_the_client_they_are_for():
     transport = ScriptedTransport(a=Packet("done"), b=Packet("done"))
     deliver_replies(transport, {"a": REPLY, "b": others}, round=3)
     assert {name: packet.round for name, packet in transport.sent[0].items()} == {"a": 3, "b": 3}
-    assert_array_equal(transport.sent[0]["b"].arrays["cross_term"], 1)
-    assert_array_equal(transport.sent[0]["a"].arrays["cross_term"], 0)
+    assert_array_equal(transport.sent[0]["b"].arrays["cross_term_level"], 1)
+    assert_array_equal(transport.sent[0]["a"].arrays["cross_term_level"], 0)
 
 
 ROUNDS = {
