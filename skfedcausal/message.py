@@ -319,8 +319,8 @@ class StateReply:
     cross_term : ndarray of shape (n_samples, n_states)
         Influence of the other units, ``sum_n A_mn E[h_n[t-1] | messages up to t-1] + B_mn u_n[t-1]``, inputs
         less their mean, and what an unannounced shift of the unit's level adds. In a packet it is rounded to
-        quarters of each column's standard deviation, whatever the precision of the other series: a unit
-        learns a regression from it, which takes that for 0.5 % of noise.
+        halves of each column's standard deviation, whatever the precision of the other series: a unit
+        learns a regression from it, which takes that for 2 % of noise.
     predicted : ndarray of shape (n_samples, n_states) or None
         The server's one-step-ahead prediction of the unit's states.
     transition, process_cov : ndarray of shape (n_states, n_states)
@@ -353,7 +353,7 @@ class StateReply:
     OP = "reply"
 
     def to_packet(self, round=0, dtype="float64"):
-        """Packet form: the cross term in 5 bits a number, the prediction in the given precision."""
+        """Packet form: the cross term in 4 bits a number, the prediction in the given precision."""
         names = ("cross_term", "cross_term_beyond", "cross_term_level", "cross_term_step")
         arrays = dict(zip(names, stepped(self.cross_term), strict=True))
         arrays["length"] = np.array([len(self.cross_term)])

@@ -44,8 +44,8 @@ PURPOSES = {
     "reply": (
         "what the server learned about this unit",
         {
-            "cross_term": f"influence of the other units, {_SERIES}, in 5 bits a number",
-            "cross_term_beyond": "numbers of this series that 5 bits do not hold",
+            "cross_term": f"influence of the other units, {_SERIES}, in 4 bits a number",
+            "cross_term_beyond": "numbers of this series that 4 bits do not hold",
             "cross_term_level": "mean of each column of this series",
             "cross_term_step": "what one step of each column of this series is",
             "length": "number of its rows",
