@@ -200,18 +200,22 @@ class FileSite:
     def send(self, run, packet):
         """Send without having been asked, as over a one-way link.
 
+        What was sent before keeps its number.
+
         Parameters
         ----------
         run : str
             Name of the run.
         packet : Packet
+            What the server would have asked.
 
         Returns
         -------
-        Path
+        Path or None
+            None if there is nothing to send yet.
         """
-        frame = self.gate.volunteer(run, packet)
-        return self._send(_numbered(run, self.gate.last_answer[0]), frame)
+        sequence, frame = self.gate.volunteer(run, packet)
+        return None if frame is None else self._send(_numbered(run, sequence), frame)
 
     def _questions(self):
         """New files for this site, oldest first, without those that were answered before this process."""

@@ -178,11 +178,12 @@ PURPOSES = {
         "two bits per time step: whether the unit's own models call it unusual",
         {"bits": "the flags, four time steps to a byte", "length": "number of time steps"},
     ),
-    "watch": ("asks for a message about the record that is to be watched for faults", {}),
+    "watch": ("asks for a message about the next batch of the record that is to be watched for faults", {}),
     "verdict": (
         "incidents of the plant",
         {"rows": "onset, first and last row in alarm", "roots": "which unit is the root"},
     ),
+    "nothing yet": ("says that there is no further batch to be watched yet", {}),
     "close": ("says that the run is over", {}),
     "error": ("says that there is no answer, and of which kind the reason is", {}),
 }
