@@ -130,7 +130,9 @@ class ServerSettings:
         )
 
     def learn(self, transport, tell=lambda line: None):
-        """Fit over a transport, ask the questions, watch, write the results.
+        """Fit over a transport, ask the questions, watch, close the run, write the results.
+
+        When something fails the run stays open, to be resumed.
 
         `tell` is called with a line on every batch that was watched.
 
@@ -152,6 +154,7 @@ class ServerSettings:
             )
         incidents = self._watched(estimator, tell) if self.watch else None
         seconds = float(np.median(transport.seconds)) if transport.seconds else None
+        transport.close()  # before bytes are added up
         more = {
             "wire_bytes_up": transport.bytes_up,
             "wire_bytes_down": transport.bytes_down,

@@ -108,8 +108,8 @@ class FileTransport(FramedTransport):
         """A question without an answer is taken back: a site that comes late is asked anew."""
         if not self.one_way:
             self._file(name, "inbox").unlink(missing_ok=True)
-        part = self._file(name, "outbox").exists()
-        return Failure("timeout", "only part of a file came" if part else "no file came")
+        path = self._file(name, "outbox")
+        return Failure("timeout", f"{'only part of a file' if path.exists() else 'no file'} came to {path}")
 
     def _file(self, name, box):
         return self.folder / file_name(name) / box / _numbered(self.run, self._sequence)
