@@ -16,8 +16,9 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..statespace.episodes import episodes, inner_rows, lagged_rows
+from ..statespace.lagcov import add_product, symmetric
 
-_PIECE = 1 << 16  # measurements that stay in the second-level cache
+_PIECE = 1 << 14  # measurements that stay in the second-level cache together with their copies
 
 
 class LinearAugmenter(RegressorMixin, BaseEstimator):
@@ -221,17 +222,18 @@ def _moments(Y, cross_term, starts, level):
     z_sum, c_sum, gram, cross = np.zeros(d), np.zeros(p), np.zeros((d, d)), np.zeros((p, d))
     buffer = np.empty((max(_PIECE // d, 1), d))
     ones, n_rows = np.ones(len(buffer)), 0
+    levels = np.tile(np.zeros(d) if level is None else level, (len(buffer), 1))
     for start, stop in episodes(starts, len(Y)):
         for first in range(start, stop - 1, len(buffer)):
             last = min(first + len(buffer), stop - 1)
             Z, target = buffer[: last - first], cross_term[first + 1 : last + 1]
-            np.subtract(Y[first:last], 0.0 if level is None else level, out=Z)
+            np.subtract(Y[first:last], levels[: len(Z)], out=Z)  # row by row it takes twice as long
             z_sum += ones[: len(Z)] @ Z  # several times faster than a sum along columns
             c_sum += ones[: len(Z)] @ target
-            gram += Z.T @ Z
-            cross += target.T @ Z
+            add_product(gram, Z, Z)
+            add_product(cross, target, Z)
             n_rows += len(Z)
-    return z_sum / n_rows, c_sum / n_rows, gram, cross
+    return z_sum / n_rows, c_sum / n_rows, symmetric(gram), cross
 
 
 def _read_training(augmenter, Y, cross_term, starts):

@@ -208,7 +208,7 @@ class KalmanClient(FilterMixin, BaseEstimator):
         kept = Y if active.all() else Y[:, active]
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
         level = column_means(kept) if self.center else np.zeros(kept.shape[1])
-        input_level = None if U is None else U.mean(axis=0) if self.center else np.zeros(U.shape[1])
+        input_level = None if U is None else column_means(U) if self.center else np.zeros(U.shape[1])
         if set(given) >= COMPLETE:
             model = UnitModel(mean=level, **given | {"R": with_diagonal(given["R"], added)})
         else:

@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from ..statespace.episodes import episodes
-from ..statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
+from ..statespace.lagcov import TransitionMoments, column_mean, lag_covariances, remove_episode_means
 from ..statespace.observation import Information, is_regular
 from ..statespace.partition import Partition
 from ..statespace.patterns import patterns_of
@@ -94,7 +94,7 @@ class JointRecord:
     @cached_property
     def input_level(self):
         """Mean of each input, shape (n_inputs,)."""
-        return np.zeros(0) if self.u is None else self.u.mean(axis=0)
+        return np.zeros(0) if self.u is None else column_mean(self.u)
 
     @property
     def input_scale(self):
@@ -124,7 +124,7 @@ class JointRecord:
     @cached_property
     def known_level(self):
         """Mean of each input and step, shape (n_inputs + n_steps,)."""
-        return np.zeros(0) if self.known is None else self.known.mean(axis=0)
+        return np.zeros(0) if self.known is None else column_mean(self.known)
 
     @cached_property
     def known_scale(self):
@@ -419,6 +419,11 @@ class Scores:
             return np.ones((n_lags + 1, partition.n_units, partition.n_units))
         return lag_shares(self._present[:, [rows.start for rows in partition.slices]], n_lags)
 
+    @property
+    def known_sums(self):
+        """Sums of lagged products for the first lags, as many as were needed so far."""
+        return self._sums
+
     def covariance(self):
         """Sample covariance of the scores, inputs and steps, shape (c, c)."""
         return without_last_bits(self._lag_sums(1)[0] / self._record.n_samples, self._scale)
@@ -475,7 +480,7 @@ def _unit_scores(part, out):
     """Write the scores of one unit; mask of the steps that determine them (None: all), their covariance."""
     if part.is_constant and is_regular(part.patterns[0]):
         N = np.linalg.inv(part.patterns[0])
-        np.matmul(part.z, N, out=out)
+        out[:] = part.z @ N  # into columns of a table the product itself is slower
         return None, N
     index = np.zeros(len(part.z), dtype=int) if part.is_constant else part.index
     definite = np.array([is_regular(J) for J in part.patterns])

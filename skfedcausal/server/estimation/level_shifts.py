@@ -15,6 +15,7 @@ References
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,7 @@ _CLEAR = 0.5  # share of the strongest likelihood ratio whose onset counts as we
 _MOVES = 3  # times that an onset is moved
 _PROMISING = 0.5  # share of the threshold that a split has to promise to be looked at
 _FLOOR = 1e-9
+_SUMS = 3  # lagged products, from lag zero, of which the covariance in the long run is made
 # T (1 - radius) below which a unit with a step may be a random walk: 98 of 100 walks with their best step
 # are; half as much more for each further one
 _DRIFT = 40.0
@@ -61,6 +63,8 @@ class UnitRecord:
         Inputs of all units, less their mean in each episode.
     starts : tuple of int
     n_lags : int
+    sums : ndarray of shape (n, p, p), default=None
+        Sums of lagged products of the scores, as far as they are known.
     """
 
     scores: np.ndarray
@@ -69,6 +73,7 @@ class UnitRecord:
     inputs: np.ndarray
     starts: tuple[int, ...]
     n_lags: int
+    sums: np.ndarray | None = None
 
     def steps(self, onsets):
         """Centred steps, shape (n_samples, n_onsets)."""
@@ -96,9 +101,6 @@ class UnitRecord:
         onsets : sequence of int
             Known ones.
         """
-        sample = self.scores.T @ self.scores / len(self.scores)
-        floor = np.trace(sample) * _FLOOR
-        root = np.linalg.cholesky(np.linalg.inv(floor_eigenvalues(sample, floor)))
         best = (None, 0.0)
         for start, stop in episodes(sorted({*self.starts, *onsets}), len(self.scores)):
             if stop - start < 2 * _SHORTEST:
@@ -109,26 +111,48 @@ class UnitRecord:
             total = counts[-1]
             if total < 2 * _SHORTEST:
                 continue
-            sums = np.cumsum(root.T @ self.scores[start:stop].T, axis=1)
-            sums -= (sums[:, -1] / total)[:, None] * counts
             inside = slice(_SHORTEST - 1, stop - start - _SHORTEST)
-            n = counts[inside]
+            n, before = counts[inside], self._walk[:, start]
+            walk = self._walk[:, start + 1 : stop + 1][:, inside] - before[:, None]
+            walk -= ((self._walk[:, stop] - before) / total)[:, None] * n
             spread = np.maximum(n * (total - n), total) / total
-            statistic = (sums[:, inside] ** 2).sum(axis=0) / spread
+            statistic = np.einsum("pt,pt->t", walk, walk) / spread
             k = int(statistic.argmax())
             if statistic[k] > best[1]:
                 best = (start + _SHORTEST + k, float(statistic[k]))
         if best[0] is None:
             return best
         long_run = self._long_run_covariance([*onsets, best[0]])
-        whitened = root.T @ long_run @ root
+        whitened = self._root.T @ long_run @ self._root
         return best[0], best[1] / float(np.linalg.eigvalsh(whitened)[-1])
+
+    @cached_property
+    def _root(self):
+        """Matrix whose transpose whitens the scores."""
+        sample = self._lag_sums[0] / len(self.scores)
+        floor = np.trace(sample) * _FLOOR
+        return np.linalg.cholesky(np.linalg.inv(floor_eigenvalues(sample, floor)))
+
+    @cached_property
+    def _walk(self):
+        """Sums of the whitened scores before each row, shape (p, n_samples + 1)."""
+        walk = np.zeros((len(self.N), len(self.scores) + 1))
+        np.cumsum(self._root.T @ self.scores.T, axis=1, out=walk[:, 1:])
+        return walk
+
+    @cached_property
+    def _lag_sums(self):
+        """Sums of lagged products of the scores for the first few lags."""
+        if self.sums is not None and len(self.sums) >= _SUMS:
+            return self.sums[:_SUMS]
+        return lag_covariances(self.scores, range(_SUMS), self.starts)
 
     def _long_run_covariance(self, onsets):
         """Of the scores around the levels between the onsets."""
         starts = sorted({*self.starts, *onsets})
         if self.present is None:
-            sums = _centred_lag_sums(self.scores, starts)
+            borders = sorted({*onsets} - {*self.starts})
+            sums = _centred_lag_sums(self.scores, self._lag_sums, borders, starts)
         else:
             sums = lag_covariances(remove_episode_means(self.scores, starts), range(3), starts, self.present)
         moments = TransitionMoments.from_sums(sums, np.zeros_like(self.scores), starts)
@@ -182,9 +206,22 @@ class UnitRecord:
         return max(float(np.exp(np.log(ordinates).mean() + np.log(p) - special.digamma(p))), 1.0)
 
 
-def _centred_lag_sums(series, starts, n_lags=3):
-    """Lag sums of a series less its mean between the starts, without a copy of it."""
-    sums = lag_covariances(series, range(n_lags), starts)
+def _centred_lag_sums(series, sums, borders, starts):
+    """Lag sums of a series less its mean between the starts, from those within its episodes.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_samples, p)
+    sums : ndarray of shape (n_lags, p, p)
+    borders : sequence of int
+        Starts that are not the first row of an episode; more rows than lags lie between two of them.
+    starts : sequence of int
+    """
+    sums = sums.copy()
+    n_lags = len(sums)
+    for border in borders:
+        for lag in range(1, n_lags):
+            sums[lag] -= series[border : border + lag].T @ series[border - lag : border]
     for start, stop in episodes(starts, len(series)):
         rows = series[start:stop]
         total = np.ones(len(rows)) @ rows

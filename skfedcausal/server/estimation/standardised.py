@@ -237,7 +237,9 @@ class StandardisedPlant:
             scores, present = self._scores.of_unit(m)
             scores = scores @ self._Sinv[rows, rows].T
             N = self._noise[rows, rows]
-            yield UnitRecord(scores, present, N, self._scores.known, self._record.starts, n_lags)
+            known, starts = self._scores.known, self._record.starts
+            sums = self._Sinv[rows, rows] @ self._scores.known_sums[:, rows, rows] @ self._Sinv[rows, rows].T
+            yield UnitRecord(scores, present, N, known, starts, n_lags, None if present is not None else sums)
 
     def _moments(self):
         if self._n_lags not in self._moments_of:
