@@ -62,7 +62,7 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
     def __init__(self, alpha=1e-6):
         self.alpha = alpha
 
-    def fit(self, Y, cross_term, transition=None, starts=(0,), *, level=None):
+    def fit(self, Y, cross_term, transition=None, starts=(0,), *, level=None, products=None):
         """Regress the cross term on the previous measurements.
 
         Parameters
@@ -76,6 +76,8 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
         starts : sequence of int
         level : ndarray of shape (n_features,), default=None
             Level of measurements that are not centred yet; `predict` expects them centred all the same.
+        products : ndarray of shape (n_features, n_features), default=None
+            Sums of products of the centred measurements over all rows, where they are known already.
 
         Returns
         -------
@@ -88,7 +90,7 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
         """
         self._validate_params()
         Y, cross_term, rows = _read_training(self, Y, cross_term, starts)
-        z_mean, c_mean, gram, cross = _moments(Y, cross_term, starts, level)
+        z_mean, c_mean, gram, cross = _moments(Y, cross_term, starts, level, products)
         gram = gram - len(rows) * np.outer(z_mean, z_mean)
         cross = cross - len(rows) * np.outer(c_mean, z_mean)
         scale = max(np.trace(gram) / len(gram), np.finfo(float).tiny)
@@ -216,7 +218,7 @@ class RegressorAugmenter(RegressorMixin, BaseEstimator):
         return guess
 
 
-def _moments(Y, cross_term, starts, level):
+def _moments(Y, cross_term, starts, level, products):
     """Means and products of previous measurements and cross terms, piece by piece in cache."""
     d, p = Y.shape[1], cross_term.shape[1]
     z_sum, c_sum, gram, cross = np.zeros(d), np.zeros(p), np.zeros((d, d)), np.zeros((p, d))
@@ -230,9 +232,13 @@ def _moments(Y, cross_term, starts, level):
             np.subtract(Y[first:last], levels[: len(Z)], out=Z)  # row by row it takes twice as long
             z_sum += ones[: len(Z)] @ Z  # several times faster than a sum along columns
             c_sum += ones[: len(Z)] @ target
-            add_product(gram, Z, Z)
+            if products is None:
+                add_product(gram, Z, Z)
             add_product(cross, target, Z)
             n_rows += len(Z)
+    if products is not None:
+        last = Y[[stop - 1 for _, stop in episodes(starts, len(Y))]] - levels[0]
+        gram = products - last.T @ last
     return z_sum / n_rows, c_sum / n_rows, symmetric(gram), cross
 
 

@@ -215,7 +215,7 @@ class KalmanClient(FilterMixin, BaseEstimator):
             check_identifiable(kept, self.n_states, starts, name)
             unknown = "A" not in given  # with A and Q given, inputs are of no use here
             moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
-            model = _identified(self, given, moments, name)
+            model = replace(_identified(self, given, moments, name), products=moments.products)
         if model.B is not None:
             model = replace(model, input_mean=input_level)
         self._added_noise = added
@@ -327,7 +327,7 @@ class KalmanClient(FilterMixin, BaseEstimator):
         C, R, mean = observation_step(kept, states, cov, floor)
         active = getattr(self, "_active", np.ones(Y.shape[1], dtype=bool))
         refined = copy(self)
-        refined._set_model(replace(model, C=C, R=R, mean=mean, unpredicted=None), active, Y)
+        refined._set_model(replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None), active, Y)
         return refined
 
 

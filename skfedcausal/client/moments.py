@@ -30,6 +30,8 @@ class Moments:
     Attributes
     ----------
     complete : bool
+    products : ndarray of shape (n_sensors, n_sensors)
+        Sums of products of measurements less their mean, not scaled, of a complete record; otherwise None.
     added : ndarray of shape (n_sensors,)
         Variance of the added noise, scaled.
     G : ndarray of shape (n_lags + 1, n_sensors, n_sensors)
@@ -52,7 +54,7 @@ class Moments:
         longest = max(stop - start for start, stop in episodes(starts, len(Y)))
         n_lags = min(max(-(-_PAST // self._d), _MIN_LAGS), _MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
         lags = range(n_lags + 1)
-        self._raw = Y, U, input_mean
+        self._raw, self.products = (Y, U, input_mean), None
         self.complete = self._complete_sums(lags)
         if not self.complete:
             self._sums_with_gaps(lags)
@@ -83,6 +85,7 @@ class Moments:
                 if not np.isfinite(np.trace(sums[0])):
                     return False
         sums[0] = symmetric(sums[0])
+        self.products = sums[0][:d, :d]
         scale = np.sqrt(np.diag(sums[0]) / len(Y))
         scale[d:][scale[d:] == 0] = 1.0  # an input that never moves gets the coefficient zero
         self.scale, self._input_scale = scale[:d], scale[d:]

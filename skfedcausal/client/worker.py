@@ -233,9 +233,10 @@ class UnitWorker:
         told = reply.cross_term, reply.transition, self._starts
         if isinstance(augmenter, LinearAugmenter) and isinstance(client, KalmanClient):
             Y = client.active_columns(self._Y)
-            if _is_complete(Y):  # without a centred copy
+            products = client.model.products
+            if products is not None or _is_complete(Y):  # without a centred copy
                 with config_context(assume_finite=True):
-                    augmenter.fit(Y, *told, level=client.model.mean)
+                    augmenter.fit(Y, *told, level=client.model.mean, products=products)
                 return
         augmenter.fit(local_features(client, self._Y, self._U, self._starts), *told)
 

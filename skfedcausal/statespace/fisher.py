@@ -281,7 +281,7 @@ class InformationColumns:
 def chosen_elements(matrices, rows, cols):
     """``matrices[:, rows, cols]``, several times faster."""
     n_rows, width = matrices.shape[1:]
-    return np.take(matrices.reshape(len(matrices), n_rows * width), rows * width + cols, axis=1)
+    return np.take(matrices.reshape(len(matrices), n_rows * width), rows * width + cols, axis=1, mode="clip")
 
 
 def _workspace(factors, width):
