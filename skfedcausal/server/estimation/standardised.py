@@ -11,8 +11,8 @@ from ...statespace.slow_reports import slow_start
 from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood
 from ...statespace.units import fit_units
 from ...statespace.whittle import WhittleLikelihood
-from .level_shifts import UnitRecord
 from .structure import Structure
+from .unit_record import UnitRecord
 
 _MIN_LAGS, _MAX_LAGS = 12, 400
 _ROWS_PER_LAG = 8  # time steps per lag at least
