@@ -9,8 +9,9 @@ import numpy as np
 from ...statespace.episodes import episodes
 from ..prediction import InputDrive, PlantFilter
 
-SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)  # of what the past leaves unpredicted
+SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 2.0, 5.0, 20.0)  # of what the past leaves unpredicted
 _TOLERANCE = 0.001  # relative rise of the error over the best that a smaller share may have
+_WORSE = 0.02  # relative rise of the error over the best after which no larger share is tried
 _LONGEST = 10  # parts of an episode that forecasts reach at most one of: fewer say too little of them
 _MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
 
@@ -35,8 +36,15 @@ def choose_noise_share(record, estimate, horizon):
     for share in SHARES:
         other = record.with_noise_share(share)
         errors.append(forecast_error(other, estimate(other), horizon))
+        if errors[-1] > (1 + _WORSE) * min(errors):  # more noise makes it worse still, and takes longest
+            break
+    return smallest(SHARES[: len(errors)], errors)
+
+
+def smallest(shares, errors):
+    """The first share whose error is as good as the best."""
     enough = (1 + _TOLERANCE) * min(errors)
-    return next(share for share, error in zip(SHARES, errors, strict=True) if error <= enough)
+    return next(share for share, error in zip(shares, errors, strict=True) if error <= enough)
 
 
 def forecast_error(record, plant, horizon):

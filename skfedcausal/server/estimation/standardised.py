@@ -129,6 +129,11 @@ class StandardisedPlant:
         n = self.partition.n_states
         return self._S @ np.hstack([A[:, :n] @ self._Sinv, A[:, n:] / self.known_scale])
 
+    def scaled(self, A):
+        """Coefficients in standardised states and inputs."""
+        n = self.partition.n_states
+        return self._Sinv @ np.hstack([A[:, :n] @ self._S, A[:, n:] * self.known_scale])
+
     def unscaled_covariance(self, Q):
         """Process covariance in the units' own states."""
         Q = self._S @ Q @ self._S.T
