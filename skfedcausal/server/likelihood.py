@@ -69,10 +69,10 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         re-estimate their sensors (loadings, noise, level) at home and send their message again: together
         with the server's fit this is expectation maximisation of the whole model, nothing pooled.
     horizon : int, default=50
-        Steps ahead up to which forecasts under the recorded inputs choose how much is sensor noise in units
-        with as many states as sensors, whose measurements alone do not tell; at most a tenth of the longest
-        episode. 1 leaves it as small as
-        the units suppose, which predicts a single step best. Plants with inputs and complete records only.
+        Steps ahead up to which forecasts under the recorded inputs choose how much counts as sensor noise in
+        units with as many states as sensors, whose measurements alone do not tell; at most a tenth of the
+        longest episode. 1 leaves it as small as the units suppose. Plants with inputs and complete records
+        only.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -260,12 +260,15 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         self.noise_share_ = self.filter_noise_share_ = None
         if self.horizon > 1 and record.has_choice and record.partition.n_inputs:
             estimate = partial(self._estimate, messages=messages)
-            self.noise_share_ = choose_noise_share(record, estimate, self.horizon)
-        record = self._learn(record, messages)
-        record.forget_scores()
-        self._diagnose_inputs(record)
+            self.noise_share_, plant = choose_noise_share(record, estimate, self.horizon)
+        else:
+            plant = self._estimate(record, messages)
+        filtered = self._learn(record, plant, messages)
+        filtered.forget_scores()
+        self._diagnose_inputs(filtered)
         if self.has_feedback_:
-            self._learn(JointRecord.from_messages(messages), messages, feedback=True)
+            noisy = record.with_noise_share(self.noise_share_ or 0.0)
+            self._learn(record, self._estimate(noisy, messages, feedback=True), messages)
             self._run = None
         warn_of_convergence(self)
         warn_of_drift(self, record.n_samples)
@@ -275,19 +278,16 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
             self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
 
-    def _learn(self, record, messages, feedback=False):
-        """Estimate the plant and keep it; the record as the plant's filter takes it."""
-        if self.noise_share_ is None:
-            self._store(record, self._estimate(record, messages, feedback))
-            return record
-        estimate = self._estimate(record.with_noise_share(self.noise_share_), messages, feedback)
-        settings = self._likelihood_settings(messages)
-        kept = {name: settings[name] for name in ("local", "fix_local", "max_iter", "tol")}
-        self.filter_noise_share_, estimate = choose_filter(
-            record, estimate, partial(process_covariance, **kept)
-        )
-        record = record.with_noise_share(self.filter_noise_share_)
-        self._store(record, estimate)
+    def _learn(self, record, plant, messages):
+        """Keep the estimate of a plant; the record with the noise that its filter supposes."""
+        if self.noise_share_ is not None:
+            settings = self._likelihood_settings(messages)
+            kept = {name: settings[name] for name in ("local", "fix_local", "max_iter", "tol")}
+            self.filter_noise_share_, plant = choose_filter(
+                record, plant, partial(process_covariance, **kept)
+            )
+            record = record.with_noise_share(self.filter_noise_share_)
+        self._store(record, plant)
         return record
 
     def _estimate(self, record, messages, feedback=False):
