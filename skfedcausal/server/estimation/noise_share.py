@@ -40,7 +40,7 @@ def choose_noise_share(record, estimate, horizon):
         other = record.with_noise_share(share)
         plants.append(estimate(other))
         errors.append(forecast_error(other, plants[-1], horizon))
-        if errors[-1] > (1 + _WORSE) * min(errors):  # more noise makes it worse still, and takes longest
+        if share > 1 and errors[-1] > (1 + _WORSE) * min(errors):  # still more noise takes longest
             break
     best = smallest(SHARES[: len(errors)], errors)
     return best, plants[SHARES.index(best)]
