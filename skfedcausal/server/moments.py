@@ -81,7 +81,8 @@ class MomentServer(LikelihoodServer):
         scores = record.scores
         N = record.block_diagonal(scores.noise)
         A, Q = moment_start(scores.moments(1), N)
-        self.names_, self.partition_, self.noise_share_ = record.names, record.partition, None
+        self.names_, self.partition_ = record.names, record.partition
+        self.noise_share_ = self.filter_noise_share_ = None
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
         self._take(A, Q)
         self.input_slices_ = dict(zip(record.names, record.partition.input_slices, strict=True))

@@ -59,9 +59,11 @@ def _same_as_before(Y, columns):
     same = np.zeros(len(Y), dtype=bool)
     rows = None
     for column in columns:  # each looks only at the rows that those before it leave
-        now, then = (
-            (Y[1:, column], Y[:-1, column]) if rows is None else (Y[rows, column], Y[rows - 1, column])
-        )
+        if rows is None:
+            series = np.ascontiguousarray(Y[:, column])
+            now, then = series[1:], series[:-1]
+        else:
+            now, then = Y[rows, column], Y[rows - 1, column]
         kept = np.flatnonzero((now == then) | (np.isnan(now) & np.isnan(then)))
         rows = kept + 1 if rows is None else rows[kept]
         if not len(rows):
