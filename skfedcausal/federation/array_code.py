@@ -6,7 +6,7 @@ at most six bits. Nothing is lost. An array has exactly one code: the table is s
 occurs, and it is used if, and only if, that is shorter.
 """
 
-import math
+from functools import cache
 
 import numpy as np
 
@@ -30,10 +30,11 @@ def n_leading(array):
     -------
     int
     """
-    if array.size < _FEWEST or array.dtype.kind != "f" or array.dtype.itemsize < 4:
+    size, dtype = array.size, array.dtype
+    if size < _FEWEST or dtype.kind != "f" or dtype.itemsize < 4:
         return 0
     used = int(np.count_nonzero(_histogram(_bytes_of(array)[:, -1])))
-    return used if _is_shorter(array.size, used) else 0
+    return used if _is_shorter(size, used) else 0
 
 
 def code_size(n, itemsize, leading):
@@ -101,20 +102,25 @@ def decoded(data, dtype, n, leading):
 
 def _bytes_of(array):
     """Bytes of each number, the leading one last, shape (n, itemsize)."""
-    array = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-    return array.reshape(-1, 1).view(np.uint8).reshape(array.size, array.dtype.itemsize)
+    array = np.asarray(array, dtype=_little_endian(array.dtype), order="C")
+    return array.reshape(-1, 1).view(np.uint8)
+
+
+@cache
+def _little_endian(dtype):
+    return dtype.newbyteorder("<")
 
 
 def _histogram(values):
     """How often each byte occurs."""
-    counts = np.zeros(256, dtype=np.intp)
-    for start in range(0, len(values), _CHUNK):
+    counts = np.bincount(values[:_CHUNK], minlength=256)
+    for start in range(_CHUNK, len(values), _CHUNK):
         counts += np.bincount(values[start : start + _CHUNK], minlength=256)
     return counts
 
 
 def _n_bits(leading):
-    return math.ceil(math.log2(leading))
+    return (leading - 1).bit_length()
 
 
 def _packed(n):

@@ -213,7 +213,7 @@ class Signatures:
         return self.groups[0][3].shape[2]
 
     def ratios(self, scores, n_after=0):
-        """Likelihood ratio of every candidate for every onset, shape (n_rows, n_candidates), by column.
+        """Likelihood ratio of every candidate for every onset, shape (n_candidates, n_rows).
 
         Parameters
         ----------
@@ -230,7 +230,7 @@ class Signatures:
             products *= series[j]
             products *= inverse[:, :, rows]
             ratios[positions] = products.sum(axis=1)
-        return ratios.T
+        return ratios
 
 
 def likelihood_ratios(scores, information, columns):

@@ -8,6 +8,8 @@ from sklearn.utils.validation import check_array
 
 from .names import SEPARATOR, check_flat_names, check_unique, listed
 
+_FEW = 2**20  # numbers that one bit each is no matter for
+
 
 def as_native(X):
     """Bring a table into pandas or NumPy form without copying where it already is.
@@ -203,7 +205,9 @@ def _is_fine(X, min_samples, min_features):
         return False
     if X.shape[0] < min_samples or X.shape[1] < min_features:
         return False
-    with np.errstate(over="ignore", invalid="ignore"):
+    if X.size <= _FEW:
+        return bool(np.isfinite(X).all()) or not np.isinf(X).any()
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum takes no memory
         return bool(np.isfinite(X.sum())) or not np.isinf(X).any()
 
 
