@@ -121,8 +121,11 @@ class UnitMonitor:
 
     def _is_fine(self, row):
         """Whether every value has more decimals than any step that matters."""
-        scaled = row * self._finest
-        return bool((np.abs(scaled - np.rint(scaled)) > 1e-9 + 1e-6 * np.abs(scaled)).all())
+        for value in row.tolist():
+            scaled = abs(value) * self._finest
+            if not abs((scaled + 0.5) % 1.0 - 0.5) > 1e-9 + 1e-6 * scaled:
+                return False
+        return True
 
     def _row_steps(self, Y):
         """Coarsest power of ten that each value is a multiple of; zero if finer than any that matters."""
@@ -175,13 +178,14 @@ class UnitMonitor:
             distance = self._distance(centred, None)
             return replace(message_of(self.model, Y, starts), off_subspace=distance)
         weights, J = self._weights
+        p = J.shape[1]
         seen = centred @ weights
-        distance = _squares(seen[:, J.shape[1] :])
+        distance = _squares(seen[:, p:])
         if not distance.max(initial=0.0) < _BEYOND**2:
             limit = _BEYOND * np.sqrt(np.diag(self.covariance))
             seen = np.clip(centred, -limit, limit) @ weights
-            distance = _squares(seen[:, J.shape[1] :])
-        z = np.ascontiguousarray(seen[:, : J.shape[1]])
+            distance = _squares(seen[:, p:])
+        z = np.ascontiguousarray(seen[:, :p])
         lengths = tuple(stop - start for start, stop in episodes(starts, len(Y)))
         return StateMessage(z, J, None, lengths, off_subspace=distance)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 MOST = 64  # values in a table
 _FEWEST = 2  # numbers that a table of one value can make shorter
+_FEW = 64  # numbers that a set counts faster
 _CHUNK = 2**20
 
 
@@ -33,7 +34,8 @@ def n_leading(array):
     size, dtype = array.size, array.dtype
     if size < _FEWEST or dtype.kind != "f" or dtype.itemsize < 4:
         return 0
-    used = int(np.count_nonzero(_histogram(_bytes_of(array)[:, -1])))
+    first = _bytes_of(array)[:, -1]
+    used = len(set(first.tolist())) if size <= _FEW else int(np.count_nonzero(_histogram(first)))
     return used if _is_shorter(size, used) else 0
 
 

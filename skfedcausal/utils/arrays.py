@@ -31,6 +31,8 @@ def as_native(X):
         If a frame has more than two column levels, or a unit's name cannot be part of a flat
         name.
     """
+    if type(X) is np.ndarray:
+        return X
     if hasattr(X, "to_pandas"):
         X = _to_pandas(X)
     if isinstance(X, pd.DataFrame):

@@ -242,7 +242,7 @@ class RootCauseServer:
     def _incidents(self, rows, first, begin, state):
         """Verdicts on the incidents that the rows from `begin` on start, continue or end."""
         new = {name: rows[name][begin - first :] for name in self.statistics}
-        above = self.levels.relative(new).max(axis=1)
+        above = np.ascontiguousarray(self.levels.relative(new).T).max(axis=0)
         for i, j in alarm_runs(above > 1, 1):
             run = Incident(begin + i, begin + j, float(above[i : j + 1].max()))
             before = state.incidents[-1] if state.incidents else None
@@ -353,6 +353,8 @@ class RootCauseServer:
 
     def _unseen(self, root, present):
         """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
+        if present.all():
+            return 1.0
         absent = 1 - present[:, self._causes[root]].mean(axis=0)
         return 1 - _ABSENT * absent.max(initial=0.0)
 
