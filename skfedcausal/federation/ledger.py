@@ -1,7 +1,7 @@
 """The account of everything that crossed a border."""
 
+from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
 
 import pandas as pd
 
@@ -10,7 +10,8 @@ from .purposes import purpose
 from .site_ledger import ByteLimitError
 
 
-class LedgerEntry(NamedTuple):
+@dataclass(frozen=True)
+class LedgerEntry:
     """One packet.
 
     Attributes
