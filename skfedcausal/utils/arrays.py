@@ -168,7 +168,7 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
         numbers.
     """
     plain = _plain_array(X)
-    if _is_fine(plain, checks.get("ensure_min_samples", 1), min_features):
+    if is_fine(plain, checks.get("ensure_min_samples", 1), min_features):
         return plain
     if isinstance(X, pd.DataFrame) and not X.shape[1]:
         X = np.empty(X.shape)  # scikit-learn asks a frame without columns for its dtypes
@@ -201,8 +201,18 @@ def _plain_array(X):
     return X
 
 
-def _is_fine(X, min_samples, min_features):
-    """Whether scikit-learn, which takes a while to find out, would return a table as it is."""
+def is_fine(X, min_samples, min_features):
+    """Whether scikit-learn, which takes a while to find out, would return a table as it is.
+
+    Parameters
+    ----------
+    X : object
+    min_samples, min_features : int
+
+    Returns
+    -------
+    bool
+    """
     if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
         return False
     if X.shape[0] < min_samples or X.shape[1] < min_features:

@@ -33,7 +33,7 @@ _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
-_AT_ONCE = 0.99  # prior probability that a fault is there from the first row of a window that the user names
+NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
@@ -338,7 +338,7 @@ class RootCauseServer:
         answers = []
         if "shift" in self.statistics:
             series = (rows[name][window] for name in _SHIFT_SERIES)
-            found = self.posterior.from_shift(*series, at_once=_AT_ONCE)
+            found = self.posterior.from_shift(*series, at_once=NAMED_FROM_START)
             answers.append(shift_answer(found, start))
         if "energy" in self.statistics and not explained(answers):
             strength = self.posterior.energy_evidence(rows["surplus"][window], rows["outside"][window])
