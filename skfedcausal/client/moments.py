@@ -6,6 +6,7 @@ import numpy as np
 
 from ..statespace.episodes import episodes, lagged_rows
 from ..statespace.lagcov import PIECE, add_lag_products, lag_covariances
+from ..statespace.positive import floor_eigenvalues
 
 _MIN_LAGS, _MAX_LAGS = 2, 5  # of the past that identification looks at
 _PAST = 64  # measurements after which more lags only add noise: many sensors tell the states in few steps
@@ -106,6 +107,8 @@ class Moments:
         there[:, : self._d] = mask
         both = np.append(share, np.ones(joint.shape[1] - self._d))
         self._G = lag_covariances(joint, lags, self.starts, there) / len(Y)
+        if np.linalg.eigvalsh(self._G[0])[0] < 0:  # products of different rows need not be a covariance
+            self._G[0] = floor_eigenvalues(self._G[0], 0.0)
         self._V = lag_covariances(joint, lags, self.starts) / len(Y) / np.outer(both, both)
         self._joint = joint / both
         self._overlap = lag_covariances(mask, lags[1:], self.starts) / np.outer(share, share) / len(Y)

@@ -5,6 +5,7 @@ import pandas as pd
 
 from ..utils.clock import repeated_stretch, repeated_text
 from .clocks import unit_offsets, unit_series
+from .pooled_clocks import pooled_offsets
 from .record import duration, read_units
 from .report import COLUMNS, PlantCheck, unit_table
 from .runs import Tag
@@ -297,7 +298,8 @@ def _check_clocks(units, shared, tags, found, max_offset):
         if step is None:
             raise ValueError(f"Got max_offset={max_offset!r} for rows without times; give a number of rows.")
         wanted = int(np.ceil(pd.Timedelta(wanted) / step))
-    offsets = unit_offsets({k: unit_series(Y) for k, Y in aligned.items()}, min(wanted, n_rows // 4))
+    series, n_lags = {k: unit_series(Y) for k, Y in aligned.items()}, min(wanted, n_rows // 4)
+    offsets = pooled_offsets(series, unit_offsets(series, n_lags), n_lags)
     for unit in units:
         offset = offsets[unit.name]
         if offset is None or offset.rows == 0:

@@ -18,7 +18,7 @@ from scipy.stats import chi2, rankdata
 
 from ..client.kalman import KalmanClient
 
-_NEAR = 2  # lags that couplings and common disturbances explain
+NEAR = 2  # lags that couplings and common disturbances explain
 _LEVEL = 1e-3  # chance of any false offset between two units
 _FEWEST_ROWS = 100
 _KEEPS = 0.4  # share of the largest evidence that small lags have where clocks agree
@@ -189,11 +189,11 @@ def pair_tie(first, second, n_lags):
     degrees = e.shape[1] * f.shape[1]
     S = evidence_by_lag(e, f, n_lags)
     lags = np.arange(-n_lags, n_lags + 1)
-    near = np.abs(lags) <= _NEAR
+    near = np.abs(lags) <= NEAR
     excess = np.maximum(S - degrees, 0.0)
     top = int(np.argmax(S))
     if S[near].max() > chi2.isf(_LEVEL / near.sum(), degrees) and excess[near].max() >= _KEEPS * excess[top]:
-        return Tie(0, _NEAR, float(excess[near].max()))
+        return Tie(0, NEAR, float(excess[near].max()))
     if S[top] <= chi2.isf(_LEVEL / len(S), degrees):
         slow = first.states is None or second.states is None
         return None if slow else _tie_of_states(first, second, n_lags)
@@ -204,14 +204,14 @@ def pair_tie(first, second, n_lags):
     if spread > _WIDEST or excess[elsewhere].max(initial=0) > 0.5 * excess[top]:
         return None
     if _begins_away_from_zero(S, lags, top, excess, degrees):
-        return Tie(int(lags[top]), _NEAR + 1, float(excess[top]))
+        return Tie(int(lags[top]), NEAR + 1, float(excess[top]))
     return Tie(int(lags[top]), abs(int(lags[top])), float(excess[top]))  # may well be zero
 
 
 def _tie_of_states(first, second, n_lags):
     """The same from the score tests of both directions, where no single lag shows anything."""
     lags = np.arange(-n_lags, n_lags + 1)
-    near = np.abs(lags) <= _NEAR
+    near = np.abs(lags) <= NEAR
     degrees = first.innovations.shape[1] * second.states.shape[1]
     back = second.innovations.shape[1] * first.states.shape[1]
     scores = (
@@ -225,10 +225,10 @@ def _tie_of_states(first, second, n_lags):
         return None
     wide = lags[excess > 0.5 * excess[top]]
     if excess[near].max() >= _KEEPS * excess[top]:
-        return Tie(0, 2 * _NEAR, _FAINT * float(excess[near].max()))
+        return Tie(0, 2 * NEAR, _FAINT * float(excess[near].max()))
     if np.ptp(wide) > _WIDEST or abs(lags[top]) == n_lags or excess[near].max() > _REMAINS * excess[top]:
         return None
-    return Tie(int(lags[top]), 2 * _NEAR, _FAINT * float(excess[top]))
+    return Tie(int(lags[top]), 2 * NEAR, _FAINT * float(excess[top]))
 
 
 def _begins_away_from_zero(S, lags, top, excess, degrees):
@@ -237,18 +237,18 @@ def _begins_away_from_zero(S, lags, top, excess, degrees):
     A response begins sharply and dies out slowly. Where clocks agree it begins near zero: a sharp edge
     elsewhere, on either side of the peak, is an offset; so is a slow rise that begins far away.
     """
-    near = np.abs(lags) <= _NEAR
+    near = np.abs(lags) <= NEAR
     least = max(chi2.isf(_POINTWISE, degrees), degrees + _FOOT * excess[top])
     outward = int(np.sign(lags[top]))
     rise, fall = (_reach(S, top, step, least) for step in (-outward, outward))
     onset = abs(lags[top]) - rise
     little_near = excess[near].max() <= _REMAINS * excess[top]
     nothing_near = S[near].max() <= chi2.isf(_LEVEL / near.sum(), degrees)
-    if rise <= _NEAR and nothing_near:
+    if rise <= NEAR and nothing_near:
         return True
-    if rise <= _NEAR or onset > _GRADUAL:
-        return onset > _NEAR and (little_near or nothing_near)
-    return fall <= _NEAR and little_near and abs(lags[top]) > 2 * _NEAR
+    if rise <= NEAR or onset > _GRADUAL:
+        return onset > NEAR and (little_near or nothing_near)
+    return fall <= NEAR and little_near and abs(lags[top]) > 2 * NEAR
 
 
 def _reach(S, top, step, least):
@@ -301,7 +301,7 @@ def _strongest_tree(names, ties):
     """
     group = {name: name for name in names}
     tree = {name: [] for name in names}
-    sharp_first = sorted(ties.items(), key=lambda item: (item[1].slack > 2 * _NEAR, -item[1].strength))
+    sharp_first = sorted(ties.items(), key=lambda item: (item[1].slack > 2 * NEAR, -item[1].strength))
     for (first, second), tie in sharp_first:
         if group[first] == group[second]:
             continue
@@ -327,7 +327,7 @@ def _agreement(root, tree, ties):
         direct = {other: tie.offset for other, tie in _ties_of(name, ties) if other in right}
         against = next(iter(direct), right[0])
         shift = round(np.mean(list(direct.values()))) if direct else value - level
-        offsets[name] = Offset(0 if name in right or abs(shift) <= _NEAR else int(shift), against)
+        offsets[name] = Offset(0 if name in right or abs(shift) <= NEAR else int(shift), against)
     if len(offsets) == 2 and len(right) == 1:  # nothing tells whose clock is off
         (one,) = right
         (other,) = set(offsets) - {one}

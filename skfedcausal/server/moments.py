@@ -12,9 +12,7 @@ from ..statespace.units import moment_start
 from .joint import JointRecord
 from .likelihood import LikelihoodServer
 from .operating_point import OperatingPoint
-from .watching.nominal import attended_rows, filled_states, usual_pattern
-
-_LEAST_ATTENDED = 0.2  # share of the rows in which all units must be there for the steps to be taken
+from .watching.nominal import LEAST_ATTENDED, attended_rows, filled_states, usual_pattern
 
 
 class MomentServer(LikelihoodServer):
@@ -103,7 +101,7 @@ class MomentServer(LikelihoodServer):
         """Steps towards maximum likelihood on the states as measured."""
         J = record.block_diagonal([usual_pattern(part) for part in record.parts])
         rows, starts = attended_rows(record)
-        if not is_regular(J) or len(rows) < _LEAST_ATTENDED * record.n_samples:
+        if not is_regular(J) or len(rows) < LEAST_ATTENDED * record.n_samples:
             return
         if record.is_constant:
             x = record.z @ np.linalg.inv(J)

@@ -15,6 +15,12 @@ def floor_eigenvalues(S, floor):
     return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
+def symmetric_root(S):
+    """L with ``L L' = S`` of symmetric matrices; eigenvalues below zero count as zero."""
+    values, vectors = np.linalg.eigh(S)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+
+
 def symmetric_basis(p):
     """Basis of the symmetric p x p matrices, shape (p (p + 1) / 2, p, p)."""
     rows, cols = np.tril_indices(p)

@@ -334,3 +334,13 @@ def test_episodes_without_a_single_transition_are_refused():
 def test_any_table_gives_the_same_model(kind):
     Y, _ = make_unit(0, 300)
     assert_allclose(fit(kind(Y)).predict(kind(Y)), fit(Y).predict(Y), atol=1e-10)
+
+
+def test_products_that_are_no_covariance_still_give_a_model():
+    """Sensors that repeat each other, single cells missing: some combinations have negative variances."""
+    rng = np.random.default_rng(11)
+    x = rng.standard_normal((300, 1)).cumsum(axis=0)
+    Y = (x - x.mean(axis=0)) @ rng.standard_normal((1, 7)) + 0.01 * rng.standard_normal((300, 7))
+    Y[rng.random(Y.shape) < 0.1] = np.nan
+    client = KalmanClient(n_states=3).fit(Y)  # failed on these numbers
+    assert np.isfinite(client.message(Y).z).all()

@@ -8,7 +8,8 @@ from scipy.stats import binom, chi2
 from benchmarks._defects import DEFECTS, clean_plant, swinging_door
 from skfedcausal import check_plant
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.quality.clocks import evidence_by_lag, score_by_lag, unit_series
+from skfedcausal.quality.clocks import evidence_by_lag, score_by_lag, unit_offsets, unit_series
+from skfedcausal.quality.pooled_clocks import pooled_offsets
 from skfedcausal.quality.runs import Tag
 
 SEEDS = range(500, 508)
@@ -243,3 +244,28 @@ def test_the_report_prints_as_a_table():
     text = repr(check_plant(plant(2)))
     assert text.splitlines()[0].split() == ["unit", "tags", "usable", "gaps", "clock", "verdict", "findings"]
     assert "<table" in check_plant(plant(2))._repr_html_()
+
+
+def test_a_clock_that_no_pair_of_units_shows_is_found_from_all_ties_together():
+    X, _ = make_granger_plant(4, n_samples=1500, n_sensors=4, random_state=522)
+    series = {name: unit_series(Y[40:] if name != "unit3" else Y[:-40]) for name, Y in X.items()}
+    by_pairs = unit_offsets(series, 300)
+    assert by_pairs["unit3"] is None
+    found = pooled_offsets(series, by_pairs, 300)
+    assert abs(found["unit3"].rows - 40) <= 2
+    assert [found[name].rows for name in ("unit0", "unit1", "unit2") if found[name]] == [0, 0, 0]
+
+
+def test_evidence_for_ties_of_all_units_together_keeps_its_level():
+    """Units that nothing ties, clocks of all sorts: no more offsets than the binomial allows at 1 %."""
+    rng = np.random.default_rng(0)
+    n_plants, wrong = 60, 0
+    for _ in range(n_plants):
+        noise = rng.standard_normal((3, 600, 4))
+        x = np.zeros_like(noise)
+        for t in range(1, 600):
+            x[:, t] = 0.8 * x[:, t - 1] + noise[:, t]
+        series = {str(k): unit_series(Y) for k, Y in enumerate(x)}
+        found = pooled_offsets(series, dict.fromkeys(series), 100)
+        wrong += any(offset is not None and offset.rows for offset in found.values())
+    assert wrong <= binom.ppf(0.99, n_plants, 0.01)

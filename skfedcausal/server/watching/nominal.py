@@ -15,6 +15,7 @@ _N_FOLDS = 4
 _MOST_ABSENT = 0.5  # share of the nominal rows in which a unit may be absent
 _MOST_GAPS = 8  # stretches without some unit that are cut out of the nominal record
 _LEAST_RUN = 4  # rows after the first that a stretch must have to learn from it
+LEAST_ATTENDED = 0.2  # share of the rows with all units for these to be learned from alone
 _MIN_ROWS = 4
 
 
@@ -143,7 +144,7 @@ def attended_rows(record):
 def rows_to_learn_from(record):
     """Rows from which the nominal spread is learned, and the first of each stretch of them.
 
-    Those in which all units were there, or all rows where single ones lack here and there.
+    Those in which all units were there; all rows where these are few, or single ones lack here and there.
 
     Raises
     ------
@@ -160,7 +161,8 @@ def rows_to_learn_from(record):
                 "is usual there. Give rows in which its sensors are there, or leave the unit out."
             )
     rows, starts = attended_rows(record)
-    if len(starts) > len(record.starts) + _MOST_GAPS:
+    scattered = len(starts) > len(record.starts) + _MOST_GAPS
+    if scattered or len(rows) < LEAST_ATTENDED * record.n_samples:
         return np.arange(record.n_samples), record.starts
     return rows, starts
 

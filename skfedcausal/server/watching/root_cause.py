@@ -10,10 +10,10 @@ from ...statespace.alarms import alarm_runs, onset
 from ...statespace.filter import filtered_states, predicted_states
 from ...statespace.shift import InnovationModel, likelihood_ratios, step_information, step_scores
 from ..joint import JointRecord
+from .complete import complete_distance, complete_states
 from .levels import GAP, STATISTICS, AlarmLevels
 from .nominal import (
     direct_causes,
-    filled_states,
     held_out_folds,
     inverse_root,
     learned_plant,
@@ -123,10 +123,10 @@ class RootCauseServer:
         self.model = InnovationModel(plant.transition_, plant.process_cov_, J)
         rows, starts = rows_to_learn_from(record)
         folds = held_out_folds(starts, len(rows))
-        distance = off_subspace(messages, record)[rows]
+        distance = complete_distance(off_subspace(messages, record), record, self._rng)[rows]
         outside_dims = mean_dims(distance)
         self.dims = np.array([b.stop - b.start for b in self.slices]) + outside_dims
-        x = filled_states(record, plant.filter(messages).predicted)[rows]
+        x = complete_states(plant, messages, record, self._rng)[rows]
         self.watch, own, given = learn_watch(
             self.model, x, distance, folds, self.slices, getattr(plant, "regressor", None)
         )
