@@ -136,7 +136,7 @@ class RootCauseServer:
         z = x @ self.model.J
         filtered = filtered_states(self.model.schedule, (z, None), starts=starts)
         predicted = predicted_states(self.model.A, filtered, starts=starts)
-        held_out = list(self._held_out_innovations(x, folds))
+        held_out = list(self._held_out_innovations(x, folds, getattr(plant, "support_", None)))
         self.levels = AlarmLevels(self.statistics, self.model, self.slices).learn(
             self.model.scaled(z, predicted),
             starts,
@@ -168,7 +168,7 @@ class RootCauseServer:
         )
         return self
 
-    def _held_out_innovations(self, x, folds):
+    def _held_out_innovations(self, x, folds, support):
         """Plant learned from the other folds and scaled innovations of every fold without its first row.
 
         In-sample innovations are whiter and better centred than those of new data, and thresholds set on
@@ -179,7 +179,7 @@ class RootCauseServer:
             parts = [x[i:j] for m, (i, j) in enumerate(folds) if m != k]
             series, starts = np.concatenate(parts), (0, *np.cumsum([len(p) for p in parts])[:-1].tolist())
             level = series.mean(axis=0)
-            A, Q = learned_plant(series - level, starts, N, _HELD_OUT_STEPS)
+            A, Q = learned_plant(series - level, starts, N, _HELD_OUT_STEPS, support)
             model = InnovationModel(A, Q, self.model.J)
             z = (x[start:stop] - level) @ model.J
             filtered = filtered_states(model.schedule, (z, None))
