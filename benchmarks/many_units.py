@@ -24,6 +24,7 @@ from skfedcausal.federation.transport import InProcessTransport
 from ._report import table, write
 
 ROWS, SENSORS, STATES = 10_000, 64, 2
+REPEATS = 4
 SERVERS = {"likelihood": LikelihoodServer}
 
 
@@ -58,17 +59,18 @@ def peak():
 
 
 def clients_part(folder, n_jobs, backend):
-    """Seconds until all messages are there."""
-    workers = {
-        name: UnitWorker(name, Y, None, (0,), None, KalmanClient(n_states=STATES))
-        for name, Y in records(folder).items()
-    }
-    transport = InProcessTransport(workers, n_jobs=n_jobs, backend=backend)
-    if n_jobs > 1:  # not the start of the pool
-        collect_messages(transport, list(workers)[:n_jobs])
-    started = time.perf_counter()
-    collect_messages(transport)
-    return {"seconds": time.perf_counter() - started, "peak GiB": peak()}
+    """Seconds until all messages are there, the best of some times; the first one starts the processes."""
+    seconds = []
+    for _ in range(1 + REPEATS):
+        workers = {
+            name: UnitWorker(name, Y, None, (0,), None, KalmanClient(n_states=STATES))
+            for name, Y in records(folder).items()
+        }
+        transport = InProcessTransport(workers, n_jobs=n_jobs, backend=backend)
+        started = time.perf_counter()
+        collect_messages(transport)
+        seconds.append(time.perf_counter() - started)
+    return {"seconds": min(seconds[1:]), "first": seconds[0], "peak GiB": peak()}
 
 
 def whole_fit(folder, n_jobs, server):
@@ -100,7 +102,7 @@ def main():
     reader.add_argument("--units", type=int, default=200)
     reader.add_argument("--folder", type=Path)
     reader.add_argument("--jobs", type=int, nargs="+", default=[1, 2])
-    reader.add_argument("--backends", nargs="+", default=["threading", "loky"])
+    reader.add_argument("--backends", nargs="+", default=["threading", "multiprocessing", "loky"])
     reader.add_argument("--servers", nargs="+", default=["likelihood"])
     reader.add_argument("--part", nargs=3, help="clients JOBS BACKEND, or fit JOBS SERVER: only that")
     reader.add_argument("--dry", action="store_true", help="do not write the results")
@@ -114,10 +116,12 @@ def main():
         return
     if len(list(folder.glob("*.npy"))) != options.units:
         simulate(folder, options.units)
-    clients, fits = [], []
+    clients, fits, alone = [], [], None
     for backend in options.backends:
         for n_jobs in options.jobs:
             result = apart(folder, "clients", n_jobs, backend)
+            alone = result["seconds"] if n_jobs == options.jobs[0] else alone
+            result["faster"] = alone / result["seconds"]
             clients.append({"backend": backend, "workers": n_jobs, **_rounded(result)})
             print(json.dumps(clients[-1]), flush=True)
     for server in options.servers:

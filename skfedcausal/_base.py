@@ -21,7 +21,8 @@ from ._rehearsal import RehearsedFit
 from ._training_privacy import training_noise
 from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
-from .client.worker import UnitWorker, local_prediction, unit_message
+from .client.messages import unit_message
+from .client.worker import UnitWorker, local_prediction
 from .federation.corrections import train_corrections
 from .federation.crossing import sent, told
 from .federation.ledger import Ledger, LedgeredTransport

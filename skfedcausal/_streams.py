@@ -1,6 +1,6 @@
 """A watched plant whose rows come in batches."""
 
-from .client.worker import unit_message
+from .client.messages import stream_message
 from .privacy.stream import NoisedStream
 from .server.watching.incidents import incident_row, incident_table
 from .server.watching.root_cause import StreamState
@@ -34,11 +34,8 @@ class FollowedStream:
         messages = {}
         for name, Y in zip(data.names, self._next_rows(data), strict=True):
             client = self._site(name)["client"]
-            if hasattr(client, "watched_message"):
-                known = self._resolutions.get(name)
-                messages[name], self._resolutions[name] = client.watched_message(Y, (0,), known)
-            else:
-                messages[name] = unit_message(client, Y, (0,))
+            known = self._resolutions.get(name)
+            messages[name], self._resolutions[name] = stream_message(client, Y, (0,), known)
         self.stream_ledger_.count_states(messages)
         changed = self._root_cause.push(messages, self._stream)
         if changed:

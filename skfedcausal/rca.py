@@ -110,6 +110,8 @@ class FederatedRCADetector(
         Every packet of the fit and of the records watched since.
     stream_ledger_ : StreamLedger
         Packets of the streams followed since the fit, counted by size.
+    site_incidents_ : DataFrame
+        After :meth:`fit_sites`: incidents in the sites' records as far as they were watched.
     privacy_spent_, privacy_ledger_, privacy_statement_, noise_covariance_
         See :class:`FederatedGrangerEstimator`. Records and streams that are watched are charged as well: an
         event or window once for every record or stream it is in, a client for every row.

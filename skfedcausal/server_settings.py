@@ -56,7 +56,9 @@ class ServerSettings:
     resume : bool
         Keep the answers of the run, so that it goes on where it was when it is started again.
     watch : bool
-        With ``estimator = "root_cause"``: ask the sites for the records that they have to be watched.
+        With ``estimator = "root_cause"``: follow the records that the sites have to be watched.
+    wait : float
+        Seconds to wait for a further batch of these before the run ends.
     learner : dict
         ``kind``, "likelihood" or "gradient", and its parameters.
     detector : dict
@@ -78,6 +80,7 @@ class ServerSettings:
     one_way: bool = False
     resume: bool = True
     watch: bool = False
+    wait: float = 0.0
     learner: dict = field(default_factory=dict)
     detector: dict = field(default_factory=dict)
     questions: tuple = ()
@@ -90,8 +93,8 @@ class ServerSettings:
             raise SettingsError(f"[learner] kind={self.learner['kind']!r}; choose {listed(LEARNERS)}.")
         if self.questions and self.estimator != "counterfactual":
             raise SettingsError("[[question]] needs estimator = 'counterfactual': what if is about inputs.")
-        if self.watch and (self.estimator != "root_cause" or self.one_way):
-            raise SettingsError("[server] watch needs estimator = 'root_cause' and a way to the sites.")
+        if self.watch and self.estimator != "root_cause":
+            raise SettingsError("[server] watch needs estimator = 'root_cause'.")
         if self.quorum is not None:
             LostUnits(self.quorum, self.timeout, self.stale)  # says what is wrong
 
@@ -126,8 +129,12 @@ class ServerSettings:
             journal=journal,
         )
 
-    def learn(self, transport):
-        """Fit over a transport, ask the questions, write the results.
+    def learn(self, transport, tell=lambda line: None):
+        """Fit over a transport, ask the questions, watch, close the run, write the results.
+
+        When something fails the run stays open, to be resumed.
+
+        `tell` is called with a line on every batch that was watched.
 
         Returns
         -------
@@ -145,14 +152,29 @@ class ServerSettings:
                 horizon=question.get("horizon", 1),
                 level="state",
             )
-        incidents = estimator.watch_sites() if self.watch else None
+        incidents = self._watched(estimator, tell) if self.watch else None
         seconds = float(np.median(transport.seconds)) if transport.seconds else None
+        transport.close()  # before bytes are added up
         more = {
             "wire_bytes_up": transport.bytes_up,
             "wire_bytes_down": transport.bytes_down,
             "median_round_seconds": seconds,
         }
         return write_results(estimator, self, effects, more, incidents)
+
+    def _watched(self, estimator, tell):
+        """Incidents in all batches; the table on disk follows them one by one."""
+        path = self.results / "incidents.csv"
+        self.results.mkdir(parents=True, exist_ok=True)
+        for number, changed in enumerate(estimator.follow_sites(wait=self.wait), start=1):
+            write_whole(path, estimator.site_incidents_.to_csv(index=False).encode())
+            tell(f"{self.run}: batch {number}, {len(changed)} incidents new or revised")
+        return estimator.site_incidents_
+
+    @property
+    def results(self):
+        """Folder for the results of the run."""
+        return self.out / file_name(self.run)
 
     def to_args(self):
         """As values that JSON knows, for the job of an engine."""
@@ -184,6 +206,7 @@ _KINDS = {
     "one_way": bool,
     "resume": bool,
     "watch": bool,
+    "wait": (int, float),
 }
 
 
@@ -216,7 +239,7 @@ def write_results(estimator, settings, effects, more, incidents=None):
     dict
         The summary.
     """
-    out = settings.out / file_name(settings.run)
+    out = settings.results
     out.mkdir(parents=True, exist_ok=True)
     estimator.lost_units_.to_csv(out / "lost_units.csv", index=False)
     matrices = {"transition": estimator.transition_, "process_cov": estimator.process_cov_}

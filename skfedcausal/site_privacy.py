@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass, field, replace
 
+from .federation.atomic import write_whole
+from .federation.packet import NOTHING
 from .message import REQUEST
 from .privacy import GaussianMechanism, SiteAccount, UnitNoise
 from .privacy_message import PrivacyPromise
 from .site_record import SettingsError, SiteRecord
 from .training_message import REQUEST as TRAIN
 from .utils.names import listed
+from .watch_message import WATCH
 
 _NUMBER = (int, float)
 _COLUMNS = (int, float, list)
@@ -185,21 +188,54 @@ class SiteRelease:
     unit_noise: UnitNoise
 
 
+class SitePromises:
+    """The releases of a site in one run: all with the noise of the first, each charged once.
+
+    Parameters
+    ----------
+    privacy : SitePrivacy
+    name : str
+    home : Path
+        The statement in words is in its folder ``privacy``.
+
+    Attributes
+    ----------
+    promise : PrivacyPromise
+        With the noise and the rows of the first release, and what all so far have cost.
+    noise : str
+        For the ledger.
+    """
+
+    def __init__(self, privacy, name, home):
+        self._privacy, self._name, self._home = privacy, name, home
+        self._first = self.promise = self.noise = None
+
+    def released(self, record):
+        """The record with noise, charged before it is drawn."""
+        kept = None if self._first is None else self._first.unit_noise  # thresholds hold for this noise
+        release = self._privacy.release(self._name, record, self._home, kept)
+        self._first = release if self._first is None else self._first
+        spent = {"mu": release.promise.mu, "releases": release.promise.releases}
+        self.promise, self.noise = replace(self._first.promise, **spent), self._first.noise
+        write_whole(self._home / "privacy" / "statement.txt", release.statement.encode())
+        return release.record
+
+
 class PromisingWorker:
-    """A worker whose first message says what the site promises.
+    """A worker whose messages say what the site promises.
 
     Parameters
     ----------
     worker : Worker
-    promise : PrivacyPromise
+    promises : SitePromises
     """
 
-    def __init__(self, worker, promise):
-        self._worker, self._promise = worker, promise
+    def __init__(self, worker, promises):
+        self._worker, self._promises = worker, promises
 
     def handle(self, packet, state):
         """Answer one packet."""
         answer, state = self._worker.handle(packet, state)
-        if packet.op in (REQUEST, TRAIN):
-            answer = self._promise.put_on(answer)
+        if packet.op in (REQUEST, TRAIN, WATCH) and answer.op != NOTHING:
+            answer = self._promises.promise.put_on(answer)
         return answer, state

@@ -4,7 +4,7 @@ See the user guide for an example. Paths are relative to the folder of the file.
 """
 
 import tomllib
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas as pd
@@ -12,12 +12,14 @@ import pandas as pd
 from .client.kalman import KalmanClient
 from .client.monitor import watched as watched_client
 from .client.worker import UnitWorker
-from .federation.atomic import file_name, write_whole
+from .federation.atomic import file_name
 from .federation.envelope import read_key
 from .federation.gate import Gate
 from .federation.packet import Packet
+from .federation.watching import watch_request
 from .message import REQUEST, WIRE_DTYPES, EffectReply
-from .site_privacy import PromisingWorker, SitePrivacy
+from .site_batches import SiteBatches
+from .site_privacy import PromisingWorker, SitePrivacy, SitePromises
 from .site_record import SettingsError, SiteRecord
 from .utils.names import listed
 from .watch_message import VerdictReply
@@ -67,7 +69,10 @@ class SiteSettings:
     watch : bool
         The unit is watched for faults: its messages also say how far its sensors are from its states.
     watched : Path or None
-        A record in the same form, to be watched for faults by what was learned from `data`.
+        A record in the same form, to be watched for faults by what was learned from `data`: a file, or a
+        folder of files that are its batches in the order of their names.
+    wait : float
+        Seconds for which a one-way site waits for a further batch.
     client : dict
         Parameters of the unit's :class:`~skfedcausal.KalmanClient`.
     privacy : SitePrivacy or None
@@ -89,6 +94,7 @@ class SiteSettings:
     timeout: float | None = None
     watch: bool = False
     watched: Path | None = None
+    wait: float = 0.0
     client: dict = field(default_factory=dict)
     privacy: SitePrivacy | None = None
 
@@ -96,6 +102,10 @@ class SiteSettings:
     def request(self):
         """What a one-way site asks itself, and what a rehearsal answers."""
         return Packet(REQUEST, 1, scalars={"dtype": self.wire_dtype, "const": False, "local_model": False})
+
+    def watch_request(self, number):
+        """What a one-way site asks itself about a batch of its watched record."""
+        return watch_request(number, dtype=self.wire_dtype)
 
     def gate(self, name=None, *, key=None, **more):
         """The site's gate, with its record behind it.
@@ -107,22 +117,17 @@ class SiteSettings:
         """
         if name is not None and name != self.name:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
-        record, other = SiteRecord.read(self), self._watched_record()
-        columns, noise = record.columns, "none"
-        fingerprint = record.fingerprint + ("" if other is None else other.fingerprint)
+        record = SiteRecord.read(self)
+        columns, fingerprint, noise = record.columns, record.fingerprint, "none"
         if self.privacy is None:
-            worker = self.worker(record, watched=other)
+            worker = self.worker(record, watched=self.batches(columns))
         else:  # nothing that answers ever sees the records themselves
-            release = self.privacy.release(self.name, record, self.home)
-            record, noise, statement = release.record, release.noise, release.statement
-            promise = release.promise
-            if other is not None:  # thresholds hold for the noise they were set under
-                more_noise = self.privacy.release(self.name, other, self.home, release.unit_noise)
-                other, statement = more_noise.record, more_noise.statement
-                later = more_noise.promise
-                promise = replace(promise, mu=later.mu, releases=later.releases)
-            worker = PromisingWorker(self.worker(record, promise.noise, other), promise)
-            write_whole(self.home / "privacy" / "statement.txt", statement.encode())
+            promises = SitePromises(self.privacy, self.name, self.home)
+            record = promises.released(record)
+            batches, noise = self.batches(columns, promises.released), promises.noise
+            if batches is not None and not self.watched.is_dir():
+                batches.batch(1)  # it is charged, or refused, before anything is sent
+            worker = PromisingWorker(self.worker(record, promises.promise.noise, batches), promises)
 
         def after(packet, state):
             if packet.op == EffectReply.OP:
@@ -133,14 +138,9 @@ class SiteSettings:
         settings = {"max_bytes": self.max_bytes, "fingerprint": fingerprint, "after": after, "noise": noise}
         return Gate(self.name, worker, self.home, key=key, **settings, **more)
 
-    def _watched_record(self):
-        """The record that is to be watched, None if there is none."""
-        if self.watched is None:
-            return None
-        other = SiteRecord.read(replace(self, data=self.watched, lengths=None))
-        if other.inputs is not None:
-            raise SettingsError("[site] `watched` and `inputs`: a detector has no inputs.")
-        return other
+    def batches(self, columns, released=None):
+        """Batches of the record that is to be watched, None if there is none."""
+        return None if self.watched is None else SiteBatches(self, columns, released)
 
     def worker(self, record, noise=None, watched=None):
         """The unit's worker on its record, to which noise of the given variance was added."""
@@ -151,7 +151,6 @@ class SiteSettings:
         except TypeError as error:
             raise SettingsError(f"[client]: {error}") from None
         about = (record.outputs, record.inputs, record.starts, record.columns)
-        watched = None if watched is None else (watched.outputs, watched.starts)
         return UnitWorker(self.name, *about, client, noise=noise, watched=watched)
 
     def read_key(self):
@@ -177,6 +176,7 @@ _KINDS = {
     "timeout": (int, float),
     "watch": bool,
     "watched": str,
+    "wait": (int, float),
 }
 _PATHS = ("data", "home", "folder", "key", "watched")
 

@@ -11,7 +11,7 @@ import numpy as np
 from .federation.fields import Fields
 from .federation.packet import Packet, PacketError
 
-WATCH = "watch"  # operation of a packet that asks for a message about the record to be watched
+WATCH = "watch"  # operation of a packet that asks for a message about a batch of the record to be watched
 
 
 @dataclass(frozen=True)

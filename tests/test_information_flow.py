@@ -140,8 +140,11 @@ def allowed_shapes(name, n_patterns):
         "process_cov": (P, P),
         "states": (N, P),
         "states_scale": (P,),
-        "cross_term": (N, P),
-        "cross_term_scale": (P,),
+        "cross_term": (4, -(-N * P // 8)),
+        "cross_term_beyond": (set(range(N)),),
+        "cross_term_level": (P,),
+        "cross_term_step": (P,),
+        "length": (1,),
         "packed": ({1, N}, P * (P + 1) // 2),
     }[name]
 

@@ -13,7 +13,6 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.special import chdtrc
 from sklearn.exceptions import ConvergenceWarning
-from statsmodels.tsa.api import VAR
 
 from ..statespace.factors import sensor_noise
 from ..statespace.positive import cap_radius, floor_eigenvalues
@@ -98,6 +97,8 @@ def _statsmodels_lags(series, n_lags, inputs=None):
 
     Inputs that never move get the coefficient zero.
     """
+    from statsmodels.tsa.api import VAR  # slow to import, and most units never need it
+
     if inputs is None:
         return VAR(series).fit(n_lags, trend="c").coefs
     moving = inputs.std(axis=0) > 0

@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.base import clone
 
-from ..federation.packet import Packet, PacketError
+from ..federation.packet import NOTHING, Packet, PacketError
 from ..message import (
     ACKNOWLEDGEMENT,
     LAW_REQUEST,
@@ -18,12 +18,13 @@ from ..utils.mapped import release_pages
 from ..watch_message import WATCH, VerdictReply
 from . import network_training, training
 from .augmenter import LinearAugmenter
+from .batches import next_message
 from .black_box import BlackBoxClient
 from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law
-from .filtering import message_of
 from .kalman import KalmanClient
 from .loading_error import loading_error
+from .messages import along, unit_message
 from .nonlinear import NonlinearClient
 from .records import warn_few_rows
 from .training_series import unit_series
@@ -51,8 +52,9 @@ class UnitWorker:
         never sees the record without it.
     training_noise : PaperNoise, default=None
         Noise that the unit adds to its messages of training.
-    watched : tuple (ndarray of shape (n_rows, n_sensors), tuple of int), default=None
-        Another record and its episodes' first rows, to be watched for faults.
+    watched : Batches or similar, default=None
+        Another record to be watched for faults: an object whose ``batch(number)``, counted from 1, is a
+        :class:`~skfedcausal.client.batches.Batch`, None where there is none yet.
 
     Notes
     -----
@@ -61,7 +63,8 @@ class UnitWorker:
     what the server says about the unit's own blocks (``transition``, ``input_matrix`` and ``input_mean``,
     ``phi``) once a reply came; ``effect`` and ``effect_std``, the last answer about a change of inputs. A
     packet that comes again in its round is answered from `previous`, so that nothing counts twice, and a
-    packet of an earlier round is refused. A new fit starts with an empty state.
+    packet of an earlier round is refused. A new fit starts with an empty state. Where the unit stands in a
+    watched record is ``place``, and which record that was so far ``record``.
     """
 
     def __init__(
@@ -177,12 +180,19 @@ class UnitWorker:
         return law.to_packet(packet.round), state
 
     def _watch(self, packet, state):
-        """Message of the fitted model about the record that is to be watched."""
+        """Message of the fitted model about the next batch of the record that is to be watched."""
         if self._watched is None:
             raise PacketError(f"Unit {self.name!r} has no record to be watched.")
-        dtype, wishes = self._wishes(packet)
-        Y, starts = self._watched
-        return unit_message(state["client"], Y, starts, **wishes).to_packet(packet.round, dtype), state
+        dtype, _ = self._wishes(packet)
+        number = packet.scalars.get("batch", 1)
+        try:
+            message, place = next_message(state["client"], self._watched, number, state.get("place"))
+        except ValueError as error:
+            raise PacketError(f"Unit {self.name!r} cannot answer about a batch. {error}") from error
+        if message is None:
+            return Packet(NOTHING, packet.round), state
+        kept = {**state, "place": place, "record": place.record}
+        return message.to_packet(packet.round, dtype), kept
 
     def _hear_verdict(self, packet, state):
         """Take note of incidents."""
@@ -327,24 +337,6 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
     return template
 
 
-def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=False):
-    """Message of a fitted client about measurements, whatever kind of client it is."""
-    if hasattr(client, "watched_message") and not (const or local_model):
-        return client.watched_message(Y, starts)[0]
-    wishes = {"const": const, "local_model": local_model}
-    if isinstance(client, KalmanClient):
-        return message_of(client.message_model, client.active_columns(Y), starts, inputs=inputs, **wishes)
-    message = client.message(Y, **wishes, **_along(Y, inputs, starts))
-    about_these_rows = isinstance(message, StateMessage) and len(message.z) == len(Y)
-    return message.with_inputs(inputs) if about_these_rows and message.inputs is None else message
-
-
-def _along(Y, inputs, starts):
-    """Keywords of the methods of a KalmanClient beside the record."""
-    lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
-    return {"lengths": lengths} if inputs is None else {"lengths": lengths, "inputs": inputs}
-
-
 def loadings(client, n_states):
     """How a unit's measurements follow its states, shape (n_sensors, n_states), whatever its client is."""
     level = client.measurements(np.zeros((1, n_states)))
@@ -382,7 +374,7 @@ def effect_variances(reply, C):
 def local_features(client, Y, U, starts):
     """Centred measurements with the missing ones replaced by their filtered expectation."""
     if not isinstance(client, KalmanClient):
-        states = client.filter(Y, **_along(Y, U, starts))
+        states = client.filter(Y, **along(Y, U, starts))
         level = client.measurements(np.zeros((1, states.shape[1])))
         centred = np.where(np.isnan(Y), client.measurements(states), Y) - level
         return np.nan_to_num(centred)  # a sensor that was never seen has no level
@@ -423,12 +415,12 @@ def local_prediction(site, Y, U, starts, *, augmented):
         return network_training.corrected_prediction(site, Y, starts)
     if not augmented:
         return (
-            client.predict(Y, **_along(Y, U, starts))
+            client.predict(Y, **along(Y, U, starts))
             if not isinstance(client, KalmanClient)
             else client.measurements(client.model.predict(client.active_columns(Y), U, starts))
         )
     filtered = (
-        client.filter(Y, **_along(Y, U, starts))
+        client.filter(Y, **along(Y, U, starts))
         if not isinstance(client, KalmanClient)
         else client.model.filter(client.active_columns(Y), U, starts)
     )

@@ -6,7 +6,7 @@ from ._shared import add_json, answer, parser
 
 
 def main(arguments):
-    """Make start-up kits, start one, or run a fit.
+    """Make start-up kits, start one, run a fit, or stop all.
 
     Parameters
     ----------
@@ -28,6 +28,8 @@ def main(arguments):
     action.add_argument("kit", type=Path)
     action = actions.add_parser("start", help="start the engine of a kit, in the foreground")
     action.add_argument("kit", type=Path)
+    action = actions.add_parser("stop", help="end the engine at the server and at all sites")
+    action.add_argument("--admin", type=Path, required=True, help="kit of the administrator")
     action = actions.add_parser("fit", help="run the fit of a server's settings file")
     action.add_argument("settings", type=Path)
     action.add_argument("--admin", type=Path, required=True, help="kit of the administrator")
@@ -67,6 +69,13 @@ def _start(options):
     return {"ended": str(options.kit)}
 
 
+def _stop(options):
+    from ..engines import nvflare_kit
+
+    nvflare_kit.stop(options.admin)
+    return {"stopped": str(options.admin)}
+
+
 def _fit(options):
     from ..engines import nvflare_kit
 
@@ -74,4 +83,4 @@ def _fit(options):
     return nvflare_kit.submit(options.settings, options.admin, options.out, **settings)
 
 
-_ACTIONS = {"provision": _provision, "harden": _harden, "start": _start, "fit": _fit}
+_ACTIONS = {"provision": _provision, "harden": _harden, "start": _start, "stop": _stop, "fit": _fit}

@@ -1,5 +1,6 @@
 """``python -m skfedcausal plan``: what a site would send and accept, before anything is sent."""
 
+from ..federation.packet import NOTHING
 from ..federation.purposes import described, purpose
 from ..server_settings import read_server_settings
 from ..site_settings import SiteRecord, read_site_settings
@@ -29,7 +30,9 @@ def main(arguments):
 def _site(path):
     settings = read_site_settings(path)
     record = SiteRecord.read(settings)
-    packet, privacy = settings.worker(record).handle(settings.request, {})[0], {"noise": "none"}
+    worker = settings.worker(record, watched=settings.batches(record.columns))
+    packet, state = worker.handle(settings.request, {})
+    privacy = {"noise": "none"}
     if settings.privacy is not None:
         promise, privacy = settings.privacy.rehearsal(settings.name, record, settings.home)
         packet = promise.put_on(packet)
@@ -44,9 +47,21 @@ def _site(path):
         "bytes": packet.nbytes,
         "max_bytes": settings.max_bytes,
         "fields": fields,
+        "watched": _batch_sizes(worker, state, settings),
         "accepts": [] if settings.one_way else ["questions signed with the site's key, in turn and once"],
         **privacy,
     }
+
+
+def _batch_sizes(worker, state, settings):
+    """Bytes of what would be sent about every batch of the watched record that is there."""
+    sizes = []
+    while settings.watched is not None:
+        answer, state = worker.handle(settings.watch_request(len(sizes) + 1), state)
+        if answer.op == NOTHING:
+            break
+        sizes.append(answer.nbytes)
+    return sizes
 
 
 def _site_text(plan):
@@ -60,6 +75,11 @@ def _site_text(plan):
         shape = " x ".join(map(str, field["shape"])) or "one number"
         lines.append(
             f"  {name:12} {field['dtype']:8} {shape:>14}  {field['bytes']:>12,} bytes  {field['meaning']}"
+        )
+    if plan["watched"]:
+        lines.append(
+            f"Would send about the record to be watched: {len(plan['watched'])} batches, "
+            f"{sum(plan['watched']):,} bytes."
         )
     lines += [
         "Never: rows of measurements, names of sensors.",
@@ -91,6 +111,8 @@ def _server(path):
         "quorum": settings.quorum or len(settings.units),
         "timeout": settings.timeout,
         "one_way": settings.one_way,
+        "watch": settings.watch,
+        "wait": settings.wait,
         "questions": list(settings.questions),
     }
 

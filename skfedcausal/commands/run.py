@@ -1,9 +1,13 @@
 """``python -m skfedcausal run``: a site's side of a run over files."""
 
+import time
+
 from ..federation.files import FileSite
 from ..site_settings import SettingsError, read_site_settings
 from . import plan
 from ._shared import answer, parser, told
+
+_PAUSE = 1.0  # seconds between two looks for a further batch
 
 
 def main(arguments):
@@ -33,13 +37,13 @@ def _run(options):
     folder = options.out or settings.folder
     if folder is None:
         raise SettingsError("[site] names no `folder` of the exchange, and there is no --out.")
-    gate = settings.gate(key=settings.read_key())
+    gate, more = settings.gate(key=settings.read_key()), {}
     site = FileSite(gate, folder)
     if settings.one_way:
         if settings.run is None:
             raise SettingsError("[site] with one_way = true needs `run`, the name of the run.")
-        site.send(settings.run, settings.request)
-        closed = True
+        sent = _send_all(site, settings, lambda path: told(options, f"{settings.name}: wrote {path.name}"))
+        closed, more = True, {"sent": sent}
     else:
         told(options, f"{settings.name}: waiting for questions in {site.folder / 'inbox'}")
         timeout = options.timeout or settings.timeout
@@ -47,7 +51,23 @@ def _run(options):
     if not closed:
         raise RuntimeError(f"No question came for {timeout:g} seconds and the run is not over.")
     gate.ledger.to_html(settings.home / "ledger.html")
-    return {"site": settings.name, "ledger": str(gate.ledger.path), **gate.ledger.verify()}
+    return {"site": settings.name, "ledger": str(gate.ledger.path), **gate.ledger.verify(), **more}
+
+
+def _send_all(site, settings, watch):
+    """Send all that a one-way site has to say, and what comes within `wait` seconds; gives the number."""
+    watch(site.send(settings.run, settings.request))
+    sent, last = 1, time.monotonic()
+    while settings.watched is not None:
+        path = site.send(settings.run, settings.watch_request(sent))
+        if path is not None:
+            watch(path)
+            sent, last = sent + 1, time.monotonic()
+        elif time.monotonic() - last < settings.wait:
+            time.sleep(min(_PAUSE, settings.wait))
+        else:
+            break
+    return sent
 
 
 def _text(result):

@@ -34,7 +34,9 @@ def _serve(options):
         return answers
 
     transport.exchange = told_exchange
-    summary = settings.learn(transport)  # when it fails the sites wait for the run to be resumed
+    summary = settings.learn(
+        transport, lambda line: told(options, line)
+    )  # when it fails the sites wait for the run to be resumed
     transport.close()
     return summary
 

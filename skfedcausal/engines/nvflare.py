@@ -172,7 +172,6 @@ class ServerController(Controller):
             if silent:
                 _LOG.warning("Sites %s are not up after %g seconds", silent, self._patience)
             settings.learn(transport)
-            transport.close()
         except Exception as error:
             transport.leave()
             _LOG.exception("The run %r has no result", settings.run)

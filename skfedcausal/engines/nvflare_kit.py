@@ -163,7 +163,7 @@ def job_folder(settings, folder, *, journal=None, patience=60.0):
     args.pop("keys", None)
     args.pop("out", None)
     if journal is not None:
-        args["out"] = str(journal)
+        args["out"] = str(Path(journal).absolute())
     meta = {
         "name": settings.run,
         "resource_spec": {},
@@ -231,8 +231,8 @@ def submit(settings_path, admin, out, *, journal=None, attempts=1):
         If the job ended without a result.
     """
     settings = read_server_settings(settings_path)
-    out = Path(out)
-    with_session = session(admin)
+    out = Path(out).resolve()  # the engine looks for relative paths in its own folders
+    with_session = session(Path(admin).resolve())
     try:
         for attempt in range(1, attempts + 1):
             job = job_folder(settings, out / f"job-{secrets.token_hex(4)}", journal=journal)
@@ -245,8 +245,23 @@ def submit(settings_path, admin, out, *, journal=None, attempts=1):
         with_session.close()
 
 
+def stop(admin):
+    """End the engine at the server and at all sites, which ends what :func:`start` started.
+
+    Parameters
+    ----------
+    admin : str or Path
+        Kit.
+    """
+    with_session = session(Path(admin).resolve())
+    try:
+        with_session.shutdown("all")
+    finally:
+        with_session.close()
+
+
 def fetch(with_session, job, out):
-    """Wait for a job and fetch its summary."""
+    """Wait for a job and fetch its results; the summary."""
     with_session.monitor_job(job, poll_interval=0.5)
     result = Path(with_session.download_job_result(job))
     failed = list(result.rglob("failed.txt"))
@@ -259,4 +274,4 @@ def fetch(with_session, job, out):
     target.mkdir(parents=True, exist_ok=True)
     for file in found[0].parent.iterdir():
         write_whole(target / file.name, file.read_bytes())
-    return json.loads(found[0].read_text())
+    return json.loads(found[0].read_text()) | {"results": str(target)}

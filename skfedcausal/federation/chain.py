@@ -90,7 +90,13 @@ def read_ledger(path):
         If a line is not a line of a ledger.
     """
     entries = []
-    for number, line in enumerate(Path(path).read_text(encoding="utf-8").splitlines(), start=1):
+    text = Path(path).read_text(encoding="utf-8")
+    if text and not text.endswith("\n"):
+        raise LedgerError(
+            f"{path}: its last line is not whole. Either writing it was broken off, then starting the site "
+            "cuts it off, for what it is about had not happened; or the file was changed."
+        )
+    for number, line in enumerate(text.splitlines(), start=1):
         try:
             entry = json.loads(line)
         except ValueError:

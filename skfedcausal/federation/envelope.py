@@ -200,7 +200,11 @@ def write_key(path):
         If the file is there already: a key in use is not overwritten.
     """
     path = Path(path)
-    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    try:
+        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise FileExistsError(f"{path} is there already; a key in use is not overwritten.") from None
+    with os.fdopen(made, "w") as file:
         file.write(secrets.token_hex(32) + "\n")
     return path
 

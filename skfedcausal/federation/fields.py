@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..statespace.rounding import are_covariances, packed_products, unpacked_triangles
+from ..statespace.stepped import unstepped
 from .packet import PacketError
 
 
@@ -33,6 +34,22 @@ class Fields:
             return None
         scale = self.numbers(f"{name}_scale", value.shape[1:], optional=True)
         return value if scale is None else self._product(name, np.multiply, value, scale)
+
+    def stepped(self, name, n_rows):
+        """Series sent in few bits, see :mod:`skfedcausal.statespace.stepped`."""
+        level = self.numbers(f"{name}_level", (None,))
+        step = self.numbers(f"{name}_step", level.shape)
+        planes = self._array(name, (None, None), "u", "bits", False)
+        beyond = self._array(f"{name}_beyond", (None,), "i", "whole numbers", False)
+        if n_rows < 1 or len(level) == 0:
+            raise self._error(name, f"has {n_rows} rows of {len(level)} states")
+        try:
+            with np.errstate(over="ignore", invalid="ignore"):
+                return self._finite(name, unstepped(planes.astype(np.uint8), beyond, level, step, n_rows))
+        except ValueError as error:
+            if isinstance(error, PacketError):
+                raise
+            raise self._error(name, str(error)) from None
 
     def _states(self, name, shape, optional=False):
         value = self.numbers(name, shape, optional=optional)

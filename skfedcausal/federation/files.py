@@ -108,8 +108,8 @@ class FileTransport(FramedTransport):
         """A question without an answer is taken back: a site that comes late is asked anew."""
         if not self.one_way:
             self._file(name, "inbox").unlink(missing_ok=True)
-        part = self._file(name, "outbox").exists()
-        return Failure("timeout", "only part of a file came" if part else "no file came")
+        path = self._file(name, "outbox")
+        return Failure("timeout", f"{'only part of a file' if path.exists() else 'no file'} came to {path}")
 
     def _file(self, name, box):
         return self.folder / file_name(name) / box / _numbered(self.run, self._sequence)
@@ -200,18 +200,22 @@ class FileSite:
     def send(self, run, packet):
         """Send without having been asked, as over a one-way link.
 
+        What was sent before keeps its number.
+
         Parameters
         ----------
         run : str
             Name of the run.
         packet : Packet
+            What the server would have asked.
 
         Returns
         -------
-        Path
+        Path or None
+            None if there is nothing to send yet.
         """
-        frame = self.gate.volunteer(run, packet)
-        return self._send(_numbered(run, self.gate.last_answer[0]), frame)
+        sequence, frame = self.gate.volunteer(run, packet)
+        return None if frame is None else self._send(_numbered(run, sequence), frame)
 
     def _questions(self):
         """New files for this site, oldest first, without those that were answered before this process."""

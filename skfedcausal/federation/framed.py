@@ -9,7 +9,7 @@ from pathlib import Path
 from .atomic import file_name, write_whole
 from .envelope import MAX_FRAME, Envelope
 from .gate import CLOSE, ERROR
-from .packet import Failure, Packet, PacketError
+from .packet import NOTHING, Failure, Packet, PacketError
 
 _LOG = logging.getLogger(__name__)
 _KINDS = ("client-error", "refused")
@@ -49,6 +49,7 @@ class FramedTransport:
         self._max_frame = max_frame
         self._journal = None if journal is None else Path(journal) / file_name(run)
         self._sequence = 0
+        self._open = {}  # questions of the last packet to which sites had no answer yet
         self._reached = self._last_in_journal()
         self.refusals = []  # (site, reason) of everything that came and was not taken
         self.bytes_up = self.bytes_down = 0  # on the wire, envelopes included
@@ -61,6 +62,8 @@ class FramedTransport:
     def exchange(self, out, *, timeout=None):
         """Send a packet to each named site and collect the answers.
 
+        The question to which a site had nothing to say yet keeps its number when it is asked again.
+
         Returns
         -------
         dict of str to (Packet or Failure)
@@ -68,9 +71,10 @@ class FramedTransport:
             failure.
         """
         started = time.monotonic()
-        self._sequence += 1
         timeout = self._timeout if timeout is None else timeout
         payloads = {name: packet.encode() for name, packet in out.items()}
+        if not payloads or any(self._open.get(name) != payload for name, payload in payloads.items()):
+            self._sequence += 1
         answers = {name: self._remembered(name, payload) for name, payload in payloads.items()}
         frames = {
             name: Envelope(self.run, name, "down", self._sequence).seal(payload, self._keys.get(name))
@@ -81,7 +85,9 @@ class FramedTransport:
             self.bytes_down += sum(map(len, frames.values()))
         for name, came in self._carry(frames, timeout).items():
             answers[name] = self._taken(name, came)
-            self._remember(name, payloads[name], came, answers[name])
+            if out[name].op != CLOSE and not _is_open(answers[name]):
+                self._remember(name, payloads[name], came, answers[name])
+        self._open = {name: payloads[name] for name, answer in answers.items() if _is_open(answer)}
         self.seconds.append(time.monotonic() - started)
         return answers
 
@@ -151,6 +157,11 @@ class FramedTransport:
             kind, _, detail = kept[33:].decode().partition(" ")
             return Failure(kind, detail)
         return self._taken(name, kept[33:])
+
+
+def _is_open(answer):
+    """Whether a site may answer the same question later."""
+    return isinstance(answer, Packet) and answer.op == NOTHING
 
 
 def _failure(packet):

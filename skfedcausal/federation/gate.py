@@ -13,7 +13,7 @@ from pathlib import Path
 
 from .atomic import file_name, write_whole
 from .envelope import MAX_FRAME, Envelope, read_envelope
-from .packet import Packet, PacketError
+from .packet import NOTHING, Packet, PacketError
 from .site_ledger import ByteLimitError, SiteLedger
 
 CLOSE = "close"  # operation of the packet that says the run is over
@@ -133,12 +133,27 @@ class Gate:
 
         Returns
         -------
-        bytes
+        sequence : int
+            Number of the packet in the run.
+        frame : bytes or None
+            None where the site has nothing to say yet.
+
+        Raises
+        ------
+        ByteLimitError
+            If the answer would take what left over `max_bytes`.
         """
         payload = packet.encode()
         self._enter(run)
-        kept = self._kept(self._sequence, payload)
-        return kept if kept is not None else self._answered(self._sequence + 1, packet, payload)
+        for sequence in self._numbers():
+            kept = self._kept(sequence, payload)
+            if kept is not None:
+                return sequence, kept
+        sequence = self._sequence + 1
+        answer, state = self._handled(packet)
+        if answer.op == NOTHING:
+            return sequence, None
+        return sequence, self._released(sequence, packet, payload, answer, state)
 
     def rehearse(self, packet):
         """What would leave in answer to a packet; nothing is sent, kept or accounted for.
@@ -167,14 +182,24 @@ class Gate:
             answer, state = self._handled(packet)
         except Exception as error:
             return self._failed(sequence, packet, "client-error", type(error).__name__)
-        frame = self._sealed(sequence, answer)
         try:
-            self.ledger.record(self.run, self.name, "up", answer, frame, sequence)
+            return self._released(sequence, packet, payload, answer, state)
         except ByteLimitError:
             return self._failed(sequence, packet, "refused", "max_bytes")
-        self._keep(sequence, payload, frame)
-        self.state, self._sequence = state, sequence
+
+    def _released(self, sequence, packet, payload, answer, state):
+        """The answer as bytes, in the account and the journal.
+
+        That there is nothing to say yet, and that the run is over, are not kept: what is asked next has the
+        same number.
+        """
+        frame = self._sealed(sequence, answer)
+        self.ledger.record(self.run, self.name, "up", answer, frame, sequence)
         self.closed = packet.op == CLOSE
+        if answer.op == NOTHING or self.closed:
+            return frame
+        self._keep(sequence, payload, frame, state.get("record", ""))
+        self.state, self._sequence = state, sequence
         if self._after is not None:
             self._after(packet, state)
         return frame
@@ -237,30 +262,36 @@ class Gate:
             raise PacketError(
                 f"Run {self.run!r} was begun on another record of {self.name!r}: give the run a new name."
             )
-        for path in sorted(self._journal.glob("*.question")):
-            self._sequence = int(path.stem)
-            packet = Packet.decode(path.read_bytes())
-            if packet.op != CLOSE:
-                _, self.state = self.worker.handle(packet, self.state)
+        for sequence in self._numbers():
+            question = self._question(sequence)
+            _, self.state = self.worker.handle(Packet.decode(question.read_bytes()), self.state)
+            self._sequence, record = sequence, question.with_suffix(".record")
+            if record.exists() and record.read_text() != self.state.get("record", ""):
+                raise PacketError(
+                    f"What {self.name!r} sent as packet {sequence} of run {self.run!r} was about another "
+                    "record than it has now: give the record back, or the run a new name."
+                )
+
+    def _numbers(self):
+        """Numbers of the questions in the journal, in their order."""
+        return sorted(int(path.stem) for path in self._journal.glob("*.question"))
+
+    def _question(self, sequence):
+        return self._journal / f"{sequence:08d}.question"
 
     def _kept(self, sequence, payload):
         """The answer in the journal to the same question."""
-        question = self._journal / f"{sequence:08d}.question"
+        question = self._question(sequence)
         if not question.exists() or _digest(question.read_bytes()) != _digest(payload):
             return None
         return question.with_suffix(".answer").read_bytes()
 
-    def _keep(self, sequence, payload, frame):
-        question = self._journal / f"{sequence:08d}.question"
+    def _keep(self, sequence, payload, frame, record):
+        question = self._question(sequence)
         write_whole(question.with_suffix(".answer"), frame)
+        if record:
+            write_whole(question.with_suffix(".record"), record.encode())
         write_whole(question, payload)  # last: a question that is there has its answer
-
-    @property
-    def last_answer(self):
-        """Number of the last question of the run and the answer to it, None before the first."""
-        if self.run is None or self._sequence == 0:
-            return None
-        return self._sequence, (self._journal / f"{self._sequence:08d}.answer").read_bytes()
 
 
 def _digest(data):

@@ -19,6 +19,8 @@ import numpy as np
 
 from .array_code import MOST, CodeError, code_size, decoded, encoded, n_leading
 
+NOTHING = "nothing yet"  # operation of the answer of a client that may have one to the same question later
+
 _MAGIC = b"SKFC"
 _VERSION = 2
 _PREFIX = struct.Struct("<4sHI")

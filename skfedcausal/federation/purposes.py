@@ -29,6 +29,7 @@ PURPOSES = {
             "inputs_scale": _SCALE,
             "input_matrix": "how the inputs act on the unit's own states",
             "off_subspace": "distance of the measurements from what states show, one number per time step",
+            "unpredicted": "what the past leaves unpredicted of the states' measurements",
             **_NOISE,
         },
     ),
@@ -43,14 +44,18 @@ PURPOSES = {
     "reply": (
         "what the server learned about this unit",
         {
-            "cross_term": f"influence of the other units, {_SERIES}",
-            "cross_term_scale": _SCALE,
+            "cross_term": f"influence of the other units, {_SERIES}, in 4 bits a number",
+            "cross_term_beyond": "numbers of this series that 4 bits do not hold",
+            "cross_term_level": "mean of each column of this series",
+            "cross_term_step": "what one step of each column of this series is",
+            "length": "number of its rows",
             "predicted": f"prediction of the unit's states, {_SERIES}",
             "predicted_scale": _SCALE,
             "transition": "the unit's own dynamics",
             "process_cov": "the unit's own process noise",
             "input_matrix": "how the unit's inputs act on its states",
             "input_level": "mean influence of the other units' inputs",
+            "noise_share": "how much of what is unpredicted the unit is to take for sensor noise",
         },
     ),
     "prediction": (
@@ -173,11 +178,12 @@ PURPOSES = {
         "two bits per time step: whether the unit's own models call it unusual",
         {"bits": "the flags, four time steps to a byte", "length": "number of time steps"},
     ),
-    "watch": ("asks for a message about the record that is to be watched for faults", {}),
+    "watch": ("asks for a message about the next batch of the record that is to be watched for faults", {}),
     "verdict": (
         "incidents of the plant",
         {"rows": "onset, first and last row in alarm", "roots": "which unit is the root"},
     ),
+    "nothing yet": ("says that there is no further batch to be watched yet", {}),
     "close": ("says that the run is over", {}),
     "error": ("says that there is no answer, and of which kind the reason is", {}),
 }

@@ -1,8 +1,12 @@
 """The rounds that estimators run over a transport."""
 
+import time
+
 from ..message import ACKNOWLEDGEMENT, LAW_REQUEST, REQUEST, FeedbackLaw, StateMessage
 from .lost import Attendance, ClientError
-from .packet import Failure, Packet, PacketError
+from .packet import NOTHING, Failure, Packet, PacketError
+
+_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before clients that had nothing to say are asked again
 
 
 def learn_plant(channel, server, names, *, dtype="float64", pool=None, attendance=None, replies=True):
@@ -180,7 +184,56 @@ def ask(channel, packets, op, attendance=None, read=lambda packet: packet, *, ne
     unknown = [name for name in packets if name not in known]
     if unknown:
         raise ClientError(f"The transport does not know the clients {unknown}; it reaches {list(known)}.")
-    answers = channel.exchange(packets, timeout=attendance.timeout)
+    return _read(packets, channel.exchange(packets, timeout=attendance.timeout), op, attendance, read, needed)
+
+
+def ask_until_there(channel, packets, kind, wait):
+    """Ask for messages that clients may not have yet, again and again for `wait` seconds.
+
+    Over a one-way link nobody is asked, and what is not there after so long is not there yet.
+
+    Parameters
+    ----------
+    channel : Transport
+    packets : dict of str to Packet
+    kind : type
+        Of the messages.
+    wait : float
+
+    Returns
+    -------
+    dict of str to message, or None
+        None if some clients have nothing to say yet.
+
+    Raises
+    ------
+    ClientError
+        If a client failed or answered with something else.
+    """
+    end, pause, answers, open_ = time.monotonic() + wait, _PAUSE, {}, dict(packets)
+    while True:
+        answers |= channel.exchange(open_, timeout=wait if channel.one_way else None)
+        open_ = {name: packet for name, packet in packets.items() if _may_come(answers.get(name), channel)}
+        left = end - time.monotonic()
+        if not open_ or channel.one_way or left <= 0:
+            break
+        time.sleep(min(pause, left))
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    there = {name: packet for name, packet in packets.items() if name not in open_}
+    answers = {name: answer for name, answer in answers.items() if name not in open_}
+    messages = _read(there, answers, kind.OP, Attendance(packets), kind.from_packet)
+    return None if open_ else messages
+
+
+def _may_come(answer, channel):
+    """Whether this says that an answer may come later."""
+    if isinstance(answer, Failure):
+        return channel.one_way and answer.kind == "timeout"
+    return isinstance(answer, Packet) and answer.op == NOTHING
+
+
+def _read(packets, answers, op, attendance, read, needed=None):
+    """Messages in the answers to packets."""
     unasked = [name for name in answers if name not in packets]
     if unasked:
         raise ClientError("\n".join(f"Client {name!r} answered without being asked." for name in unasked))

@@ -120,10 +120,12 @@ class InProcessTransport:
     ----------
     workers : dict of str to Worker
     n_jobs : int, default=None
-        Clients handled at the same time, as in joblib; None handles one after the other.
-    backend : str, default="threading"
-        Joblib backend. With a process backend workers and state travel by joblib's own means, which is
-        meant for one machine or one cluster under one administration.
+        Clients handled at the same time, as in joblib; None handles one after the other, unless a
+        ``joblib.parallel_config`` says otherwise.
+    backend : str, default=None
+        Joblib backend. None takes that of ``joblib.parallel_config`` ("loky", "dask", "ray"), and threads
+        without one. With a process backend workers and state travel by joblib's own means, which is meant
+        for one machine or one cluster under one administration.
 
     Notes
     -----
@@ -141,7 +143,7 @@ class InProcessTransport:
     'hello'
     """
 
-    def __init__(self, workers, n_jobs=None, backend="threading"):
+    def __init__(self, workers, n_jobs=None, backend=None):
         self._sites = {
             name: worker if isinstance(worker, Site) else Site(worker) for name, worker in workers.items()
         }
@@ -188,12 +190,14 @@ class InProcessTransport:
         calls = [
             (site.worker.handle, packet, site.state) for site, packet in zip(sites, out.values(), strict=True)
         ]
-        if self._n_jobs in (None, 1):
+        n_jobs = effective_n_jobs(self._n_jobs)
+        if n_jobs == 1:
             results = [handle(packet, state) for handle, packet, state in calls]
         else:
             # what a batch costs to hand over hardly depends on the clients in it
-            share = math.ceil(len(calls) / (2 * effective_n_jobs(self._n_jobs)))
-            run = Parallel(self._n_jobs, backend=self._backend, batch_size=share, pre_dispatch="all")
+            share = math.ceil(len(calls) / (2 * n_jobs))
+            how = {"prefer": "threads"} if self._backend is None else {"backend": self._backend}
+            run = Parallel(self._n_jobs, **how, batch_size=share, pre_dispatch="all")
             results = run(delayed(handle)(packet, state) for handle, packet, state in calls)
         for site, (_, state) in zip(sites, results, strict=True):
             site.state = state

@@ -3,7 +3,13 @@
 import numpy as np
 import pandas as pd
 
-from ..watch_message import FlagMessage, VerdictReply
+from ..watch_message import WATCH, FlagMessage, VerdictReply
+from .packet import Packet
+
+
+def watch_request(batch, round=1, dtype="float64"):
+    """Packet that asks for a message about one batch, counted from 1, of the record to be watched."""
+    return Packet(WATCH, round, scalars={"dtype": dtype, "batch": batch})
 
 
 def send_flags(pairs, ledger):

@@ -8,7 +8,6 @@ has no pseudo-measurements. Long records are filtered in chunks.
 from dataclasses import dataclass
 
 import numpy as np
-from statsmodels.tsa.statespace.kalman_filter import KalmanFilter
 
 from .episodes import episodes
 
@@ -92,6 +91,8 @@ def filter_missing(A, Q, P0, info, *, exogenous=None, starts=(0,)):
 
 
 def _filter_chunk(A, Q, mean, cov, designs, series, exogenous, rows, stop):
+    from statsmodels.tsa.statespace.kalman_filter import KalmanFilter  # slow to import, for gaps only
+
     n = len(A)
     model = KalmanFilter(k_endog=n, k_states=n, tolerance=0.0)
     model.bind(np.ascontiguousarray(series))

@@ -70,7 +70,8 @@ def test_a_whole_run_with_real_processes(plant, capsys):
     here = FederatedGrangerEstimator().fit(X)
     there = np.load(f"{summary['results']}/plant.npz")
     assert_array_equal(there["transition"], here.transition_)
-    assert sum(answer["bytes_up"] for answer in answers) > summary["wire_bytes_up"]  # and the closing ones
+    for direction in ("bytes_up", "bytes_down"):
+        assert sum(answer[direction] for answer in answers) == summary[f"wire_{direction}"]
     files = sum(path.stat().st_size for path in plant.glob("exchange/*/outbox/*.packet"))
     assert sum(answer["bytes_up"] for answer in answers) == files
     assert [(link["cause"], link["effect"]) for link in summary["links"]] == [("mill", "kiln")]
@@ -197,6 +198,39 @@ def test_a_plant_is_watched_over_files(plant, capsys):
     assert len(summary["incidents"]) == len(here) > 0
     at_home = pd.read_csv(plant / "home-kiln/answers/incidents0.csv")
     assert list(at_home["onset"]) == list(here["start"])
+
+
+def test_a_plant_is_watched_over_a_one_way_link_batch_by_batch(plant, capsys):
+    """Sites run alone, and again with the next batch; the server has thresholds and incidents."""
+    pushed = {name: Y[:200].copy() for name, Y in X.items()}
+    pushed["kiln"][120:] += 8.0 * X["kiln"].std(axis=0)
+    for name in UNITS:
+        site(plant, name, f'one_way = true\nrun = "march"\nwatched = "{name}-batches"\n')
+        (plant / f"{name}-batches").mkdir()
+    detector = "[detector]\nfalse_alarm_rate = 0.02\n"
+    server(plant, f'estimator = "root_cause"\none_way = true\nwatch = true\n{detector}')
+    for k, rows in enumerate([slice(0, 130), slice(130, 200)]):
+        for name in UNITS:
+            frame = pd.read_csv(plant / f"{name}.csv").iloc[rows]
+            frame.iloc[:, 1:] = pushed[name][rows]
+            frame.to_csv(plant / f"{name}-batches/{k}.csv", index=False)
+            assert main(["plan", str(plant / f"{name}.toml"), "--json"]) == 0
+            assert len(told(capsys)["watched"]) == k + 1
+            assert main(["run", str(plant / f"{name}.toml"), "--json"]) == 0
+            assert told(capsys)["sent"] == k + 2
+        assert main(["serve", str(plant / "server.toml"), "--json"]) == 0
+        summary = told(capsys)
+    assert summary["thresholds"]
+    assert summary["wire_bytes_down"] == 0
+    assert not list(plant.glob("exchange/*/inbox/*"))
+    here = FederatedRCADetector(false_alarm_rate=0.02).fit(X).incidents(pushed)
+    there = pd.read_csv(f"{summary['results']}/incidents.csv")
+    assert list(there["start"]) == list(here["start"])
+    assert list(there["root"]) == list(here["root"])
+    assert "kiln" in list(there["root"])
+    for name in UNITS:
+        assert main(["verify", str(plant / f"{name}.toml"), "--json"]) == 0
+        assert told(capsys)["entries"] == 3
 
 
 def test_a_long_table_is_read_some_rows_at_a_time(plant, monkeypatch):

@@ -274,7 +274,7 @@ def test_part_of_a_file_is_waited_for_and_never_read(sites):
         path.write_bytes(whole[:size])
         transport._sequence = 0
         answer = transport.exchange({"mill": request})["mill"]
-        assert (answer.kind, answer.detail) == ("timeout", "only part of a file came")
+        assert (answer.kind, answer.detail) == ("timeout", f"only part of a file came to {path}")
     threading.Timer(0.2, path.write_bytes, [whole]).start()
     transport._sequence = 0
     assert transport.exchange({"mill": request}, timeout=5.0)["mill"].op == "states"

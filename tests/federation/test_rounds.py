@@ -1,8 +1,10 @@
 """Transports carry every packet, the ledger counts it, and a client that fails is named."""
 
 import functools
+import os
 from dataclasses import replace
 
+import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -104,6 +106,29 @@ def test_who_made_a_site_finds_its_state_there(make):
     transport.exchange(numbers(a=2.0, b=10.0))
     transport.close()
     assert {name: site.state for name, site in sites.items()} == {"a": {"total": 3.0}, "b": {"total": 10.0}}
+
+
+class PlacedWorker:
+    """Says in which process it answers."""
+
+    def handle(self, packet, state):
+        return Packet("here", scalars={"process": os.getpid()}), state
+
+
+@pytest.mark.parametrize(
+    ("config", "n_jobs", "apart"),
+    [
+        ({"backend": "loky"}, 2, True),
+        ({"backend": "loky", "n_jobs": 2}, None, True),
+        ({"backend": "loky"}, None, False),
+        ({}, 2, False),
+    ],
+)
+def test_a_backend_of_joblib_is_the_user_s_choice(config, n_jobs, apart):
+    transport = InProcessTransport({name: PlacedWorker() for name in "ab"}, n_jobs=n_jobs)
+    with joblib.parallel_config(**config):
+        answers = transport.exchange(dict.fromkeys("ab", Packet("where")))
+    assert {answer.scalars["process"] != os.getpid() for answer in answers.values()} == {apart}
 
 
 def test_a_site_is_a_worker_that_remembers():
@@ -215,8 +240,8 @@ def test_replies_reach_the_client_they_are_for():
     transport = ScriptedTransport(a=Packet("done"), b=Packet("done"))
     deliver_replies(transport, {"a": REPLY, "b": others}, round=3)
     assert {name: packet.round for name, packet in transport.sent[0].items()} == {"a": 3, "b": 3}
-    assert_array_equal(transport.sent[0]["b"].arrays["cross_term"], 1)
-    assert_array_equal(transport.sent[0]["a"].arrays["cross_term"], 0)
+    assert_array_equal(transport.sent[0]["b"].arrays["cross_term_level"], 1)
+    assert_array_equal(transport.sent[0]["a"].arrays["cross_term_level"], 0)
 
 
 ROUNDS = {

@@ -82,6 +82,14 @@ def test_it_is_continued_and_the_same_bytes_count_once(ledger):
     assert again.verify()["bytes_up"] == 8 * 15 + 14
 
 
+def test_verifying_says_that_the_last_line_was_broken_off(ledger):
+    with open(ledger.path, "a") as file:
+        file.write('{"number": 11, "ti')
+    with pytest.raises(LedgerError, match=r"last line is not whole.*starting the site"):
+        verify_ledger(ledger.path)
+    assert SiteLedger(ledger.path).verify()["entries"] == 10
+
+
 def test_a_line_that_was_not_written_to_its_end_is_dropped(ledger):
     whole = ledger.path.read_bytes()
     ledger.path.write_bytes(whole + b'{"number": 11, "ti')

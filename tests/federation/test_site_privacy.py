@@ -192,7 +192,41 @@ def test_a_watched_record_gets_the_noise_of_the_nominal_one_and_is_paid_for(plan
     assert len(account(plant)) == 2
     assert_allclose(estimator.privacy_spent_.mu, np.sqrt(2) * mu_from_epsilon(4.0, 1e-6), rtol=1e-5)
     entries = [e["op"] for e in read_ledger(plant / "home-mill/ledger.jsonl") if e["event"] == "taken"]
-    assert entries == ["fit", "reply", "watch", "verdict"]
+    assert entries == ["fit", "reply", "watch", "verdict", "watch"]  # the last time there was nothing
+
+
+def send_all(plant):
+    """What one-way sites send on their own, each in a process of its own as it were."""
+    for name in UNITS:
+        settings = settings_of(plant, name)
+        site = FileSite(settings.gate(key=KEYS[name]), settings.folder)
+        site.send("march", settings.request)
+        number = 1
+        while site.send("march", settings.watch_request(number)) is not None:
+            number += 1
+
+
+def test_every_batch_of_a_one_way_site_is_noised_and_paid_for_once(plant):
+    for name in UNITS:
+        write(plant, name, f'watched = "{name}-days"\none_way = true\nrun = "march"', budget=20.0)
+        (plant / f"{name}-days").mkdir()
+    charges = []
+    for day in range(2):
+        for name in UNITS:
+            rows = slice(200 * day, 200 * (day + 1))
+            np.save(plant / f"{name}-days/{day}.npy", np.load(plant / f"{name}.npy")[rows] + 0.01)
+        send_all(plant)
+        send_all(plant)  # started again: nothing is drawn or charged again
+        charges.append(len(account(plant)))
+        files = FileTransport(
+            plant / "exchange", UNITS, "march", KEYS, one_way=True, journal=plant / "journal"
+        )
+        estimator = FederatedRCADetector(false_alarm_rate=0.05).fit_sites(files)
+        incidents = estimator.watch_sites()
+        assert set(incidents["root"]) <= {*UNITS, "undecided"}
+        spent = np.sqrt(2 + day) * mu_from_epsilon(4.0, 1e-6)
+        assert_allclose(estimator.privacy_spent_.mu, spent, rtol=1e-5)
+    assert charges == [2, 3]
 
 
 # --- every release is charged once -------------------------------------------------------------------

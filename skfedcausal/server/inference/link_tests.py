@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 from scipy import stats
-from statsmodels.stats.multitest import multipletests
 
 from ..estimation.blocktests import link_estimates
 from ..estimation.scoring import Scoring, ascend
@@ -56,6 +55,8 @@ def _without_or_with(objective, scoring, pair):
 
 def tests_table(names, scoring, statistic):
     """One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value, p_holm, p_fdr``."""
+    from statsmodels.stats.multitest import multipletests  # slow to import, and no unit needs it
+
     partition = scoring.structure.partition
     effect, cause = partition.pairs.T
     p = stats.chi2.sf(statistic, partition.pair_dof)

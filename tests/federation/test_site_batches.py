@@ -1,0 +1,313 @@
+"""Watched records in batches: the same answers as one call, whoever stops in between, also one way."""
+
+import shutil
+import threading
+import time
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skfedcausal import FederatedRCADetector
+from skfedcausal.client.batches import Batch, Batches
+from skfedcausal.client.monitor import WatchedClient
+from skfedcausal.client.worker import UnitWorker
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, Packet
+from skfedcausal.federation.site_ledger import read_ledger, verify_ledger
+from skfedcausal.federation.watching import watch_request
+from skfedcausal.site_settings import read_site_settings
+
+UNITS = ("mill", "kiln")
+X, _ = make_granger_plant(2, names=UNITS, n_samples=700, links=[(0, 1)], random_state=0)
+NOMINAL = {name: Y[:300] for name, Y in X.items()}
+WATCHED = {name: Y[300:].round(1) for name, Y in X.items()}  # coarser than before: what units keep matters
+WATCHED["kiln"][160:290] += 4.0 * X["kiln"].std(axis=0)
+CUTS = (0, 150, 170, 171, 300, 400)  # the fault begins in one batch and ends in another one
+PARTS = [{n: Y[i:j] for n, Y in WATCHED.items()} for i, j in zip(CUTS[:-1], CUTS[1:], strict=True)]
+KEYS = {name: name.encode() * 8 for name in UNITS}
+REQUEST = Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False})
+
+
+def detector():
+    return FederatedRCADetector(false_alarm_rate=0.01)
+
+
+@pytest.fixture(scope="module")
+def here():
+    """Incidents by one call on the whole record and in batches, in one process."""
+    fitted = detector().fit(NOMINAL)
+    known = {}
+    for part in PARTS:
+        known |= {row["detected"]: row for row in fitted.update(part).to_dict("records")}
+    return fitted.incidents(WATCHED), pd.DataFrame([known[detected] for detected in sorted(known)])
+
+
+@pytest.fixture
+def plant(tmp_path):
+    """Sites whose watched records are folders without batches."""
+    for name in UNITS:
+        np.save(tmp_path / f"{name}.npy", NOMINAL[name])
+        (tmp_path / f"{name}-watched").mkdir()
+        (tmp_path / f"{name}.toml").write_text(
+            f'[site]\nname = "{name}"\ndata = "{name}.npy"\nwatched = "{name}-watched"\n'
+        )
+    return tmp_path
+
+
+def add(plant, *numbers, units=UNITS):
+    for name in units:
+        for k in numbers:
+            np.save(plant / f"{name}-watched/day{k}.npy", PARTS[k][name])
+
+
+def gate(plant, name):
+    return read_site_settings(plant / f"{name}.toml").gate(key=KEYS[name])
+
+
+class Running:
+    """The sites of a plant in threads."""
+
+    def __init__(self, plant):
+        self.plant, self.stop, self.threads = plant, False, []
+
+    def __enter__(self):
+        for name in UNITS:
+            site = FileSite(gate(self.plant, name), self.plant / "exchange")
+            settings = {"stop": lambda: self.stop}
+            self.threads.append(threading.Thread(target=site.serve, kwargs=settings, daemon=True))
+            self.threads[-1].start()
+        return self
+
+    def __exit__(self, *_):
+        self.stop = True
+        for thread in self.threads:
+            thread.join()
+
+
+def transport(plant, **settings):
+    settings = {"timeout": 30.0, "journal": plant / "journal"} | settings
+    return FileTransport(plant / "exchange", UNITS, "march", KEYS, **settings)
+
+
+def watched(plant, wait=0.0, **settings):
+    """Incidents as the server's command finds them: fitted, followed, closed."""
+    link = transport(plant, **settings)
+    found = detector().fit_sites(link).watch_sites(wait=wait)
+    link.close()
+    return found
+
+
+def send_all(plant):
+    """What one-way sites send on their own."""
+    for name in UNITS:
+        site = FileSite(gate(plant, name), plant / "exchange")
+        site.send("march", REQUEST)
+        k = 1
+        while site.send("march", watch_request(k)) is not None:
+            k += 1
+
+
+def asked(plant, name):
+    """Packets that a site took and answered, in their order."""
+    entries = read_ledger(plant / f"home-{name}/ledger.jsonl")
+    return [entry["op"] for entry in entries if entry["event"] == "taken"]
+
+
+def check(found, here):
+    whole, batches = here
+    pd.testing.assert_frame_equal(found, batches, check_exact=True)
+    pd.testing.assert_frame_equal(found, whole, check_exact=False, rtol=1e-6)
+    assert "kiln" in list(found["root"])
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_batches_over_files_answer_as_one_call_on_the_whole(plant, here, one_way):
+    add(plant, *range(len(PARTS)))
+    if one_way:
+        send_all(plant)
+        check(watched(plant, one_way=True), here)
+        assert not list(plant.glob("exchange/*/inbox/*"))
+        return
+    with Running(plant):
+        check(watched(plant), here)
+    assert asked(plant, "mill") == ["fit", "reply", *["watch", "verdict"] * len(PARTS), "watch", "close"]
+    told = [pd.read_csv(path) for path in (plant / "home-mill/answers").glob("*.csv")]
+    told = pd.concat(told).groupby("first").last()
+    assert list(told["onset"]) == list(here[0]["start"])
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_a_run_that_ended_goes_on_when_there_are_further_batches(plant, here, one_way):
+    for k in range(len(PARTS)):
+        add(plant, k)
+        if one_way:
+            send_all(plant)
+            found = watched(plant, one_way=True)
+        else:
+            with Running(plant):
+                found = watched(plant)
+    check(found, here)
+    for name in UNITS:
+        if one_way:
+            assert len(list(plant.glob(f"exchange/{name}/outbox/*"))) == 1 + len(PARTS)
+            account = verify_ledger(plant / f"home-{name}/ledger.jsonl")
+            assert account["entries"] == 1 + len(PARTS)  # nothing was counted twice
+        else:
+            useful = [op for op in asked(plant, name) if op in ("fit", "reply", "verdict")]
+            assert useful == ["fit", "reply", *["verdict"] * len(PARTS)]
+
+
+def test_a_unit_whose_batch_is_late_is_waited_for_and_the_others_are_not_asked_again(plant, here):
+    add(plant, *range(len(PARTS)), units=["mill"])
+    add(plant, 0, units=["kiln"])
+    with Running(plant):
+        first = watched(plant)
+        assert len(first) == 0
+    link = transport(plant)
+    exchange, waited = link.exchange, []
+
+    def adding_exchange(out, *, timeout=None):
+        if set(out) == {"kiln"}:
+            waited.append(out)
+            add(plant, *range(1, len(PARTS)), units=["kiln"])
+        return exchange(out, timeout=timeout)
+
+    link.exchange = adding_exchange
+    with Running(plant):
+        fitted = detector().fit_sites(link)
+        for _ in range(len(PARTS)):
+            if len(list(fitted.follow_sites(wait=1.0))):
+                break
+        link.close()
+    check(fitted.site_incidents_, here)
+    assert len(waited) == 1
+
+
+@pytest.mark.parametrize("dies", ["server", "sites"])
+def test_after_a_crash_between_batches_nothing_is_counted_twice(plant, here, dies):
+    add(plant, *range(len(PARTS)))
+    link = transport(plant)
+    exchange, n = link.exchange, []
+
+    def dying_exchange(out, *, timeout=None):
+        n.append(len(out))
+        if len(n) == 7 and dies == "server":
+            raise KeyboardInterrupt
+        if len(n) == 7:
+            running.__exit__()
+            running.stop = False
+            running.__enter__()
+        return exchange(out, timeout=timeout)
+
+    link.exchange = dying_exchange
+    with Running(plant) as running:
+        if dies == "server":
+            with pytest.raises(KeyboardInterrupt):
+                detector().fit_sites(link).watch_sites()
+            check(watched(plant), here)
+        else:
+            check(detector().fit_sites(link).watch_sites(), here)
+            link.close()
+    for name in UNITS:
+        assert asked(plant, name).count("verdict") == len(PARTS)
+        assert asked(plant, name).count("watch") == len(PARTS) + 1
+
+
+def test_a_batch_that_is_another_one_after_a_crash_is_refused(plant):
+    add(plant, 0, 1)
+    send_all(plant)
+    np.save(plant / "mill-watched/day0.npy", PARTS[0]["mill"] + 1.0)
+    site = FileSite(gate(plant, "mill"), plant / "exchange")
+    with pytest.raises(ValueError, match="packet 2 of run 'march' was about another record"):
+        site.send("march", watch_request(3))
+
+
+def test_a_batch_before_those_that_were_sent_is_refused(plant):
+    add(plant, 1)
+    open_gate = gate(plant, "mill")
+    site = FileSite(open_gate, plant / "exchange")
+    site.send("march", REQUEST)
+    site.send("march", watch_request(1))
+    add(plant, 0)
+    with pytest.raises(ValueError, match="come in the order of their names"):
+        site.send("march", watch_request(2))
+
+
+def test_batches_in_another_order_than_one_after_the_other_are_refused(plant):
+    add(plant, 0, 1, 2)
+    site = FileSite(gate(plant, "mill"), plant / "exchange")
+    site.send("march", REQUEST)
+    for number in (2, 0, -1, 1.0, True, "1"):
+        with pytest.raises(ValueError, match="1 is the next one"):
+            site.send("march", Packet("watch", 1, scalars={"dtype": "float64", "batch": number}))
+
+
+def test_the_columns_of_a_batch_are_those_of_the_record(plant):
+    np.save(plant / "mill-watched/day0.npy", PARTS[0]["mill"][:, 1:])
+    site = FileSite(gate(plant, "mill"), plant / "exchange")
+    site.send("march", REQUEST)
+    with pytest.raises(ValueError, match=r"day0.npy has the columns"):
+        site.send("march", watch_request(1))
+
+
+def test_part_of_a_batch_is_no_batch(plant):
+    np.save(plant / "mill-watched/.day0.npy", PARTS[0]["mill"])
+    shutil.copy(plant / "mill-watched/.day0.npy", plant / "mill-watched/day0.npy.part")
+    site = FileSite(gate(plant, "mill"), plant / "exchange")
+    site.send("march", REQUEST)
+    assert site.send("march", watch_request(1)) is None
+
+
+def workers(parts, starts=(0,)):
+    return {
+        name: UnitWorker(
+            name,
+            NOMINAL[name],
+            None,
+            (0,),
+            None,
+            WatchedClient(),
+            watched=Batches([Batch(part[name], starts) for part in parts]),
+        )
+        for name in UNITS
+    }
+
+
+def test_units_in_one_process_are_watched_in_batches_too(here):
+    fitted = detector().fit_sites(InProcessTransport(workers(PARTS[:2])))
+    seen = [len(changed) for changed in fitted.follow_sites()]
+    assert len(seen) == 2
+    assert fitted.watch_sites().equals(fitted.site_incidents_)  # nothing new
+    check(detector().fit_sites(InProcessTransport(workers(PARTS))).watch_sites(), here)
+
+
+def test_an_episode_within_a_batch_starts_afresh_and_goes_on_in_the_next(here):
+    parts = [{n: Y[:250] for n, Y in WATCHED.items()}, {n: Y[250:] for n, Y in WATCHED.items()}]
+    found = detector().fit_sites(InProcessTransport(workers(parts[:1], (0, 150)))).watch_sites()
+    fitted = detector().fit(NOMINAL)
+    both = fitted.incidents(parts[0], lengths=(150, 100))
+    assert_array_equal(found["start"], both["start"])
+    assert_allclose(found["probability"], both["probability"], rtol=1e-6)
+
+
+def test_batches_with_different_rows_are_an_error():
+    one = {"mill": workers(PARTS[1:2])["mill"], "kiln": workers(PARTS[:1])["kiln"]}
+    with pytest.raises(ValueError, match="mill sent 20, kiln sent 150"):
+        detector().fit_sites(InProcessTransport(one)).watch_sites()
+
+
+def test_waiting_ends_when_it_was_said_to_end(plant):
+    with Running(plant):
+        started = time.monotonic()
+        assert len(watched(plant, wait=0.5)) == 0
+        assert time.monotonic() - started > 0.5
+
+
+def test_a_site_without_a_record_to_be_watched_is_named(plant):
+    path = plant / "kiln.toml"
+    path.write_text(path.read_text().replace('watched = "kiln-watched"\n', "watch = true\n"))
+    add(plant, 0)
+    with Running(plant), pytest.raises(ClientError, match="'kiln' gave no answer: client-error PacketError"):
+        watched(plant)
