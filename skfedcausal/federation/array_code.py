@@ -6,12 +6,13 @@ at most six bits. Nothing is lost. An array has exactly one code: the table is s
 occurs, and it is used if, and only if, that is shorter.
 """
 
-import math
+from functools import cache
 
 import numpy as np
 
 MOST = 64  # values in a table
 _FEWEST = 2  # numbers that a table of one value can make shorter
+_FEW = 64  # numbers that a set counts faster
 _CHUNK = 2**13  # numbers whose bytes stay in the first-level cache
 
 
@@ -30,10 +31,12 @@ def n_leading(array):
     -------
     int
     """
-    if array.size < _FEWEST or array.dtype.kind != "f" or array.dtype.itemsize < 4:
+    size, dtype = array.size, array.dtype
+    if size < _FEWEST or dtype.kind != "f" or dtype.itemsize < 4:
         return 0
-    used = len(_occurring(_bytes_of(array)[:, -1]))
-    return used if _is_shorter(array.size, used) else 0
+    first = _bytes_of(array)[:, -1]
+    used = len(set(first.tolist()) if size <= _FEW else _occurring(first))
+    return used if _is_shorter(size, used) else 0
 
 
 def code_size(n, itemsize, leading):
@@ -100,8 +103,13 @@ def decoded(data, dtype, n, leading):
 
 def _bytes_of(array):
     """Bytes of each number, the leading one last, shape (n, itemsize)."""
-    array = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-    return array.reshape(-1, 1).view(np.uint8).reshape(array.size, array.dtype.itemsize)
+    array = np.asarray(array, dtype=_little_endian(array.dtype), order="C")
+    return array.reshape(-1, 1).view(np.uint8)
+
+
+@cache
+def _little_endian(dtype):
+    return dtype.newbyteorder("<")
 
 
 def _occurring(values):
@@ -116,7 +124,7 @@ def _occurring(values):
 
 
 def _n_bits(leading):
-    return math.ceil(math.log2(leading))
+    return (leading - 1).bit_length()
 
 
 def _packed(n):

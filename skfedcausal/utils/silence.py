@@ -40,6 +40,8 @@ def repeated_rows(Y, starts=(0,), before=None, columns=None):
     [0, 0, 1, 2, 0]
     """
     columns = range(Y.shape[1]) if columns is None else columns
+    if before is None and len(columns) and _always_changes(Y[:, columns[0]]):
+        return np.zeros(len(Y), dtype=int)
     same = _same_as_before(Y, columns)
     if before is not None and len(Y):
         row, first = before[0], Y[0, columns]
@@ -52,6 +54,12 @@ def repeated_rows(Y, starts=(0,), before=None, columns=None):
     last_change = np.maximum.accumulate(np.where(same, -1, steps))
     count = 0 if before is None else before[1]
     return np.where(last_change < 0, count + 1 + steps, steps - last_change)
+
+
+def _always_changes(y):
+    """Whether no value is missing and every one differs from the one before."""
+    now, then = y[1:], y[:-1]
+    return bool(((now > then) | (now < then)).all())
 
 
 def _same_as_before(Y, columns):
