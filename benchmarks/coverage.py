@@ -97,16 +97,12 @@ def row_of(setting, answers):
 
 
 def settings():
-    """Rows, share missing, loadings, sparsity and the share of the data sets asked for."""
-    for missing in (0.0, 0.1):
-        for n_samples in (500, 5000):
+    """Rows, share missing, loadings and sparsity, those that take longest last."""
+    for n_samples, missing in ((500, 0.0), (5000, 0.0), (500, 0.1), (5000, 0.1)):
+        for sparsity in ("fdr", None):
             for loadings in CLIENTS:
-                if missing and "auto" in loadings:
-                    continue
-                for sparsity in ("fdr", None):
-                    if missing and n_samples == 5000 and sparsity is None:
-                        continue
-                    yield n_samples, missing, loadings, sparsity, 0.5 if missing and n_samples > 500 else 1.0
+                if not missing or "auto" not in loadings:
+                    yield n_samples, missing, loadings, sparsity
 
 
 class CoverageSuite:
@@ -124,12 +120,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--units", type=int, default=4)
     parser.add_argument("--sets", type=int, default=200)
+    parser.add_argument("--missing", type=float, nargs="+", default=[0.0, 0.1], help="shares to run")
     options = parser.parse_args()
     rows = []
-    for n_samples, missing, loadings, sparsity, part in settings():
+    for n_samples, missing, loadings, sparsity in settings():
+        if missing not in options.missing:
+            continue
         answers = [
             covered(*plant(options.units, n_samples, missing, seed), loadings=loadings, sparsity=sparsity)
-            for seed in range(int(options.sets * part))
+            for seed in range(options.sets)
         ]
         setting = {
             "rows": n_samples,

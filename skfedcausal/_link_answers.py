@@ -168,7 +168,8 @@ class LinkAnswers:
         Raises
         ------
         ValueError
-            For plants with inputs and records that are not complete.
+            For plants with inputs, units whose sensors do not determine their states, and units that report
+            in different rows.
 
         Examples
         --------
@@ -217,7 +218,8 @@ class LinkAnswers:
         Raises
         ------
         ValueError
-            For plants with inputs and records that are not complete.
+            For plants with inputs, units whose sensors do not determine their states, and units that report
+            in different rows.
 
         Warns
         -----

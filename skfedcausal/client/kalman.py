@@ -23,6 +23,7 @@ from .records import (
     check_identifiable,
     check_inputs_fit,
     column_means,
+    warn_held_rows,
     warn_inputs_ignored,
 )
 from .unit_model import UnitModel
@@ -206,6 +207,7 @@ class KalmanClient(FilterMixin, BaseEstimator):
         active = active_columns(Y, name, columns)
         given = restricted(given, active)
         kept = Y if active.all() else Y[:, active]
+        warn_held_rows(kept, starts, name)
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
         level = column_means(kept) if self.center else np.zeros(kept.shape[1])
         input_level = None if U is None else column_means(U) if self.center else np.zeros(U.shape[1])

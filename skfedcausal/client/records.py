@@ -6,8 +6,11 @@ import numpy as np
 
 from ..statespace.lagcov import column_mean
 from ..utils import constant_columns
+from ..utils.silence import repeated_rows
 
 ROWS_PER_LOADING = 6  # a rule of thumb: rows for each number of C
+_REGULAR_HOLDS = 0.9  # share of reports that come after the usual number of rows
+_FEWEST_REPORTS = 20
 
 
 def as_inputs(inputs, n_samples):
@@ -69,6 +72,29 @@ def active_columns(Y, name, columns):
         stacklevel=4,
     )
     return ~constant
+
+
+def warn_held_rows(Y, starts, name):
+    """Say that a unit reports at a slower clock and its last report is repeated until the next.
+
+    Only where all of two columns or more repeat together, and as regularly as a clock.
+    """
+    if Y.shape[1] < 2:
+        return
+    count = repeated_rows(Y, starts)
+    reports = np.flatnonzero(count == 0)
+    apart = np.diff(reports)
+    if len(apart) < _FEWEST_REPORTS:
+        return
+    period = int(np.median(apart))
+    if period >= 2 and np.mean(apart == period) >= _REGULAR_HOLDS:
+        warnings.warn(
+            f"All columns of {name} repeat their values and are new in one row of {period} only: it seems to "
+            "report at a slower clock. Held values are no measurements and can look like links with units of "
+            "another clock. Leave the rows between reports empty (NaN).",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def warn_few_rows(n_samples, n_columns, n_states, name):

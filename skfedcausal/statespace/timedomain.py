@@ -100,6 +100,8 @@ class TimeDomainLikelihood:
     is_constant : bool, default=False
         Whether the only regime holds exactly at every step.
     inputs : KnownInputs, default=None
+    levels : bool, default=True
+        Whether to profile a level out of each episode.
 
     Notes
     -----
@@ -107,24 +109,48 @@ class TimeDomainLikelihood:
     given the past, inputs included.
     """
 
-    def __init__(self, z, matrices, regimes, starts, n_frequencies, is_constant=False, inputs=None):
+    def __init__(
+        self, z, matrices, regimes, starts, n_frequencies, is_constant=False, inputs=None, levels=True
+    ):
         self.n_samples = len(z)
         self._z, self._matrices, self._starts = z, matrices, starts
         self._regimes = regimes
         self._J = regimes[0][1] if is_constant else None
         self._n_frequencies = n_frequencies
         self._inputs = KnownInputs() if inputs is None else inputs
+        self._levels = levels
 
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q), A with the columns of B appended."""
-        known = {"inputs": self._inputs.series, "spread": self._inputs.spread}
-        P0, sums, _ = smooth_series(A, Q, self._z, self._matrices, J=self._J, starts=self._starts, **known)
+        P0, sums, _ = smooth_series(A, Q, self._z, self._matrices, **self._settings)
         own = A[:, : len(Q)]
         through_start = adjoint_lyapunov(own, sums.grad_P0)
         grad_A = np.hstack([sums.grad_A + 2 * through_start @ own @ P0, sums.grad_B])
         grad_Q = sums.grad_Q + through_start
         T = self.n_samples
         return Evaluation(sums.value / T, grad_A / T, (grad_Q + grad_Q.T) / (2 * T))
+
+    def smoothed(self, A, Q, blocks):
+        """States given the whole record and covariances of chosen blocks of them.
+
+        Returns
+        -------
+        states : ndarray of shape (n_samples, n)
+            Less the level of their episode.
+        covariances : list of ndarray of shape (n_samples, p, p)
+        """
+        found = smooth_series(A, Q, self._z, self._matrices, keep=blocks, **self._settings)[2]
+        return found.states, found.covariances
+
+    @property
+    def _settings(self):
+        return {
+            "J": self._J,
+            "starts": self._starts,
+            "inputs": self._inputs.series,
+            "spread": self._inputs.spread,
+            "intercept": self._levels,
+        }
 
     def information(self, A, Q):
         """Expected information, each regime taken as if it lasted for ever."""

@@ -21,6 +21,7 @@ from .blocktests import (
     uncoupled_estimates,
 )
 from .evidence import BlockEstimates
+from .exact_information import ExactInformation
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
 from .sandwich import Sandwich, lags_of
@@ -29,6 +30,7 @@ from .search import StructureSearch, first_links, is_degenerate, is_singular, se
 from .shrinkage import shrunk_transition
 from .standardised import StandardisedPlant
 from .structure import Structure
+from .unit_states import in_unit_states, unit_state_roots
 
 _GOALS = {"near": 10.0, "tol": 0.1}
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
@@ -206,6 +208,13 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
     if covariance != "information":
         blocks, input_blocks, robust = robust_blocks(plant, scoring, blocks, input_blocks, covariance)
         of_coefficients = robust.covariance(curvature)
+    elif not plant.has_all_lags:
+        blocks, input_blocks, exact = exact_blocks(plant, scoring, blocks, input_blocks)
+        of_coefficients = curvature.covariance if feedback else exact.covariance
+    roots = unit_state_roots(plant, ascent.point)
+    blocks = in_unit_states(blocks, plant.partition, roots)
+    if input_blocks is not None:
+        input_blocks = in_unit_states(input_blocks, plant.partition.input_pairs, roots, causes=False)
     A, B, levels = np.hsplit(plant.unscaled(theta), [n, c])
     shrunk_A, shrunk_B, _ = np.hsplit(plant.unscaled(shrunk), [n, c])
     Q = plant.unscaled_covariance(ascent.point.Q)
@@ -265,9 +274,11 @@ def process_covariance(record, estimate, *, local=None, fix_local=False, max_ite
 def estimated_links(plant, scoring, covariance):
     """Estimates of the links at a maximum, with the covariances asked for."""
     blocks = link_estimates(scoring)
-    return (
-        blocks if covariance == "information" else robust_blocks(plant, scoring, blocks, None, covariance)[0]
-    )
+    if covariance != "information":
+        blocks = robust_blocks(plant, scoring, blocks, None, covariance)[0]
+    elif not plant.has_all_lags:
+        blocks = exact_blocks(plant, scoring, blocks, None)[0]
+    return in_unit_states(blocks, plant.partition, unit_state_roots(plant, scoring.point))
 
 
 def robust_blocks(plant, scoring, blocks, input_blocks, covariance):
@@ -285,11 +296,34 @@ def robust_blocks(plant, scoring, blocks, input_blocks, covariance):
     partition, structure = plant.partition, scoring.structure
     families = [partition] if input_blocks is None else [partition, partition.input_pairs]
     n_lags = lags_of(covariance, plant.n_samples)
-    robust = Sandwich(scoring, plant.contributions(scoring.point), families, n_lags)
+    known = [blocks] if input_blocks is None else [blocks, input_blocks]
+    robust = Sandwich(scoring, plant.contributions(scoring.point), families, known, n_lags)
     blocks = robust.blocks(partition, structure.linked, blocks)
     if input_blocks is not None:
         input_blocks = robust.blocks(partition.input_pairs, structure.driven, input_blocks)
     return blocks, input_blocks, robust
+
+
+def exact_blocks(plant, scoring, blocks, input_blocks):
+    """The estimates of blocks by the exact information, and the :class:`ExactInformation`.
+
+    For units that report in different rows.
+
+    Parameters
+    ----------
+    plant : StandardisedPlant
+    scoring : Scoring
+        At the maximum.
+    blocks : BlockEstimates
+    input_blocks : BlockEstimates or None
+    """
+    partition, structure = plant.partition, scoring.structure
+    families = [partition] if input_blocks is None else [partition, partition.input_pairs]
+    exact = ExactInformation(scoring, plant, families)
+    blocks = exact.blocks(partition, structure.linked, blocks)
+    if input_blocks is not None:
+        input_blocks = exact.blocks(partition.input_pairs, structure.driven, input_blocks)
+    return blocks, input_blocks, exact
 
 
 def _maximum(plant, goal, **settings):

@@ -15,16 +15,64 @@ References
 from dataclasses import replace
 
 import numpy as np
+from scipy import stats
 
 from .blocktests import grouped_columns
 from .evidence import PADDED_VARIANCE
 
+_LEVEL = 0.05  # family-wise, at which Hotelling's statistic and chi-squared reject alike
 COVARIANCES = ("information", "sandwich", "hac")
 
 
 def lags_of(covariance, n_samples):
     """Lags over which contributions may be correlated; for "hac" the rule of Newey and West (1994)."""
     return int(4 * (n_samples / 100) ** (2 / 9)) if covariance == "hac" else 0
+
+
+class ScoreProducts:
+    """Sums of products of the gradients of time steps: with one another, of free elements and of blocks.
+
+    Parameters
+    ----------
+    structure : Structure
+    contributions : iterable of Contributions
+        Of all rows in their order.
+    families : list
+        Families of blocks of ``[A | B]``.
+    n_lags : int, default=0
+        Lags over which contributions may be correlated.
+
+    Attributes
+    ----------
+    inside : ndarray of shape (n_free, n_free)
+    mixed : ndarray of shape (n_elements + 1, n_free)
+        All elements of ``[A | B]`` with the free ones; the last row, of padded elements, is zero.
+    own : list of ndarray of shape (n_pairs, e, e)
+        Of the elements of each block, per family.
+    sizes : list of ndarray of shape (n_pairs, 2)
+        Sums of the squared lengths of the blocks' gradients and of the squares of these, in `metrics`.
+    """
+
+    def __init__(self, structure, contributions, families, n_lags=0, metrics=()):
+        free = structure.free
+        self.inside = np.zeros((free.n_elements, free.n_elements))
+        self.mixed = np.zeros((structure.partition.n_elements + 1, free.n_elements))
+        shapes = [family.pair_elements.shape for family in families]
+        self.own = [np.zeros((*shape, shape[1])) for shape in shapes]
+        self.sizes = [np.zeros((shape[0], 2)) for shape in shapes]
+        for grad_A, grad_Q in _summed(contributions, n_lags):
+            flat = np.pad(grad_A.reshape(len(grad_A), -1), [(0, 0), (0, 1)])
+            covariance = 2 * free.half_on_diagonal * grad_Q[:, free.first, free.second]
+            inside = np.hstack([grad_A[:, free.rows, free.cols], covariance])
+            self.inside += inside.T @ inside
+            self.mixed += flat.T @ inside
+            for family, own in zip(families, self.own, strict=True):
+                for pair, at in enumerate(family.pair_elements):
+                    own[pair] += flat[:, at].T @ flat[:, at]
+            for family, metric, sizes in zip(families, metrics, self.sizes, strict=False):
+                for pair, at in enumerate(family.pair_elements):
+                    squared = np.einsum("ti,ij,tj->t", flat[:, at], metric[pair], flat[:, at])
+                    sizes[pair] += squared.sum(), (squared**2).sum()
 
 
 class Sandwich:
@@ -40,26 +88,26 @@ class Sandwich:
         Families of blocks of ``[A | B]`` whose covariances will be asked for.
     n_lags : int, default=0
         Lags over which contributions may be correlated.
+    blocks : list of BlockEstimates
+        Of the families, by the information.
+
+    Notes
+    -----
+    The middle of the sandwich is a sum of few large squares where noise comes in bursts. Like the covariance
+    of so many normal vectors as have squares as uneven (:func:`effective_rows`), it makes the statistic
+    Hotelling's instead of chi-squared. Covariances of blocks are larger by the ratio of these two's quantiles
+    at the level of a family-wise verdict.
     """
 
-    def __init__(self, scoring, contributions, families, n_lags=0):
-        self._scoring = scoring
-        free = scoring.structure.free
-        n_free, n_elements = free.n_elements, scoring.structure.partition.n_elements
-        self._inside = np.zeros((n_free, n_free))
-        self._mixed = np.zeros((n_elements + 1, n_free))
-        self._families = families
-        shapes = [family.pair_elements.shape for family in families]
-        self._own = [np.zeros((*shape, shape[1])) for shape in shapes]
-        for grad_A, grad_Q in _summed(contributions, n_lags):
-            flat = np.pad(grad_A.reshape(len(grad_A), -1), [(0, 0), (0, 1)])
-            covariance = 2 * free.half_on_diagonal * grad_Q[:, free.first, free.second]
-            inside = np.hstack([grad_A[:, free.rows, free.cols], covariance])
-            self._inside += inside.T @ inside
-            self._mixed += flat.T @ inside
-            for family, own in zip(families, self._own, strict=True):
-                for pair, at in enumerate(family.pair_elements):
-                    own[pair] += flat[:, at].T @ flat[:, at]
+    def __init__(self, scoring, contributions, families, blocks, n_lags=0):
+        self._scoring, self._families = scoring, families
+        metrics = [each.covariance for each in blocks]
+        products = ScoreProducts(scoring.structure, contributions, families, n_lags, metrics)
+        self._inside, self._mixed, self._own = products.inside, products.mixed, products.own
+        self._rows = [
+            effective_rows(sizes, family.pair_dof, n_lags)
+            for sizes, family in zip(products.sizes, families, strict=True)
+        ]
 
     def covariance(self, scoring=None):
         """Covariance of the free elements.
@@ -100,10 +148,35 @@ class Sandwich:
             model = blocks.covariance[pairs]
             covariance[pairs] = model @ meat @ model
         scoring.forget()
+        rows = self._rows[self._families.index(family)]
+        covariance *= _hotelling(rows, family.pair_dof, _LEVEL / max(len(rows), 1))[:, None, None]
         covariance[padded[:, :, None] | padded[:, None, :]] = 0.0
         pair, element = np.nonzero(padded)
         covariance[pair, element, element] = PADDED_VARIANCE
         return replace(blocks, covariance=(covariance + np.swapaxes(covariance, 1, 2)) / 2)
+
+
+def effective_rows(sizes, dof, n_lags=0):
+    """Number of normal vectors whose squared lengths q are as uneven: ``(d + 2) / d (sum q)^2 / sum q^2``.
+
+    Parameters
+    ----------
+    sizes : ndarray of shape (n_pairs, 2)
+        ``sum q`` and ``sum q^2``.
+    dof : ndarray of int, shape (n_pairs,)
+        Number d of elements of the vectors.
+    n_lags : int, default=0
+        Lags with Bartlett's weights, whose overlapping sums are worth ``1.5 / (n_lags + 1)`` of their number.
+    """
+    rows = (dof + 2) / dof * sizes[:, 0] ** 2 / np.maximum(sizes[:, 1], np.finfo(float).tiny)
+    return rows * min(1.5 / (n_lags + 1), 1.0)
+
+
+def _hotelling(rows, dof, level):
+    """Quantile of Hotelling's statistic over that of chi-squared."""
+    left = np.maximum(rows - dof + 1, 1.0)
+    hotelling = rows * dof / left * stats.f.isf(level, dof, left)
+    return hotelling / stats.chi2.isf(level, dof)
 
 
 def _summed(contributions, n_lags):

@@ -61,11 +61,15 @@ class Scoring:
         self._objective, self._observed = objective, observed
         matrix = self.columns.square()
         self.forget()
-        if getattr(objective, "prior", None) is not None:
-            objective.prior.add_information(matrix, structure.free, point.Q)
-        self._factor = _metric(matrix) if structure.partition.n_known else _cholesky(matrix)
+        self.add_prior(matrix)
+        self._factor = _metric(matrix) if structure.partition.n_known else positive_factor(matrix)
         self.gradient = self.gradient_at(point)
         self.step = self.solved(self.gradient)
+
+    def add_prior(self, matrix):
+        """Add what a prior says, if there is one, to the information of the free elements per time step."""
+        if getattr(self._objective, "prior", None) is not None:
+            self._objective.prior.add_information(matrix, self.structure.free, self.point.Q)
 
     @cached_property
     def info(self):
@@ -225,7 +229,7 @@ def _memory():
         return math.inf
 
 
-def _cholesky(matrix, largest_ridge=1.0):
+def positive_factor(matrix, largest_ridge=1.0):
     """Lower Cholesky factor, with the smallest relative ridge that makes it exist."""
     diagonal = np.arange(len(matrix))
     ridge = _RIDGE
@@ -247,11 +251,11 @@ def _metric(matrix):
     in.
     """
     try:
-        return _cholesky(matrix, largest_ridge=_INDEFINITE)
+        return positive_factor(matrix, largest_ridge=_INDEFINITE)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(matrix)
         values = np.maximum(np.abs(values), _INDEFINITE * np.abs(values).max())
-        return _cholesky((vectors * values) @ vectors.T)
+        return positive_factor((vectors * values) @ vectors.T)
 
 
 def is_valid(A, Q, n_lags=1):

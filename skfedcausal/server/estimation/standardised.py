@@ -9,8 +9,10 @@ from ...statespace.positive import companion, floor_eigenvalues, spectral_radius
 from ...statespace.riccati import predicted_covariance, stationary_covariance
 from ...statespace.slow_reports import slow_start
 from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood
+from ...statespace.timedomain_lags import LaggedTimeDomainLikelihood
 from ...statespace.units import fit_units
 from ...statespace.whittle import WhittleLikelihood
+from .simulated import simulated_record
 from .structure import Structure
 from .unit_record import UnitRecord
 
@@ -82,6 +84,22 @@ class StandardisedPlant:
             predicted_covariance(A[rows, rows], part.mean_information, Q[rows, rows])
             for rows, part in zip(self.partition.slices, record.parts, strict=True)
         ]
+
+    @property
+    def has_constant_information(self):
+        """Whether every unit's information matrix is the same at every step."""
+        return self._record.is_constant
+
+    @property
+    def average_information(self):
+        """Information matrix of the plant, averaged over time, shape (n, n)."""
+        record = self.standard_record
+        return record.block_diagonal([part.mean_information for part in record.parts])
+
+    @property
+    def determined(self):
+        """Per unit: whether its measurements determine all its states."""
+        return self._record.determined
 
     @property
     def has_scores(self):
@@ -294,6 +312,12 @@ class StandardisedPlant:
         left = np.kron(np.eye(n_plant_lags), self._Sinv)
         return WhittleLikelihood(moments.transformed(left), self._noise, n_plant_lags)
 
+    def lagged_time_domain(self, n_plant_lags):
+        """Exact likelihood of the information series for a plant of several lags, without inputs."""
+        record, n_frequencies = self.standard_record, self._n_lags + n_plant_lags - 1
+        series = record.z, record.matrices, self._regimes, record.starts
+        return LaggedTimeDomainLikelihood(*series, n_frequencies, n_plant_lags)
+
     def lags_of_filter(self, A, Q, n_plant_lags):
         """Lags that the filter of a plant of several lags remembers."""
         n = len(Q)
@@ -305,32 +329,89 @@ class StandardisedPlant:
         P = predicted_covariance(A, J, noise)
         return self._lags_for(float(spectral_radius(A @ np.linalg.inv(np.eye(len(J)) + P @ J))))
 
-    def contributions(self, point):
-        """What every time step contributes to the gradient at a point, see :func:`score_contributions`."""
-        record = self._record.rescaled(self._scale).centred()
-        known, spread = None, None
-        if self.partition.n_known:
-            known, spread = self._scores.known, np.eye(self.partition.n_states)
+    def contributions(self, point, record=None):
+        """What every time step contributes to the gradient at a point, see :func:`score_contributions`.
+
+        Parameters
+        ----------
+        point : Point
+        record : JointRecord, default=None
+            In standardised states, with the information and the inputs of this one, which None takes.
+        """
+        record = (self.standard_record if record is None else record).centred()
         J = record.block_diagonal([part.mean_information for part in record.parts])
-        settings = {"J": J, "starts": record.starts, "known": known, "spread": spread}
+        settings = {"J": J, "starts": record.starts} | self._known_inputs
         return score_contributions(point.A, point.Q, record.z, record.matrices, **settings)
 
-    def time_domain(self):
-        """Exact likelihood of the information series given the inputs."""
-        record = self._record.rescaled(self._scale)
+    def simulated(self, point, rng):
+        """A record of the plant at a point with the information of this one, in standardised states."""
+        return simulated_record(self.standard_record, point.A, point.Q, rng, **self._known_inputs)
+
+    @property
+    def _known_inputs(self):
+        """Inputs of unit variance, and what unknown ones before an episode add to its first state."""
+        if not self.partition.n_known:
+            return {"known": None, "spread": None}
+        return {"known": self._scores.known, "spread": np.eye(self.partition.n_states)}
+
+    def state_covariances(self, point, likelihood=None):
+        """Covariance of each unit's states around their levels, as a fitted plant sees them in the record.
+
+        Parameters
+        ----------
+        point : Point
+        likelihood : LaggedTimeDomainLikelihood, default=None
+            Of a plant of several lags.
+        """
+        partition = self.partition
+        likelihood = self.time_domain() if likelihood is None else likelihood
+        states, covariances = likelihood.smoothed(point.A, point.Q, partition.slices)
+        if partition.n_steps:
+            steps = self._scores.known[:, partition.n_inputs :]
+            states = states - steps @ np.linalg.lstsq(steps, states, rcond=None)[0]
+        return [
+            states[:, own].T @ states[:, own] / len(states) + covariance.mean(axis=0)
+            for own, covariance in zip(partition.slices, covariances, strict=True)
+        ]
+
+    @property
+    def standard_record(self):
+        """The record in standardised states."""
+        return self._record.rescaled(self._scale)
+
+    def time_domain(self, record=None, *, rows=None, levels=True):
+        """Exact likelihood of the information series given the inputs.
+
+        Parameters
+        ----------
+        record : JointRecord, default=None
+            Another record of the plant, in standardised states; None takes the record itself.
+        rows : ndarray of int, default=None
+            Rows whose inputs belong to those of `record`; None takes all.
+        levels : bool, default=True
+            Profile a level of the states out of every episode.
+        """
+        record = self.standard_record if record is None else record
         inputs = None
         if self.partition.n_known:
             # a driven state of unknown past has at most the variance of the record, which is one
-            inputs = KnownInputs(self._scores.known, self._moments().early, np.eye(self.partition.n_states))
+            known = self._scores.known if rows is None else self._scores.known[rows]
+            inputs = KnownInputs(known, self._moments().early, np.eye(self.partition.n_states))
         return TimeDomainLikelihood(
             record.z,
             record.matrices,
-            record.regimes(self._predicted(record)),
+            self._regimes,
             record.starts,
             self._n_lags,
             is_constant=record.is_constant,
             inputs=inputs,
+            levels=levels,
         )
+
+    @cached_property
+    def _regimes(self):
+        record = self.standard_record
+        return record.regimes(self._predicted(record))
 
 
 def _state_scales(record, scores, local):

@@ -15,6 +15,8 @@ from ...statespace.whittle import WhittleLikelihood
 from ..estimation.blocktests import input_estimates, link_estimates
 from ..estimation.scoring import Point, Scoring, ascend
 from ..estimation.search import search_structure
+from ..estimation.unit_states import unit_state_turns
+from .resampled_gaps import GappyRecord
 
 METHODS = ("blocks", "parametric")
 _MEMORIES = 4  # times in which slow states forget by a factor of e, in a block
@@ -24,7 +26,10 @@ _GAIN = 1e-4  # log-likelihood that a refit may leave, whose standard errors are
 
 
 class Resampling:
-    """Likelihoods of records drawn anew from a complete one.
+    """Likelihoods of records drawn anew.
+
+    Blocks of a complete record are transitions with weights; those of a record with gaps are episodes, see
+    :class:`GappyRecord`.
 
     Parameters
     ----------
@@ -38,14 +43,14 @@ class Resampling:
     Raises
     ------
     ValueError
-        If measurements are missing, or there are less than ten blocks.
+        If the sensors of a unit do not determine its states.
     """
 
     def __init__(self, plant, point, block_length=None):
-        if not plant.is_complete:
+        if not plant.has_scores:
             raise ValueError(
-                "Only complete records can be resampled; here measurements are missing, or some unit's "
-                "sensors do not determine its states. Take covariance='sandwich' to check standard errors."
+                "Records can be resampled if the sensors of every unit determine its states; here those of "
+                "some unit do not. Take covariance='sandwich' to check standard errors."
             )
         self._point, self._noise = point, plant.score_noise
         self._series, self._starts, self._n_lags = plant.standard_series()
@@ -55,6 +60,8 @@ class Resampling:
             block_length = int(np.ceil(max(_MEMORIES * forgotten, np.cbrt(len(self._series)))))
         self._blocks = _blocks(self._starts, len(self._series), block_length)
         self.n_blocks = len(self._blocks)
+        self._gappy = None if plant.is_complete else GappyRecord(plant, point, self._blocks)
+        self.information = plant.average_information
 
     def require_blocks(self):
         """Raise an error if there are too few blocks to draw from."""
@@ -77,6 +84,8 @@ class Resampling:
 
     def parametric(self, rng):
         """Of a record simulated from the plant, with the inputs as they were."""
+        if self._gappy is not None:
+            return self._gappy.simulated(rng)
         A, Q = self._point.A, self._point.Q
         n = len(Q)
         simulated = self._series.copy()
@@ -91,6 +100,8 @@ class Resampling:
         return self._likelihood(simulated, np.ones(len(simulated)))
 
     def _weighted(self, counts):
+        if self._gappy is not None:
+            return self._gappy.weighted(counts)
         weights = np.zeros(len(self._series))
         for count, rows in zip(counts, self._blocks, strict=True):
             weights[rows] = count
@@ -142,7 +153,7 @@ class _Refit:
 
 
 def bootstrap_table(
-    names, resampling, scoring, families, *, method, n_resamples, random_state, n_jobs, level
+    names, resampling, scoring, families, roots=None, *, method, n_resamples, random_state, n_jobs, level
 ):
     """Links with the scatter of their estimates over resampled records.
 
@@ -152,7 +163,10 @@ def bootstrap_table(
     resampling : Resampling
     scoring : Scoring
         At the maximum for the record itself.
-    families : list of tuple (kind, pairs, BlockEstimates)
+    families : list of tuple (kind, Partition or InputPairs, BlockEstimates)
+        Estimates in states of unit variance.
+    roots : list of ndarray, default=None
+        Of :func:`unit_state_roots`.
     method : {"blocks", "parametric"}
     n_resamples : int
     random_state, n_jobs : int or None
@@ -166,17 +180,19 @@ def bootstrap_table(
         bootstrap_p_value, geweke, geweke_low, geweke_high``; ``attrs["not_converged"]`` counts refits that
         did not.
     """
-    J = np.linalg.inv(resampling._noise)
+    J = resampling.information
     refit = _Refit(resampling, scoring, method, J)
     drawn = _run(refit, n_resamples, random_state, n_jobs)
     partition, n = scoring.structure.partition, len(scoring.point.Q)
     measure = geweke_measures(scoring.point.A[:, :n], scoring.point.Q, J, partition.without_inputs)
     low, high = root_intervals(measure, np.sqrt([result[1] for result in drawn]).std(axis=0), level)
-    centres = [_drawn_from(scoring, family, method) for family in families]
     tables = []
-    for number, (kind, pairs, blocks) in enumerate(families):
-        effect, cause = pairs.T
-        apart = np.array([result[0][number] for result in drawn]) - centres[number]
+    for number, (kind, family, blocks) in enumerate(families):
+        effect, cause = family.pairs.T
+        apart = np.array([result[0][number] for result in drawn]) - _drawn_from(scoring, family, kind, method)
+        if roots is not None and len(family.pairs):
+            turns = unit_state_turns(family, roots, kind == "state")
+            apart = np.einsum("xij,rxj->rxi", turns, apart)
         precision = np.linalg.inv(blocks.covariance)
         distance = np.einsum("rxi,xij,rxj->rx", apart, precision, apart)
         exceeding = (distance >= blocks.statistic).sum(axis=0)
@@ -191,7 +207,7 @@ def bootstrap_table(
             "bootstrap_p_value": (1 + exceeding) / (1 + n_resamples),
         }
         found = {"geweke": measure, "geweke_low": low, "geweke_high": high}
-        unknown = np.full(len(pairs), np.nan)
+        unknown = np.full(len(cause), np.nan)
         columns |= {k: v[effect, cause] if kind == "state" else unknown for k, v in found.items()}
         tables.append(pd.DataFrame(columns))
     table = pd.concat(tables, ignore_index=True)
@@ -199,14 +215,11 @@ def bootstrap_table(
     return table
 
 
-def _drawn_from(scoring, family, method):
+def _drawn_from(scoring, family, kind, method):
     """Blocks of the plant that resampled records come from."""
-    _, pairs, blocks = family
     if method == "blocks":
-        return blocks.estimate
-    partition = scoring.structure.partition
-    elements = partition.pair_elements if pairs is partition.pairs else partition.input_pairs.pair_elements
-    return np.append(scoring.point.A.ravel(), 0.0)[elements]
+        return (link_estimates if kind == "state" else input_estimates)(scoring).estimate
+    return np.append(scoring.point.A.ravel(), 0.0)[family.pair_elements]
 
 
 def root_intervals(measure, stderr_of_root, level):

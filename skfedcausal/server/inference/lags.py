@@ -15,6 +15,7 @@ from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, adjusted_p_va
 from ..estimation.scoring import Point, Scoring, ascend
 from ..estimation.search import search_structure
 from ..estimation.standardised import StandardisedPlant
+from ..estimation.unit_states import in_unit_states, unit_state_roots
 from .links import links_table
 
 CRITERIA = ("aic", "bic", "held_out")
@@ -31,12 +32,14 @@ class LaggedPlant:
     n_lags : int
     scoring : Scoring
     converged : bool
+    likelihood : object
     """
 
     plant: StandardisedPlant
     n_lags: int
     scoring: Scoring
     converged: bool
+    likelihood: object
 
     @property
     def log_likelihood(self):
@@ -54,9 +57,18 @@ class LaggedPlant:
         """Process covariance in the units' own states."""
         return self.plant.unscaled_covariance(self.scoring.point.Q)
 
+    @property
+    def blocks(self):
+        """Every off-diagonal block of all lags, in states of unit variance."""
+        point, partition = self.scoring.point, self.scoring.structure.partition
+        roots = None
+        if not self.plant.is_complete:
+            roots = unit_state_roots(self.plant, point, self.likelihood)
+        return in_unit_states(link_estimates(self.scoring), partition, roots)
+
     def held_out(self, tail, n_dropped):
         """Log-likelihood of another record per time step, up to a term that does not depend on the plant."""
-        likelihood = tail.lagged_whittle(self.n_lags, n_dropped)
+        likelihood = _likelihood(tail, self.n_lags, n_dropped)
         S = tail.state_scale
         inverse = np.linalg.inv(S)
         A = inverse @ self.transition @ np.kron(np.eye(self.n_lags), S)
@@ -69,15 +81,22 @@ def without_shifts(record):
     Raises
     ------
     ValueError
-        For a plant with inputs, or a record that is not complete.
+        For a plant with inputs, units whose sensors do not determine their states, or units that report
+        in different rows.
     """
     if record.partition.n_inputs:
         raise ValueError("Links of several lags are for plants without inputs; this one has some.")
-    if not (record.is_constant and all(record.determined)):
+    if not all(record.determined):
+        unseen = [name for name, seen in zip(record.names, record.determined, strict=True) if not seen]
         raise ValueError(
-            "Links of several lags need a complete record whose sensors determine every unit's states; here "
-            "measurements are missing, or some unit has more states than its sensors see. Leave out the rows "
-            "or the units, or fit one lag."
+            "Links of several lags need sensors that determine every unit's states; those of "
+            f"{', '.join(unseen)} do not. Give these units fewer states, leave them out, or fit one lag."
+        )
+    if not record.is_constant and not StandardisedPlant(record).has_all_lags:
+        raise ValueError(
+            "Links of several lags need units that report in the same and in neighbouring rows; here some "
+            "report in every other row or less, so that no product of measurements tells one lag from "
+            "another. Take a coarser clock, on which all units report, or fit one lag."
         )
     cut = replace(record, starts=tuple(sorted({*record.starts, *record.steps})), steps=())
     return replace(cut.centred(), starts=record.starts)
@@ -86,15 +105,17 @@ def without_shifts(record):
 def fit_lags(record, n_lags, *, n_dropped=None, sparsity="fdr", alpha=0.05, max_iter, tol):
     """Maximum likelihood of a plant of several lags, with a search for links or every block free.
 
-    Every unit's own states act on it at every lag; a link is the blocks of all lags.
+    Every unit's own states act on it at every lag; a link is the blocks of all lags. Complete records are
+    fitted by the Whittle likelihood of their scores, others by the exact one in the time domain.
 
     Parameters
     ----------
     record : JointRecord
-        Complete, without inputs and steps.
+        Without inputs and steps.
     n_lags : int
     n_dropped : int, default=None
-        Rows at the start of each episode that only explain later ones; None takes ``n_lags - 1``.
+        Rows at the start of each episode of a complete record that only explain later ones; None takes
+        ``n_lags - 1``.
     sparsity, alpha, max_iter, tol
         See :class:`~skfedcausal.LikelihoodServer`.
 
@@ -105,18 +126,26 @@ def fit_lags(record, n_lags, *, n_dropped=None, sparsity="fdr", alpha=0.05, max_
     plant = StandardisedPlant(record)
     n_dropped = n_lags - 1 if n_dropped is None else n_dropped
     A, Q = plant.uncoupled
-    likelihood = plant.lagged_whittle(n_lags, n_dropped)
+    likelihood = _likelihood(plant, n_lags, n_dropped)
     partition = replace(plant.partition, n_lags=n_lags)
     structure = replace(plant.structure(), partition=partition)
     point = Point.at(likelihood, np.hstack([A, np.zeros((len(A), len(A) * (n_lags - 1)))]), Q)
     goal = {"gain_tol": likelihood.n_samples * tol**2, "max_iter": max_iter}
     found = _climb(likelihood, structure, point, sparsity, alpha, goal)
+    if not plant.is_complete:
+        return LaggedPlant(plant, n_lags, *found, likelihood)
     needed = plant.lags_of_filter(found[0].point.A, found[0].point.Q, n_lags) + n_lags - 1
     if needed > likelihood.n_covariances:
         likelihood = plant.lagged_whittle(n_lags, n_dropped, needed)
         point = Point.at(likelihood, found[0].point.A, found[0].point.Q)
         found = _climb(likelihood, found[0].structure, point, sparsity, alpha, goal)
-    return LaggedPlant(plant, n_lags, *found)
+    return LaggedPlant(plant, n_lags, *found, likelihood)
+
+
+def _likelihood(plant, n_lags, n_dropped):
+    if plant.is_complete:
+        return plant.lagged_whittle(n_lags, n_dropped)
+    return plant.lagged_time_domain(n_lags)
 
 
 def _climb(likelihood, structure, point, sparsity, alpha, goal):
@@ -185,7 +214,7 @@ def delays_table(names, fit, *, alpha, margin):
         was found, ``delay_probability`` its share of the likelihood of all single lags, and
         ``delay_strength`` the strength the link has if it acts at that lag only.
     """
-    partition, blocks = fit.scoring.structure.partition, link_estimates(fit.scoring)
+    partition, blocks = fit.scoring.structure.partition, fit.blocks
     unknown = np.full((partition.n_units,) * 2, np.nan)
     table = links_table(names, partition, blocks, unknown, alpha=alpha, margin=margin)
     lags = [_alone(blocks, lag, fit.n_lags, partition) for lag in range(fit.n_lags)]
@@ -203,7 +232,7 @@ def delays_table(names, fit, *, alpha, margin):
 
 def by_lag_table(names, fit):
     """The same with one row per ordered pair and lag, tested given the other lags."""
-    partition, blocks = fit.scoring.structure.partition, link_estimates(fit.scoring)
+    partition, blocks = fit.scoring.structure.partition, fit.blocks
     effect, cause = partition.pairs.T
     tables = []
     for lag in range(fit.n_lags):

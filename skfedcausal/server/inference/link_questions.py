@@ -12,6 +12,7 @@ from ...statespace.geweke_spectrum import geweke_spectrum
 from ..estimation.blocktests import input_estimates
 from ..estimation.estimate import estimated_links, fitted_likelihood
 from ..estimation.standardised import StandardisedPlant
+from ..estimation.unit_states import in_unit_states, unit_state_roots
 from .benefit import Benefit, split_messages
 from .bootstrap import METHODS as BOOTSTRAPS
 from .bootstrap import Resampling, bootstrap_table, stability_table
@@ -163,7 +164,8 @@ class LinkQuestions:
         Raises
         ------
         ValueError
-            For plants with inputs and records that are not complete.
+            For plants with inputs, units whose sensors do not determine their states, and units that report
+            in different rows.
         """
         _check_number(max_lags, "max_lags")
         settings = self._lag_settings()
@@ -194,7 +196,8 @@ class LinkQuestions:
         Raises
         ------
         ValueError
-            For plants with inputs and records that are not complete.
+            For plants with inputs, units whose sensors do not determine their states, and units that report
+            in different rows.
         """
         if by not in ("pair", "lag"):
             raise ValueError(f"by={by!r}; choose 'pair' or 'lag'.")
@@ -250,7 +253,8 @@ class LinkQuestions:
         Raises
         ------
         ValueError
-            If the record is not complete or has too few blocks, or for an unknown method.
+            If a unit's sensors do not determine its states, there are too few blocks, or for an unknown
+            method.
         """
         if method not in BOOTSTRAPS:
             raise ValueError(f"method={method!r}; choose {', '.join(map(repr, BOOTSTRAPS))}.")
@@ -260,15 +264,18 @@ class LinkQuestions:
         resampling = Resampling(plant, scoring.point, block_length)
         if method == "blocks":
             resampling.require_blocks()
-        blocks = estimated_links(plant, scoring, self.covariance)
-        families = [("state", plant.partition.pairs, blocks)]
-        if plant.partition.n_inputs:
-            families.append(("input", plant.partition.input_pairs.pairs, input_estimates(scoring)))
+        roots, partition = unit_state_roots(plant, scoring.point), plant.partition
+        families = [("state", partition, estimated_links(plant, scoring, self.covariance))]
+        if partition.n_inputs:
+            pairs = partition.input_pairs
+            blocks = in_unit_states(input_estimates(scoring), pairs, roots, causes=False)
+            families.append(("input", pairs, blocks))
         return bootstrap_table(
             self.names_,
             resampling,
             scoring,
             families,
+            roots,
             method=method,
             n_resamples=n_resamples,
             random_state=random_state,
@@ -309,7 +316,8 @@ class LinkQuestions:
         Raises
         ------
         ValueError
-            If the record is not complete or has too few blocks, or the threshold is not between 0.5 and 1.
+            If a unit's sensors do not determine its states, there are too few blocks, or the threshold is not
+            between 0.5 and 1.
         """
         if not 0.5 < threshold <= 1:
             raise ValueError(f"Got threshold={threshold}; give a share above 0.5, at most 1.")

@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 import statsmodels.api as sm
+from scipy import stats
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.sandwich import _summed, lags_of
+from skfedcausal.server.estimation import sandwich
+from skfedcausal.server.estimation.sandwich import _hotelling, _summed, effective_rows, lags_of
 from skfedcausal.statespace.contributions import Contributions
 
 
@@ -48,8 +50,9 @@ def measured_var(rng, n_samples):
 
 
 @pytest.mark.parametrize("covariance", ["sandwich", "hac"])
-def test_of_a_measured_var_it_is_that_of_least_squares(covariance):
-    """Against the heteroscedasticity-consistent covariances of statsmodels."""
+def test_of_a_measured_var_it_is_that_of_least_squares(covariance, monkeypatch):
+    """Against the heteroscedasticity-consistent covariances of statsmodels, which suppose large samples."""
+    monkeypatch.setattr(sandwich, "_hotelling", lambda rows, dof, level: np.ones(len(rows)))
     h = measured_var(np.random.default_rng(0), 4000)
     unit = {"C": np.eye(1), "R": 1e-8 * np.eye(1), "Q": np.eye(1)}
     messages = {
@@ -128,3 +131,26 @@ def test_wald_and_score_tests_take_the_covariance_into_account_and_the_ratio_ref
     np.testing.assert_allclose(score["statistic"][~inside], links[~inside], rtol=1e-4)
     with pytest.raises(ValueError, match="method='lr' with covariance='sandwich'"):
         server.test_links(messages)
+
+
+def test_effective_rows_of_normal_vectors_are_their_number():
+    rng, n_rows, d = np.random.default_rng(0), 20_000, 4
+    squared = (rng.normal(size=(n_rows, d)) ** 2).sum(axis=1)
+    bursts = np.where(np.arange(n_rows) % 10 == 0, 1.0, 0.0) * squared  # every tenth row is all there is
+    sizes = np.array([[q.sum(), (q**2).sum()] for q in (squared, 7 * squared, bursts)])
+    rows = effective_rows(sizes, np.full(3, d))
+    np.testing.assert_allclose(rows, [n_rows, n_rows, n_rows / 10], rtol=0.05)
+    np.testing.assert_allclose(effective_rows(sizes, np.full(3, d), n_lags=5), rows / 4)
+
+
+def test_inflated_covariances_reject_as_hotelling_does():
+    """Mean over normal vectors against its estimated covariance: the nominal share at the level asked for."""
+    rng, n_rows, d, level = np.random.default_rng(1), 30, 3, 0.05
+    x = rng.normal(size=(20_000, n_rows, d))
+    mean, middle = x.sum(axis=1), np.einsum("kti,ktj->kij", x, x)
+    statistic = np.einsum("ki,kij,kj->k", mean, np.linalg.inv(middle), mean)
+    statistic /= 1 - statistic / n_rows  # vectors that are not those of the mean, as in other records
+    statistic *= (n_rows - 1) / n_rows
+    factor = _hotelling(np.array([n_rows - 1]), np.array([d]), level)
+    share = np.mean(statistic / factor > stats.chi2.isf(level, d))
+    assert share == pytest.approx(level, abs=4 * np.sqrt(level / len(x)))

@@ -10,10 +10,10 @@ from skfedcausal.server.estimation.scoring import (
     ObservedColumns,
     Point,
     Scoring,
-    _cholesky,
     ascend,
     is_valid,
     made_valid,
+    positive_factor,
 )
 from skfedcausal.statespace.likelihood import Evaluation
 from skfedcausal.statespace.partition import Partition
@@ -256,13 +256,13 @@ def test_dropped_elements_are_zero_and_the_others_at_their_conditional_mean():
 def test_a_singular_information_gets_the_smallest_ridge_that_works():
     factor = np.random.default_rng(0).normal(size=(5, 3))
     matrix = factor @ factor.T
-    lower = np.tril(_cholesky(matrix)[0])
+    lower = np.tril(positive_factor(matrix)[0])
     assert_within(lower @ lower.T, matrix, 1e-10 * matrix.max() + rounding(5) * matrix.max())
 
 
 def test_an_information_that_no_ridge_makes_definite_is_an_error():
     with pytest.raises(np.linalg.LinAlgError):
-        _cholesky(np.array([[1.0, 5.0], [5.0, 1.0]]))
+        positive_factor(np.array([[1.0, 5.0], [5.0, 1.0]]))
 
 
 # --- valid plants -----------------------------------------------------------------------------------

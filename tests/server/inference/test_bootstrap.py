@@ -141,10 +141,6 @@ def test_what_cannot_be_resampled_is_refused(fitted, record):
     ):
         with pytest.raises(ValueError, match=message):
             ask()
-    gaps = {name: Y.copy() for name, Y in record.items()}
-    gaps["unit0"][5:9] = np.nan
-    with pytest.raises(ValueError, match="Only complete records"):
-        fitted.bootstrap_links(gaps)
 
 
 def test_intervals_on_the_scale_of_roots():
