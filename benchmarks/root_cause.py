@@ -70,9 +70,9 @@ class Network:
         rows, columns = slice(P * effect, P * effect + P), slice(P * cause, P * cause + P)
         self.A[rows, columns] = gain * B / np.linalg.norm(B, 2)
 
-    def record(self, size, push=None):
-        """Nominal stretch and the record whose last rows are faulty; the same noise for every size."""
-        rng = np.random.default_rng([self.seed, self.n_units, 1])
+    def record(self, size, push=None, draw=1):
+        """Nominal stretch and the record whose last rows are faulty; every draw has its own noise."""
+        rng = np.random.default_rng([self.seed, self.n_units, draw])
         T, n = NOMINAL + BEFORE + FAULTY, len(self.A)
         w, v = 0.5 * rng.standard_normal((T + 100, n)), 0.5 * rng.standard_normal((T, self.n_units, D))
         x, push = np.zeros((T + 100, n)), self.push if push is None else push

@@ -140,7 +140,7 @@ def allowed_shapes(name, n_patterns):
         "process_cov": (P, P),
         "states": (N, P),
         "states_scale": (P,),
-        "cross_term": (4, -(-N * P // 8)),
+        "cross_term": (-(-N * P // 2),),
         "cross_term_beyond": (set(range(N)),),
         "cross_term_level": (P,),
         "cross_term_step": (P,),

@@ -210,14 +210,14 @@ class KalmanClient(FilterMixin, BaseEstimator):
         warn_held_rows(kept, starts, name)
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
         level = column_means(kept) if self.center else np.zeros(kept.shape[1])
-        input_level = None if U is None else U.mean(axis=0) if self.center else np.zeros(U.shape[1])
+        input_level = None if U is None else column_means(U) if self.center else np.zeros(U.shape[1])
         if set(given) >= COMPLETE:
             model = UnitModel(mean=level, **given | {"R": with_diagonal(given["R"], added)})
         else:
             check_identifiable(kept, self.n_states, starts, name)
             unknown = "A" not in given  # with A and Q given, inputs are of no use here
             moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
-            model = _identified(self, given, moments, name)
+            model = replace(_identified(self, given, moments, name), products=moments.products)
         if model.B is not None:
             model = replace(model, input_mean=input_level)
         self._added_noise = added
@@ -329,7 +329,7 @@ class KalmanClient(FilterMixin, BaseEstimator):
         C, R, mean = observation_step(kept, states, cov, floor)
         active = getattr(self, "_active", np.ones(Y.shape[1], dtype=bool))
         refined = copy(self)
-        refined._set_model(replace(model, C=C, R=R, mean=mean, unpredicted=None), active, Y)
+        refined._set_model(replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None), active, Y)
         return refined
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..statespace.lagcov import column_mean
 from ..statespace.positive import floor_eigenvalues
 from ..statespace.riccati import predicted_covariance
 
@@ -53,7 +54,7 @@ def loading_error(client, message):
         return None
     J = info.mean_information
     N = np.linalg.inv(J)
-    mean = np.full(len(message.z), 1 / len(message.z)) @ message.z
+    mean = column_mean(message.z)
     states = N @ (message.z.T @ message.z / len(message.z) - np.outer(mean, mean)) @ N - N
     states = floor_eigenvalues(states, _FLOOR * np.trace(states) / len(states))
     past = states - predicted_covariance(model.A, J, model.Q)

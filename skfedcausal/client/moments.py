@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from ..statespace.episodes import episodes, lagged_rows
-from ..statespace.lagcov import PIECE, add_lag_products, lag_covariances
+from ..statespace.lagcov import PIECE, add_lag_products, lag_covariances, symmetric
 from ..statespace.positive import floor_eigenvalues
 
 _MIN_LAGS, _MAX_LAGS = 2, 5  # of the past that identification looks at
@@ -31,6 +31,8 @@ class Moments:
     Attributes
     ----------
     complete : bool
+    products : ndarray of shape (n_sensors, n_sensors)
+        Sums of products of measurements less their mean, not scaled, of a complete record; otherwise None.
     added : ndarray of shape (n_sensors,)
         Variance of the added noise, scaled.
     G : ndarray of shape (n_lags + 1, n_sensors, n_sensors)
@@ -53,7 +55,7 @@ class Moments:
         longest = max(stop - start for start, stop in episodes(starts, len(Y)))
         n_lags = min(max(-(-_PAST // self._d), _MIN_LAGS), _MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
         lags = range(n_lags + 1)
-        self._raw = Y, U, input_mean
+        self._raw, self.products = (Y, U, input_mean), None
         self.complete = self._complete_sums(lags)
         if not self.complete:
             self._sums_with_gaps(lags)
@@ -71,16 +73,20 @@ class Moments:
         k = 0 if U is None else U.shape[1]
         sums = np.zeros((len(lags), d + k, d + k))
         buffer = np.empty((PIECE + lags[-1], d + k))
+        level = np.tile(self.mean if U is None else np.append(self.mean, input_mean), (len(buffer), 1))
         for start, stop in episodes(self.starts, len(Y)):
             for first in range(start, stop, PIECE):
                 rows = slice(first, min(first + len(buffer), stop))
                 piece = buffer[: rows.stop - first]
-                np.subtract(Y[rows], self.mean, out=piece[:, :d])
+                piece[:, :d] = Y[rows]
                 if k:
-                    np.subtract(U[rows], input_mean, out=piece[:, d:])
+                    piece[:, d:] = U[rows]
+                piece -= level[: len(piece)]  # row by row it takes twice as long
                 add_lag_products(sums, piece, lags, min(PIECE, stop - first))
                 if not np.isfinite(np.trace(sums[0])):
                     return False
+        sums[0] = symmetric(sums[0])
+        self.products = sums[0][:d, :d]
         scale = np.sqrt(np.diag(sums[0]) / len(Y))
         scale[d:][scale[d:] == 0] = 1.0  # an input that never moves gets the coefficient zero
         self.scale, self._input_scale = scale[:d], scale[d:]

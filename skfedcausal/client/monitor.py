@@ -85,6 +85,11 @@ class UnitMonitor:
         finest = np.min(self.spread[self.spread > 0], initial=1.0) * _FINE
         return np.arange(-2, int(np.ceil(-np.log10(finest))) + 1)
 
+    @cached_property
+    def _finest(self):
+        """One over the finest step that would matter."""
+        return 10.0 ** float(self._decades[-1])
+
     def resolutions(self, Y, known=None):
         """Smallest step seen so far in each column at each row, zero once it does not matter.
 
@@ -116,8 +121,11 @@ class UnitMonitor:
 
     def _is_fine(self, row):
         """Whether every value has more decimals than any step that matters."""
-        scaled = row * 10.0 ** float(self._decades[-1])
-        return bool((np.abs(scaled - np.round(scaled)) > 1e-9 + 1e-6 * np.abs(scaled)).all())
+        for value in row.tolist():
+            scaled = abs(value) * self._finest
+            if not abs((scaled + 0.5) % 1.0 - 0.5) > 1e-9 + 1e-6 * scaled:
+                return False
+        return True
 
     def _row_steps(self, Y):
         """Coarsest power of ten that each value is a multiple of; zero if finer than any that matters."""
@@ -170,13 +178,16 @@ class UnitMonitor:
             distance = self._distance(centred, None)
             return replace(message_of(self.model, Y, starts), off_subspace=distance)
         weights, J = self._weights
+        p = J.shape[1]
         seen = centred @ weights
-        if not np.abs(seen[:, J.shape[1] :]).max(initial=0.0) < _BEYOND:
+        distance = _squares(seen[:, p:])
+        if not distance.max(initial=0.0) < _BEYOND**2:
             limit = _BEYOND * np.sqrt(np.diag(self.covariance))
             seen = np.clip(centred, -limit, limit) @ weights
-        z, rest = np.ascontiguousarray(seen[:, : J.shape[1]]), seen[:, J.shape[1] :]
+            distance = _squares(seen[:, p:])
+        z = np.ascontiguousarray(seen[:, :p])
         lengths = tuple(stop - start for start, stop in episodes(starts, len(Y)))
-        return StateMessage(z, J, None, lengths, off_subspace=np.einsum("ti,ti->t", rest, rest))
+        return StateMessage(z, J, None, lengths, off_subspace=distance)
 
     def _coarse_message(self, Y, starts, extra, index):
         n_samples, p = len(Y), self.model.n_states
@@ -208,6 +219,11 @@ class UnitMonitor:
             centred = expected_cells(centred, covariance)
         rest = centred @ self.outside
         return ((rest @ precision) * rest).sum(axis=1)
+
+
+def _squares(rest):
+    """Sum of squares of every row."""
+    return np.einsum("ti,ti->t", rest, rest)
 
 
 def _regression_noise(model, G, scale):

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 
+from ..statespace.lagcov import column_mean
 from ..utils import constant_columns
 from ..utils.silence import repeated_rows
 
@@ -49,7 +50,7 @@ def warn_inputs_ignored(stacklevel=3):
 
 def column_means(Y):
     """Mean of the cells that are there in each column."""
-    means = np.full(len(Y), 1 / len(Y)) @ Y  # one product: several times faster than a sum along columns
+    means = column_mean(Y)
     return means if np.isfinite(means).all() else np.nanmean(Y, axis=0)
 
 

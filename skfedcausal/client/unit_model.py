@@ -34,6 +34,9 @@ class UnitModel:
     unpredicted : ndarray of shape (n_sensors,) or None
         Variance of the measurements that their past leaves unpredicted, at least R, in a model with as many
         states as sensors whose R is a convention; None where R is known.
+    products : ndarray of shape (n_sensors, n_sensors) or None
+        Sums of products of the measurements less `mean` over the record that the model was identified from,
+        where that is complete. They stay with the unit.
     """
 
     A: np.ndarray
@@ -44,6 +47,7 @@ class UnitModel:
     B: np.ndarray | None = None
     input_mean: np.ndarray | None = None
     unpredicted: np.ndarray | None = None
+    products: np.ndarray | None = None
 
     @property
     def n_states(self):

@@ -1,6 +1,7 @@
 """A unit's side of the federation: the only code that holds raw measurements while packets travel."""
 
 import numpy as np
+from sklearn import config_context
 from sklearn.base import clone
 
 from ..federation.packet import NOTHING, Packet, PacketError
@@ -26,7 +27,7 @@ from .kalman import KalmanClient
 from .loading_error import loading_error
 from .messages import along, unit_message
 from .nonlinear import NonlinearClient
-from .records import warn_few_rows
+from .records import column_means, warn_few_rows
 from .training_series import unit_series
 
 
@@ -231,7 +232,7 @@ class UnitWorker:
         self._fit_augmenter(augmenter, state["client"], reply)
         learned = {"augmenter": augmenter, "transition": reply.transition}
         if reply.input_matrix is not None:
-            learned |= {"input_matrix": reply.input_matrix, "input_mean": self._U.mean(axis=0)}
+            learned |= {"input_matrix": reply.input_matrix, "input_mean": column_means(self._U)}
         if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
             learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
         if reply.noise_share is not None:
@@ -242,8 +243,10 @@ class UnitWorker:
         told = reply.cross_term, reply.transition, self._starts
         if isinstance(augmenter, LinearAugmenter) and isinstance(client, KalmanClient):
             Y = client.active_columns(self._Y)
-            if _is_complete(Y):  # without a centred copy
-                augmenter.fit(Y, *told, level=client.model.mean)
+            products = client.model.products
+            if products is not None or _is_complete(Y):  # without a centred copy
+                with config_context(assume_finite=True):
+                    augmenter.fit(Y, *told, level=client.model.mean, products=products)
                 return
         augmenter.fit(local_features(client, self._Y, self._U, self._starts), *told)
 

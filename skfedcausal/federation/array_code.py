@@ -6,13 +6,14 @@ at most six bits. Nothing is lost. An array has exactly one code: the table is s
 occurs, and it is used if, and only if, that is shorter.
 """
 
-import math
+from functools import cache
 
 import numpy as np
 
 MOST = 64  # values in a table
 _FEWEST = 2  # numbers that a table of one value can make shorter
-_CHUNK = 2**20
+_FEW = 64  # numbers that a set counts faster
+_CHUNK = 2**13  # numbers whose bytes stay in the first-level cache
 
 
 class CodeError(ValueError):
@@ -30,10 +31,12 @@ def n_leading(array):
     -------
     int
     """
-    if array.size < _FEWEST or array.dtype.kind != "f" or array.dtype.itemsize < 4:
+    size, dtype = array.size, array.dtype
+    if size < _FEWEST or dtype.kind != "f" or dtype.itemsize < 4:
         return 0
-    used = int(np.count_nonzero(_histogram(_bytes_of(array)[:, -1])))
-    return used if _is_shorter(array.size, used) else 0
+    first = _bytes_of(array)[:, -1]
+    used = len(set(first.tolist()) if size <= _FEW else _occurring(first))
+    return used if _is_shorter(size, used) else 0
 
 
 def code_size(n, itemsize, leading):
@@ -49,7 +52,7 @@ def encoded(array, leading):
     if leading == 0:
         return numbers.tobytes()
     first = numbers[:, -1]
-    table = np.flatnonzero(_histogram(first)).astype(np.uint8)
+    table = _occurring(first)
     place = np.zeros(256, dtype=np.uint8)
     place[table] = np.arange(len(table))
     places = place[first]
@@ -91,8 +94,7 @@ def decoded(data, dtype, n, leading):
         if bits[n:].any():
             raise CodeError("has bits behind its end")
         places |= bits[:n] << bit
-    used = _histogram(places)
-    if used[leading:].any() or not used[:leading].all():
+    if not np.array_equal(_occurring(places), np.arange(leading)):
         raise CodeError("does not use its table")
     numbers[:, -1] = table[places]
     numbers[:, :-1] = rest.reshape(n, -1)
@@ -101,20 +103,28 @@ def decoded(data, dtype, n, leading):
 
 def _bytes_of(array):
     """Bytes of each number, the leading one last, shape (n, itemsize)."""
-    array = np.asarray(array, dtype=array.dtype.newbyteorder("<"), order="C")
-    return array.reshape(-1, 1).view(np.uint8).reshape(array.size, array.dtype.itemsize)
+    array = np.asarray(array, dtype=_little_endian(array.dtype), order="C")
+    return array.reshape(-1, 1).view(np.uint8)
 
 
-def _histogram(values):
-    """How often each byte occurs."""
-    counts = np.zeros(256, dtype=np.intp)
+@cache
+def _little_endian(dtype):
+    return dtype.newbyteorder("<")
+
+
+def _occurring(values):
+    """The bytes that occur, in order."""
+    known = b""
     for start in range(0, len(values), _CHUNK):
-        counts += np.bincount(values[start : start + _CHUNK], minlength=256)
-    return counts
+        new = values[start : start + _CHUNK].tobytes().translate(None, known)
+        while new:
+            known += new[:1]
+            new = new.translate(None, new[:1])
+    return np.array(sorted(known), dtype=np.uint8)
 
 
 def _n_bits(leading):
-    return math.ceil(math.log2(leading))
+    return (leading - 1).bit_length()
 
 
 def _packed(n):

@@ -39,13 +39,13 @@ class Fields:
         """Series sent in few bits, see :mod:`skfedcausal.statespace.stepped`."""
         level = self.numbers(f"{name}_level", (None,))
         step = self.numbers(f"{name}_step", level.shape)
-        planes = self._array(name, (None, None), "u", "bits", False)
+        codes = self._array(name, (None,), "u", "bits", False)
         beyond = self._array(f"{name}_beyond", (None,), "i", "whole numbers", False)
         if n_rows < 1 or len(level) == 0:
             raise self._error(name, f"has {n_rows} rows of {len(level)} states")
         try:
             with np.errstate(over="ignore", invalid="ignore"):
-                return self._finite(name, unstepped(planes.astype(np.uint8), beyond, level, step, n_rows))
+                return self._finite(name, unstepped(codes.astype(np.uint8), beyond, level, step, n_rows))
         except ValueError as error:
             if isinstance(error, PacketError):
                 raise

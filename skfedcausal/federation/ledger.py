@@ -84,16 +84,19 @@ class Ledger:
         """
         if not isinstance(packet, Packet):
             raise TypeError(f"Only packets cross a border, got {type(packet).__name__}.")
-        fields = {name: (_dtype_name(value.dtype), value.shape) for name, value in packet.arrays.items()}
-        fields = self._fields.setdefault(tuple(fields.items()), fields)
+        n_bytes = packet.nbytes
+        fields = tuple((name, _dtype_name(value.dtype), value.shape) for name, value in packet.arrays.items())
+        if fields not in self._fields:
+            self._fields[fields] = {name: (dtype, shape) for name, dtype, shape in fields}
         if direction == "up":
-            if self.max_bytes is not None and self._sent + packet.nbytes > self.max_bytes:
+            if self.max_bytes is not None and self._sent + n_bytes > self.max_bytes:
                 raise ByteLimitError(
                     f"Packet {packet.op!r} of {client!r} was not sent: max_bytes={self.max_bytes}, "
-                    f"{self._sent} have left, {packet.nbytes} more would."
+                    f"{self._sent} have left, {n_bytes} more would."
                 )
-            self._sent += packet.nbytes
-        self.entries.append(LedgerEntry(client, direction, packet.round, packet.op, packet.nbytes, fields))
+            self._sent += n_bytes
+        entry = LedgerEntry(client, direction, packet.round, packet.op, n_bytes, self._fields[fields])
+        self.entries.append(entry)
 
     def total(self, direction, client=None):
         """Bytes that went in one direction, of one client or of all.

@@ -154,7 +154,9 @@ def body_size(value):
 
 def _array_spec(name, value):
     """Dtype, shape and, where it has one, size of the table of an array, as the header holds them."""
-    if not isinstance(value, np.ndarray | np.generic) or isinstance(value, np.ma.MaskedArray):
+    if type(value) is not np.ndarray and (
+        not isinstance(value, (np.ndarray, np.generic)) or isinstance(value, np.ma.MaskedArray)
+    ):
         raise PacketError(f"Packets carry plain arrays; {name!r} is a {type(value).__name__}.")
     dtype = _wire_name(value.dtype)
     if dtype not in _DTYPES:

@@ -39,7 +39,7 @@ class StateAnswers:
                 f"The units have {record.partition.input_sizes} inputs, in `fit` they had "
                 f"{self.partition_.input_sizes}."
             )
-        return self._operating_point.placed(record.with_noise_share(self.noise_share_ or 0.0))
+        return self._operating_point.placed(record.with_noise_share(self.filter_noise_share_ or 0.0))
 
     def smoothed(self, messages):
         """Every unit's own states given all units' messages.
@@ -101,4 +101,5 @@ class StateAnswers:
     @property
     def _noise_share(self):
         """Share of noise as replies carry it."""
-        return None if self.noise_share_ is None else np.array([self.noise_share_])
+        share = self.filter_noise_share_
+        return None if share is None else np.array([share])

@@ -6,7 +6,14 @@ from functools import cached_property
 import numpy as np
 
 from ..statespace.episodes import episodes
-from ..statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
+from ..statespace.lagcov import (
+    PIECE,
+    TransitionMoments,
+    column_mean,
+    lag_covariances,
+    remove_episode_means,
+    side_by_side,
+)
 from ..statespace.observation import Information, is_regular
 from ..statespace.partition import Partition
 from ..statespace.patterns import patterns_of
@@ -94,7 +101,7 @@ class JointRecord:
     @cached_property
     def input_level(self):
         """Mean of each input, shape (n_inputs,)."""
-        return np.zeros(0) if self.u is None else self.u.mean(axis=0)
+        return np.zeros(0) if self.u is None else column_mean(self.u)
 
     @property
     def input_scale(self):
@@ -124,7 +131,7 @@ class JointRecord:
     @cached_property
     def known_level(self):
         """Mean of each input and step, shape (n_inputs + n_steps,)."""
-        return np.zeros(0) if self.known is None else self.known.mean(axis=0)
+        return np.zeros(0) if self.known is None else column_mean(self.known)
 
     @cached_property
     def known_scale(self):
@@ -171,7 +178,7 @@ class JointRecord:
 
     def stacked(self):
         """The same formed anew, for who needs it once."""
-        return np.concatenate([part.z for part in self.parts], axis=1)
+        return side_by_side([part.z for part in self.parts])
 
     def forget_scores(self):
         """Give back the memory of the scores, which can be computed again."""
@@ -377,11 +384,16 @@ class Scores:
         partition = record.partition
         joined = np.empty((record.n_samples, partition.n_regressors))
         present, noise = [], []
-        for part, rows in zip(record.parts, partition.slices, strict=True):
-            there, N = _unit_scores(part, joined[:, rows])
-            present.append(there)
-            noise.append(without_last_bits(N, np.sqrt(np.diag(N))))
-        self.noise, self._present = noise, None
+        if record.is_constant and all(is_regular(part.patterns[0]) for part in record.parts):
+            noise = [np.linalg.inv(part.patterns[0]) for part in record.parts]
+            _write_scores(record.parts, noise, partition.slices, joined)
+        else:
+            for part, rows in zip(record.parts, partition.slices, strict=True):
+                there, N = _unit_scores(part, joined[:, rows])
+                present.append(there)
+                noise.append(N)
+        self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
+        self._present = None
         known = joined[:, partition.n_states :]
         if record.u is not None:
             known[:, : partition.n_inputs] = record.standard_inputs
@@ -418,6 +430,11 @@ class Scores:
         if self._present is None:
             return np.ones((n_lags + 1, partition.n_units, partition.n_units))
         return lag_shares(self._present[:, [rows.start for rows in partition.slices]], n_lags)
+
+    @property
+    def known_sums(self):
+        """Sums of lagged products for the first lags, as many as were needed so far."""
+        return self._sums
 
     def covariance(self):
         """Sample covariance of the scores, inputs and steps, shape (c, c)."""
@@ -471,11 +488,19 @@ class Scores:
         return self._sums[:n_lags]
 
 
+def _write_scores(parts, noise, slices, out):
+    """Write the scores of units whose sensors are always there, a few rows of all of them at a time."""
+    for first in range(0, len(out), PIECE):
+        rows = slice(first, first + PIECE)
+        for part, N, own in zip(parts, noise, slices, strict=True):
+            np.matmul(part.z[rows], N, out=out[rows, own])
+
+
 def _unit_scores(part, out):
     """Write the scores of one unit; mask of the steps that determine them (None: all), their covariance."""
     if part.is_constant and is_regular(part.patterns[0]):
         N = np.linalg.inv(part.patterns[0])
-        np.matmul(part.z, N, out=out)
+        out[:] = part.z @ N
         return None, N
     index = np.zeros(len(part.z), dtype=int) if part.is_constant else part.index
     definite = np.array([is_regular(J) for J in part.patterns])

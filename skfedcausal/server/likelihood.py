@@ -11,11 +11,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..statespace.geweke import geweke_measures
 from .answers import StateAnswers
 from .estimation.diagnosis import warn_of_convergence, warn_of_drift
-from .estimation.estimate import estimate_plant, screen_plant
+from .estimation.estimate import estimate_plant, process_covariance, screen_plant
 from .estimation.excitation import check_separable, excitation_table
 from .estimation.feedback import controlled_units, feedback_table
 from .estimation.noise_share import choose_noise_share
 from .estimation.sandwich import COVARIANCES
+from .estimation.tracking import choose_filter
 from .inference.link_questions import LinkQuestions
 from .inference.links import correlation_table, links_table
 from .joint import JointRecord
@@ -68,10 +69,10 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         re-estimate their sensors (loadings, noise, level) at home and send their message again: together
         with the server's fit this is expectation maximisation of the whole model, nothing pooled.
     horizon : int, default=50
-        Steps ahead up to which forecasts under the recorded inputs choose how much is sensor noise in units
-        with as many states as sensors, whose measurements alone do not tell; at most a tenth of the longest
-        episode. 1 leaves it as small as
-        the units suppose, which predicts a single step best. Plants with inputs and complete records only.
+        Steps ahead up to which forecasts under the recorded inputs choose how much counts as sensor noise in
+        units with as many states as sensors, whose measurements alone do not tell; at most a tenth of the
+        longest episode. 1 leaves it as small as the units suppose. Plants with inputs and complete records
+        only.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -113,8 +114,12 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
     likelihood_ : {"whittle", "time-domain"}
         The likelihood that was maximised.
     noise_share_ : float or None
-        Share of noise that was chosen: of the way from what those units suppose to all that their past leaves
-        unpredicted. None without a choice.
+        Share of noise with which the plant was learned: of the way from what those units suppose to all that
+        their past leaves unpredicted. More than one where forecasts under the inputs ask for it, because
+        disturbances last longer than the states can tell. None without a choice.
+    filter_noise_share_ : float or None
+        Share with which the learned plant follows measurements, the one that predicts a single step best;
+        `process_cov_` is the most likely one for it and the coefficients as they are.
     links_ : DataFrame
         One row per ordered pair of units, of kind "state" and, where the cause has inputs, "input".
     correlations_ : DataFrame
@@ -252,16 +257,18 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         self._validate_params()
         record = JointRecord.from_messages(messages)
         check_separable(record)
-        self.noise_share_ = None
+        self.noise_share_ = self.filter_noise_share_ = None
         if self.horizon > 1 and record.has_choice and record.partition.n_inputs:
             estimate = partial(self._estimate, messages=messages)
-            self.noise_share_ = choose_noise_share(record, estimate, self.horizon)
-            record = record.with_noise_share(self.noise_share_)
-        self._store(record, self._estimate(record, messages))
-        record.forget_scores()
-        self._diagnose_inputs(record)
+            self.noise_share_, plant = choose_noise_share(record, estimate, self.horizon)
+        else:
+            plant = self._estimate(record, messages)
+        filtered = self._learn(record, plant, messages)
+        filtered.forget_scores()
+        self._diagnose_inputs(filtered)
         if self.has_feedback_:
-            self._store(record, self._estimate(record, messages, feedback=True))
+            noisy = record.with_noise_share(self.noise_share_ or 0.0)
+            self._learn(record, self._estimate(noisy, messages, feedback=True), messages)
             self._run = None
         warn_of_convergence(self)
         warn_of_drift(self, record.n_samples)
@@ -270,6 +277,18 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         if self.held_out is not None:
             self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
+
+    def _learn(self, record, plant, messages):
+        """Keep the estimate of a plant; the record with the noise that its filter supposes."""
+        if self.noise_share_ is not None:
+            settings = self._likelihood_settings(messages)
+            kept = {name: settings[name] for name in ("local", "fix_local", "max_iter", "tol")}
+            self.filter_noise_share_, plant = choose_filter(
+                record, plant, partial(process_covariance, **kept)
+            )
+            record = record.with_noise_share(self.filter_noise_share_)
+        self._store(record, plant)
+        return record
 
     def _estimate(self, record, messages, feedback=False):
         return estimate_plant(

@@ -86,7 +86,7 @@ class InformationColumns:
 
     def __init__(self, info, free):
         self._free = free
-        self._n_frequencies = info.U.shape[0]
+        self._n_frequencies, self._n_lagged = info.U.shape[0], info.H.shape[-2]
         # a product Re(x y) over frequencies is one real product if one factor has its sign flipped
         self._W_left, self._V_left = _by_column(info.W, -1.0), _by_column(info.V, -1.0)
         self._U_left = _by_column(info.U, -1.0)
@@ -118,16 +118,23 @@ class InformationColumns:
         free = self._free
         split = free.n_transition
         W_right, U_right = self._W_right[..., rows], self._U_right[..., rows]
+        n_lagged = self._n_lagged
         columns = np.empty((free.n_elements, W_right.shape[2], self._W_left.shape[2]))
-        self._products(
-            ((W_right, free.cols), (U_right, free.rows)),
-            ((self._W_left, free.rows), (self._V_left, free.cols)),
-            columns[:split],
-        )
+        of_states = free.cols < n_lagged
+        for chosen, terms in ((of_states, 2), (~of_states, 1)):  # W is zero in the rows of the inputs
+            rows, cols = free.rows[chosen], free.cols[chosen]
+            self._products(
+                ((U_right, rows), (W_right, cols))[:terms],
+                ((self._V_left, cols), (self._W_left, rows))[:terms],
+                columns[:split],
+                np.flatnonzero(chosen),
+            )
+        columns[split:, :, n_lagged:] = 0.0
+        W_left = self._W_left[..., :n_lagged]
         self._products(
             ((U_right, free.second), (U_right, free.first)),
-            ((self._W_left, free.first), (self._W_left, free.second)),
-            columns[split:],
+            ((W_left, free.first), (W_left, free.second)),
+            columns[split:, :, :n_lagged],
         )
         columns[split:] *= free.half_on_diagonal[:, None, None]
         return columns
@@ -175,17 +182,25 @@ class InformationColumns:
         columns[:, diagonal, diagonal] /= 2
         return columns
 
-    def _products(self, right, left, out):
-        """``mean_w Re sum_k right_k' left_k`` for every column, in chunks that stay in cache."""
-        width = min(_COLUMNS, len(out))
+    def _products(self, right, left, out, places=None):
+        """``mean_w Re sum_k right_k' left_k`` for every column, in chunks that stay in cache.
+
+        Columns go to the `places` in `out`, one after the other by default.
+        """
+        n_columns = len(right[0][1])
+        width = min(_COLUMNS, n_columns)
         rights, lefts = (_workspace(factors, width) for factors in (right, left))
-        for start in range(0, len(out), _COLUMNS):
-            stop = min(len(out), start + _COLUMNS)
+        for start in range(0, n_columns, _COLUMNS):
+            stop = min(n_columns, start + _COLUMNS)
             for buffer, factors in ((rights, right), (lefts, left)):
                 _take(factors, start, stop, buffer)
             size = stop - start
-            np.matmul(np.swapaxes(rights[:size], 1, 2), lefts[:size], out=out[start:stop])
-        out /= self._n_frequencies
+            turned = np.swapaxes(rights[:size], 1, 2)
+            turned /= self._n_frequencies
+            if places is None:
+                np.matmul(turned, lefts[:size], out=out[start:stop])
+            else:
+                out[places[start:stop]] = turned @ lefts[:size]
 
     def square(self):
         """Information matrix of the free elements, shape (n_free, n_free)."""
@@ -266,7 +281,7 @@ class InformationColumns:
 def chosen_elements(matrices, rows, cols):
     """``matrices[:, rows, cols]``, several times faster."""
     n_rows, width = matrices.shape[1:]
-    return np.take(matrices.reshape(len(matrices), n_rows * width), rows * width + cols, axis=1)
+    return np.take(matrices.reshape(len(matrices), n_rows * width), rows * width + cols, axis=1, mode="clip")
 
 
 def _workspace(factors, width):

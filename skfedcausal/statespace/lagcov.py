@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
+from scipy.linalg.blas import dgemm
 
 from .episodes import episodes
 from .rounding import without_last_bits
@@ -39,6 +40,8 @@ def lag_covariances(series, lags, starts=(0,), present=None):
         if len(lags) >= _MANY_LAGS and n >= _MANY_COLUMNS:
             start += _add_fourier_products(sums, series[start:stop], lags)
         add_lag_products(sums, series[start:stop], lags)
+    for k in np.flatnonzero(np.asarray(lags) == 0):
+        sums[k] = symmetric(sums[k])
     if present is None:
         return sums
     counts = np.zeros_like(sums)
@@ -70,7 +73,28 @@ def add_lag_products(sums, series, lags, n_early=None):
         for k, lag in enumerate(lags):
             stop = min(last, n_rows - lag)
             if first < stop:
-                sums[k] += series[first + lag : stop + lag].T @ series[first:stop]
+                add_product(sums[k], series[first + lag : stop + lag], series[first:stop])
+
+
+def add_product(total, left, right):
+    """Add ``left.T @ right`` in place: for short pieces half the price of a product and a sum.
+
+    A matrix times itself comes out symmetric but for rounding.
+
+    Parameters
+    ----------
+    total : ndarray of shape (n_left, n_right)
+        C-contiguous.
+    left : ndarray of shape (n_rows, n_left)
+    right : ndarray of shape (n_rows, n_right)
+    """
+    if total.size:
+        total[:] = dgemm(1.0, right.T, left.T, beta=1.0, c=total.T, trans_b=True, overwrite_c=True).T
+
+
+def symmetric(total):
+    """A sum of products of matrices with themselves, without what rounding has left of asymmetry."""
+    return (total + total.T) / 2
 
 
 def _add_fourier_products(sums, series, lags):
@@ -269,10 +293,29 @@ def frequencies_of_states(A, least, most=400, aliased=0.01):
     return most
 
 
+def side_by_side(parts):
+    """The columns of several series in one, piece by piece: twice as fast as all rows at once.
+
+    Parameters
+    ----------
+    parts : list of ndarray of shape (n_samples, p_k)
+    """
+    joined = np.empty((len(parts[0]), sum(part.shape[1] for part in parts)))
+    for first in range(0, len(joined), PIECE):
+        rows = slice(first, first + PIECE)
+        np.concatenate([part[rows] for part in parts], axis=1, out=joined[rows])
+    return joined
+
+
 def remove_episode_means(series, starts=(0,), copy=True):
     """Series less its mean in each episode, in place unless it is to be copied."""
     centred = np.array(series) if copy else series
     for start, stop in episodes(starts, len(series)):
         rows = centred[start:stop]
-        rows -= np.full(len(rows), 1 / len(rows)) @ rows  # several times faster than a sum along columns
+        rows -= column_mean(rows)
     return centred
+
+
+def column_mean(rows):
+    """Mean of each column as one product, several times faster than a sum along columns."""
+    return np.ones(len(rows)) @ rows / len(rows)

@@ -12,15 +12,17 @@ References
 
 import numpy as np
 
+from .energy import block_sums
 from .episodes import episodes
 from .positive import cap_radius
 from .recurrence import driven_recurrence
 from .riccati import filtered_covariance, predicted_covariance, stationary_covariance
 
 _RADIUS = 0.999
+_RIDGE = 1e-12  # of the moments' trace, where rows are too few to tell states apart
 
 
-def expectation_maximisation(s, N, A, Q, starts=(0,), n_steps=20):
+def expectation_maximisation(s, N, A, Q, starts=(0,), n_steps=20, support=None):
     """Climb from a plant towards the likeliest one.
 
     Parameters
@@ -34,6 +36,9 @@ def expectation_maximisation(s, N, A, Q, starts=(0,), n_steps=20):
     starts : sequence of int
         First row of each episode.
     n_steps : int
+    support : ndarray of bool of shape (n, n), default=None
+        Elements of A that may differ from zero; None for all. Every row is then regressed on its own, which
+        climbs as far as Q couples no rows of different support.
 
     Returns
     -------
@@ -41,12 +46,63 @@ def expectation_maximisation(s, N, A, Q, starts=(0,), n_steps=20):
     """
     J = np.linalg.inv(N)
     for _ in range(n_steps):
-        A, Q = _step(s @ J, J, A, Q, starts)
+        now, before, cross = _expected_moments(s @ J, J, A, Q, starts)
+        A = cap_radius(_regression(before, cross, support), _RADIUS)
+        Q = now - A @ cross.T - cross @ A.T + A @ before @ A.T
+        Q = (Q + Q.T) / 2
     return A, Q
 
 
-def _step(z, J, A, Q, starts):
-    """One step of expectation maximisation, rows taken as if the filter had always run."""
+def block_statistics(s, N, A, Q, blocks, starts=(0,)):
+    """Wald statistics of the blocks of A, those of a regression of the states on the filtered ones.
+
+    What later innovations say of an element through the filter is left out, so that they are a little too
+    small.
+
+    Parameters
+    ----------
+    s, N, A, Q, starts
+        As in :func:`expectation_maximisation`, A and Q the estimates.
+    blocks : sequence of slice
+        States of each unit.
+
+    Returns
+    -------
+    ndarray of shape (n_units, n_units)
+        Nearly chi-square with as many degrees of freedom as the block has elements, where it is zero.
+    """
+    J = np.linalg.inv(N)
+    P = predicted_covariance(A, J, Q)
+    Pf = filtered_covariance(P, J)
+    F = A - Pf @ J @ A
+    z = s @ J
+    filtered = np.concatenate([driven_recurrence(F, (z[i:j], Pf)) for i, j in episodes(starts, len(z))])
+    moments = filtered.T @ filtered
+    precision = np.linalg.inv(moments + _RIDGE * np.trace(moments) * np.eye(len(A)))
+    innovations = P + N
+    left, right = np.zeros_like(A), np.zeros_like(A)
+    for b in blocks:
+        left[b, b] = np.linalg.cholesky(np.linalg.inv(innovations[b, b]))
+        right[b, b] = np.linalg.cholesky(np.linalg.inv(precision[b, b]))
+    sums = block_sums(blocks)
+    return sums.T @ (left.T @ A @ right) ** 2 @ sums
+
+
+def _regression(before, cross, support):
+    """A from the expected moments; rows of the same support are solved together."""
+    if support is None:
+        return np.linalg.solve(before, cross.T).T
+    A = np.zeros_like(before)
+    patterns, group = np.unique(support, axis=0, return_inverse=True)
+    for k, pattern in enumerate(patterns):
+        rows, columns = np.flatnonzero(group.reshape(-1) == k), np.flatnonzero(pattern)
+        solved = np.linalg.solve(before[np.ix_(columns, columns)], cross[np.ix_(rows, columns)].T)
+        A[np.ix_(rows, columns)] = solved.T
+    return A
+
+
+def _expected_moments(z, J, A, Q, starts):
+    """Moments of the states given the record, rows taken as if the filter had always run."""
     P = predicted_covariance(A, J, Q)
     Pf = filtered_covariance(P, J)
     G = np.linalg.solve(P, A @ Pf).T  # smoother gain
@@ -63,7 +119,4 @@ def _step(z, J, A, Q, starts):
         before += h[:-1].T @ h[:-1]
         cross += h[1:].T @ h[:-1]
         n_pairs += stop - start - 1
-    now, before, cross = now / n_pairs + spread, before / n_pairs + spread, cross / n_pairs + spread @ G.T
-    A = cap_radius(np.linalg.solve(before, cross.T).T, _RADIUS)
-    Q = now - A @ cross.T - cross @ A.T + A @ before @ A.T
-    return A, (Q + Q.T) / 2
+    return now / n_pairs + spread, before / n_pairs + spread, cross / n_pairs + spread @ G.T

@@ -70,7 +70,8 @@ def _decreasing(values):
 
 def log_sum(logs):
     """Logarithm of a sum of exponentials."""
-    return float(np.logaddexp.reduce(logs))
+    top = logs.max()
+    return float(top + np.log(np.exp(logs - top).sum()))
 
 
 def log_scale_factor(excess, dof, n_rows):
@@ -84,7 +85,7 @@ def log_scale_factor(excess, dof, n_rows):
     .. [1] Kass, Wasserman (1995), see :func:`log_bayes_factor`.
     """
     above = np.maximum(excess, 1.0)
-    return n_rows * dof / 2 * (above - 1 - np.log(above)) - 0.5 * np.log(n_rows + 1.0)
+    return (n_rows * dof / 2) * (above - 1 - np.log(above)) - 0.5 * np.log(n_rows + 1.0)
 
 
 def tempered(scores, n_steps, sharpness, prior=None):

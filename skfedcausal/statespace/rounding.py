@@ -98,10 +98,16 @@ def _triangle(p):
     return np.tril_indices(p)
 
 
+@cache
+def _flat_triangle(p):
+    """The same in the matrix written row by row."""
+    return np.ravel_multi_index(_triangle(p), (p, p))
+
+
 def packed_triangles(matrices):
     """Lower triangles of symmetric matrices, shape (n_matrices, p (p + 1) / 2)."""
-    rows, cols = _triangle(matrices.shape[1])
-    return np.ascontiguousarray(matrices[:, rows, cols])
+    k, p = matrices.shape[:2]
+    return matrices.reshape(k, p * p).take(_flat_triangle(p), axis=1)
 
 
 def packed_products(units):

@@ -111,7 +111,12 @@ def step_scores(model, u):
 
     Row tau is ``sum_(t >= tau) G_(t - tau)' u_t`` with ``G_k = I + F + ... + F^k``.
     """
-    return np.cumsum(model.smoothing_scores(u)[::-1], axis=0)[::-1]
+    return _sums_to_end(model.smoothing_scores(u))
+
+
+def _sums_to_end(series):
+    """Sum of each row and all after it."""
+    return series[::-1].cumsum(axis=0)[::-1]
 
 
 def step_information(F, W, n_steps):
@@ -150,8 +155,8 @@ def bias_scores(model, u):
 def step_and_bias_scores(model, u):
     """Both :func:`step_scores` and :func:`bias_scores`."""
     r = model.smoothing_scores(u)
-    step = np.cumsum(r[::-1], axis=0)[::-1]
-    return step, np.cumsum(u[::-1], axis=0)[::-1] - (step - r) @ model.gain
+    step = _sums_to_end(r)
+    return step, _sums_to_end(u) - (step - r) @ model.gain
 
 
 def bias_information(model, n_steps):
@@ -213,7 +218,7 @@ class Signatures:
         return self.groups[0][3].shape[2]
 
     def ratios(self, scores, n_after=0):
-        """Likelihood ratio of every candidate for every onset, shape (n_rows, n_candidates), by column.
+        """Likelihood ratio of every candidate for every onset, shape (n_candidates, n_rows).
 
         Parameters
         ----------
@@ -230,7 +235,7 @@ class Signatures:
             products *= series[j]
             products *= inverse[:, :, rows]
             ratios[positions] = products.sum(axis=1)
-        return ratios.T
+        return ratios
 
 
 def likelihood_ratios(scores, information, columns):

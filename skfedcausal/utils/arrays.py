@@ -8,6 +8,8 @@ from sklearn.utils.validation import check_array
 
 from .names import SEPARATOR, check_flat_names, check_unique, listed
 
+_FEW = 2**20  # numbers that one bit each is no matter for
+
 
 def as_native(X):
     """Bring a table into pandas or NumPy form without copying where it already is.
@@ -29,6 +31,8 @@ def as_native(X):
         If a frame has more than two column levels, or a unit's name cannot be part of a flat
         name.
     """
+    if type(X) is np.ndarray:
+        return X
     if hasattr(X, "to_pandas"):
         X = _to_pandas(X)
     if isinstance(X, pd.DataFrame):
@@ -164,7 +168,7 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
         numbers.
     """
     plain = _plain_array(X)
-    if _is_fine(plain, checks.get("ensure_min_samples", 1), min_features):
+    if is_fine(plain, checks.get("ensure_min_samples", 1), min_features):
         return plain
     if isinstance(X, pd.DataFrame) and not X.shape[1]:
         X = np.empty(X.shape)  # scikit-learn asks a frame without columns for its dtypes
@@ -197,13 +201,25 @@ def _plain_array(X):
     return X
 
 
-def _is_fine(X, min_samples, min_features):
-    """Whether scikit-learn, which takes a while to find out, would return a table as it is."""
+def is_fine(X, min_samples, min_features):
+    """Whether scikit-learn, which takes a while to find out, would return a table as it is.
+
+    Parameters
+    ----------
+    X : object
+    min_samples, min_features : int
+
+    Returns
+    -------
+    bool
+    """
     if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
         return False
     if X.shape[0] < min_samples or X.shape[1] < min_features:
         return False
-    with np.errstate(over="ignore", invalid="ignore"):
+    if X.size <= _FEW:
+        return bool(np.isfinite(X).all()) or not np.isinf(X).any()
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum takes no memory
         return bool(np.isfinite(X.sum())) or not np.isinf(X).any()
 
 

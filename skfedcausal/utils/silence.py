@@ -40,6 +40,8 @@ def repeated_rows(Y, starts=(0,), before=None, columns=None):
     [0, 0, 1, 2, 0]
     """
     columns = range(Y.shape[1]) if columns is None else columns
+    if before is None and len(columns) and _always_changes(Y[:, columns[0]]):
+        return np.zeros(len(Y), dtype=int)
     same = _same_as_before(Y, columns)
     if before is not None and len(Y):
         row, first = before[0], Y[0, columns]
@@ -54,14 +56,22 @@ def repeated_rows(Y, starts=(0,), before=None, columns=None):
     return np.where(last_change < 0, count + 1 + steps, steps - last_change)
 
 
+def _always_changes(y):
+    """Whether no value is missing and every one differs from the one before."""
+    now, then = y[1:], y[:-1]
+    return bool(((now > then) | (now < then)).all())
+
+
 def _same_as_before(Y, columns):
     """Which rows have values, and the same as the row before; the first has none before it."""
     same = np.zeros(len(Y), dtype=bool)
     rows = None
     for column in columns:  # each looks only at the rows that those before it leave
-        now, then = (
-            (Y[1:, column], Y[:-1, column]) if rows is None else (Y[rows, column], Y[rows - 1, column])
-        )
+        if rows is None:
+            series = np.ascontiguousarray(Y[:, column])
+            now, then = series[1:], series[:-1]
+        else:
+            now, then = Y[rows, column], Y[rows - 1, column]
         kept = np.flatnonzero((now == then) | (np.isnan(now) & np.isnan(then)))
         rows = kept + 1 if rows is None else rows[kept]
         if not len(rows):

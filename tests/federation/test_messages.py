@@ -207,7 +207,9 @@ SMOOTHED = smoothed_reply(N).to_packet()
 REPLY = state_reply().to_packet()
 ROUNDED = state_message(missing=0.2).to_packet(dtype="float16")
 EMPTY_REPLY = Packet("reply", 1, REPLY.arrays | {"cross_term_level": np.zeros(0)})
-ODD_REPLY = replace(state_reply(predicted=False), cross_term=np.ones((3, P))).to_packet()
+ODD_REPLY = replace(
+    state_reply(predicted=False), cross_term=np.ones((3, 1)), transition=np.eye(1), process_cov=np.eye(1)
+).to_packet()
 HALF_REPLY = state_reply().to_packet(dtype="float16")
 STATELESS = Packet("states", 1, {"z": np.zeros((N, 0)), "lengths": np.array([N])})
 
@@ -266,8 +268,8 @@ NOT_MEANT = {
     ),
     "reply: no states": (EMPTY_REPLY, "cross_term_step", np.zeros(0), "40 rows of 0 states"),
     "reply: less than no rows": (REPLY, "length", np.array([-8]), "-8 rows of 2 states"),
-    "reply: a series as it is": (REPLY, "cross_term", np.zeros((N, P)), "float64, expected bits"),
-    "reply: bits behind the end": (ODD_REPLY, "cross_term", ODD_REPLY.arrays["cross_term"] | 1, "its end"),
+    "reply: a series as it is": (REPLY, "cross_term", np.zeros(N * P // 2), "float64, expected bits"),
+    "reply: bits behind the end": (ODD_REPLY, "cross_term", ODD_REPLY.arrays["cross_term"] | 16, "its end"),
     "reply: indefinite noise": (REPLY, "process_cov", np.diag([1.0, -1e-3]), "'process_cov'.*semidefinite"),
     "reply: asymmetric noise": (REPLY, "process_cov", np.eye(P) + np.eye(P, k=1), "'process_cov'.*symmetric"),
     "series of whole numbers": (FULL, "z", np.ones((N, P), "i8"), "'z'.*dtype int64, expected real numbers"),

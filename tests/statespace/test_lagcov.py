@@ -4,11 +4,14 @@ import numpy as np
 import pytest
 
 from skfedcausal.statespace.lagcov import (
+    PIECE,
     TransitionMoments,
+    add_product,
     episodes,
     lag_covariances,
     midpoints,
     remove_episode_means,
+    side_by_side,
 )
 
 from ._reference import EPS, assert_within, episode_slices
@@ -201,3 +204,23 @@ def test_midpoints_divide_a_half_circle(n):
     w = midpoints(n)
     np.testing.assert_allclose(np.diff(np.concatenate([[-w[0]], w])), np.pi / n, rtol=8 * n * EPS)
     assert w[-1] == pytest.approx(np.pi - w[0], rel=4 * EPS)
+
+
+@pytest.mark.parametrize("n_left", [0, 1, 3])
+def test_products_are_added_in_place_whatever_the_layout(n_left):
+    rng = np.random.default_rng(0)
+    left, right = rng.normal(size=(50, 2 * n_left))[:, ::2], rng.normal(size=(4, 50)).T
+    totals = np.ones((2, n_left, 4))
+    add_product(totals[1], left, right)
+    np.testing.assert_allclose(totals[1], 1 + left.T @ right, rtol=1e-12, atol=1e-12)
+    assert (totals[0] == 1).all()
+
+
+def test_series_side_by_side():
+    parts = [series(n, PIECE + 7, n) for n in (2, 1, 3)]
+    np.testing.assert_array_equal(side_by_side(parts), np.hstack(parts))
+
+
+def test_sums_without_a_lag_are_symmetric():
+    sums = lag_covariances(series(5, 700), [1, 0], (0, 300))
+    np.testing.assert_array_equal(sums[1], sums[1].T)

@@ -9,7 +9,7 @@ from skfedcausal.statespace.filter import (
     log_likelihood_terms,
     predicted_states,
 )
-from skfedcausal.statespace.plant_em import expectation_maximisation
+from skfedcausal.statespace.plant_em import block_statistics, expectation_maximisation
 
 n, T = 4, 4000
 
@@ -80,3 +80,47 @@ def test_episodes_are_not_joined(record):
     )
     np.testing.assert_allclose(twice[0], once[0], rtol=1e-10)
     np.testing.assert_allclose(twice[1], once[1], rtol=1e-10)
+
+
+BLOCKS = (slice(0, 2), slice(2, 4))
+
+
+def _chain_records(seed, gain, n_samples, n_records):
+    """Scores of two units of two states, the second driven by the first, (n_records, n_samples, n)."""
+    rng = np.random.default_rng(seed)
+    A = np.diag([0.8, 0.5, 0.7, 0.6])
+    A[2:, :2] = gain * np.eye(2)
+    h, s = np.zeros((n_records, n)), np.empty((n_samples, n_records, n))
+    for t in range(-100, n_samples):
+        h = h @ A.T + 0.5 * rng.standard_normal(h.shape)
+        s[max(t, 0)] = h + 0.4 * rng.standard_normal(h.shape)
+    return A, 0.16 * np.eye(n), (s - s.mean(axis=0)).swapaxes(0, 1)
+
+
+def test_elements_outside_the_support_are_zero_and_the_others_maximise():
+    A, N, (s,) = _chain_records(2, 0.3, 3000, 1)
+    support = A != 0
+    start = 0.5 * np.eye(n), np.cov(s.T)
+    sparse, Q = expectation_maximisation(s, N, *start, n_steps=80, support=support)
+    dense, _ = expectation_maximisation(s, N, *start, n_steps=80)
+    assert (sparse[~support] == 0).all()
+    assert np.abs(sparse - A).mean() < np.abs(dense - A).mean()
+    best = log_likelihood(sparse, Q, N, s)
+    for i, j in zip(*np.nonzero(support), strict=True):  # Q is nearly diagonal: rows are apart
+        for step in (-0.02, 0.02):
+            moved = sparse.copy()
+            moved[i, j] += step
+            assert log_likelihood(moved, Q, N, s) < best + 0.2
+
+
+def test_statistics_of_absent_links_are_chi_square_or_a_little_less():
+    """Means over 60 records: 4 degrees of freedom, standard deviation of the mean sqrt(8 / 60) = 0.37."""
+    absent, present = [], []
+    A, N, records = _chain_records(0, 0.2, 800, 60)
+    for s in records:
+        fitted = expectation_maximisation(s, N, A, 0.25 * np.eye(n), n_steps=10)
+        statistics = block_statistics(s, N, *fitted, BLOCKS)
+        absent.append(statistics[0, 1])
+        present.append(statistics[1, 0])
+    assert 0.5 * 4 < np.mean(absent) < 4 + 3 * 0.37
+    assert np.median(present) > 5 * 4

@@ -73,7 +73,7 @@ def test_ratio_is_that_of_the_whole_joint_gaussian(plant, kind, columns):
         scores, information = bias_scores(model, scaled), bias_information(model, T)
     ratios = likelihood_ratios(scores, information[::-1], columns)
     candidates = [np.array(columns), np.array([1]), np.array([0, 3])]
-    together = Signatures.prepare(information, candidates).ratios(scores)
+    together = Signatures.prepare(information, candidates).ratios(scores).T
     for k, chosen in enumerate(candidates):
         assert_allclose(together[:, k], likelihood_ratios(scores, information[::-1], chosen), rtol=1e-9)
     inverse = np.linalg.inv(steady_covariance(plant, P))

@@ -27,8 +27,8 @@ KINDS = ["noise", "heavy tails", "two values", "slow", "one spike"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_number_is_off_by_more_than_half_a_step_and_what_keeps_the_mean(kind):
     series = series_of(kind)
-    planes, beyond, level, step = stepped(series)
-    error = unstepped(planes, beyond, level, step, T) - series
+    codes, beyond, level, step = stepped(series)
+    error = unstepped(codes, beyond, level, step, T) - series
     assert_allclose(step, series.std(axis=0) / 2)
     counted = series.any(axis=1)
     mean_error = min(1 / 2, 4 / np.sqrt(12 * counted.sum()))  # in steps, before the mean was put right
@@ -40,16 +40,16 @@ def test_no_number_is_off_by_more_than_half_a_step_and_what_keeps_the_mean(kind)
 def test_the_error_is_spread_evenly_whatever_the_series(kind):
     # a uniform error: variance 1/12 of a squared step, uncorrelated with the series
     series = series_of(kind)
-    planes, beyond, level, step = stepped(series)
-    error = ((unstepped(planes, beyond, level, step, T) - series) / step)[:, 0]
+    codes, beyond, level, step = stepped(series)
+    error = ((unstepped(codes, beyond, level, step, T) - series) / step)[:, 0]
     assert_allclose(error.var(), 1 / 12, rtol=4 * np.sqrt(0.8 / T))  # kurtosis 1.8
     assert abs(np.corrcoef(error, series[:, 0])[0, 1]) < 4 / np.sqrt(T)
 
 
 def test_columns_are_rounded_each_on_its_own():
     series = np.hstack([series_of("noise"), 1e200 * series_of("slow")])
-    planes, beyond, level, step = stepped(series)
-    both = unstepped(planes, beyond, level, step, T)
+    codes, beyond, level, step = stepped(series)
+    both = unstepped(codes, beyond, level, step, T)
     for k in (0, 1):
         alone = unstepped(*stepped(series[:, k : k + 1]), T)  # sums along columns differ in their last bits
         assert_allclose(both[:, k : k + 1], alone, rtol=0, atol=1e-9 * step[k])

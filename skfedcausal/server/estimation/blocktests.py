@@ -241,7 +241,7 @@ def grouped_columns(scoring, family, pairs, of):
         at = elements[pairs[chosen]]
         at = np.where(at == family.n_elements, begin * width, at).ravel() - begin * width
         block = take(slice(begin, end))
-        yield pairs[chosen], np.take(block.reshape(len(block), -1), at, axis=1)
+        yield pairs[chosen], np.take(block.reshape(len(block), -1), at, axis=1, mode="clip")
 
 
 def _inverses(information):

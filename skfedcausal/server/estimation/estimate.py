@@ -247,6 +247,30 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
     )
 
 
+def process_covariance(record, estimate, *, local=None, fix_local=False, max_iter, tol):
+    """Process covariance that is most likely for known coefficients.
+
+    Parameters
+    ----------
+    record : JointRecord
+        Complete.
+    estimate : PlantEstimate
+        Of another share of noise in the same record; its shrunk coefficients count.
+
+    Returns
+    -------
+    ndarray of shape (n, n)
+    """
+    plant = StandardisedPlant(record.at_steps(estimate.shifts.steps), local, fix_local)
+    Q = plant.uncoupled[1]  # sets the number of lags of the likelihood
+    objective = plant.first_likelihood()
+    A = plant.scaled(np.hstack([estimate.shrunk_A, estimate.shrunk_B, estimate.shifts.levels]))
+    structure = estimate.structure.of_noise_alone()
+    scoring = Scoring(objective, structure, Point.at(objective, A, Q))
+    ascent = ascend(objective, scoring, gain_tol=plant.n_samples * tol**2, max_iter=max_iter)
+    return plant.unscaled_covariance(ascent.point.Q)
+
+
 def estimated_links(plant, scoring, covariance):
     """Estimates of the links at a maximum, with the covariances asked for."""
     blocks = link_estimates(scoring)

@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import stats
 
 from ...statespace.episodes import episodes
-from ...statespace.lagcov import PIECE, lag_covariances
+from ...statespace.lagcov import PIECE, add_product, lag_covariances, symmetric
 
 _N_LAGS = 5
 _LEVEL = 1e-3  # below which a test of no feedback rejects
@@ -80,13 +80,13 @@ def _sums(record, updates):
             early = updates(first, last)
             late = _without_own_past(u[start:stop], coefficients, first - start, last - start + _N_LAGS - 1)
             n_late = min(len(late), last - first)
-            inputs_squared += late[:n_late].T @ late[:n_late]
-            updates_squared += early.T @ early
+            add_product(inputs_squared, late[:n_late], late[:n_late])
+            add_product(updates_squared, early, early)
             for lag in range(_N_LAGS):
                 both = min(len(late) - lag, last - first)
                 if both > 0:
-                    cross[lag] += late[lag : lag + both].T @ early[:both]
-    return cross, inputs_squared, updates_squared
+                    add_product(cross[lag], late[lag : lag + both], early[:both])
+    return cross, symmetric(inputs_squared), symmetric(updates_squared)
 
 
 def _own_past(u, starts):

@@ -21,180 +21,19 @@ import pandas as pd
 from scipy import special
 
 from ...statespace.episodes import episodes
-from ...statespace.filter import filtered_states, predicted_states
-from ...statespace.inputs import input_term
-from ...statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
-from ...statespace.positive import floor_eigenvalues, spectral_radius
-from ...statespace.shift import InnovationModel, best_onset
-from ...statespace.units import fit_units, moment_start
-from ..joint import step_series
+from ...statespace.positive import spectral_radius
 from .blocktests import step_estimates
+from .unit_record import SHORTEST
 
 SHIFT_LEVEL = 1e-3  # probability of finding a shift anywhere in a record without one
-_SHORTEST = 20  # rows between two shifts, and between a shift and the end of an episode
 _MOST = 5  # shifts of one unit
 _TOGETHER = 25  # rows within which units shift together
 _CLEAR = 0.5  # share of the strongest likelihood ratio whose onset counts as well
 _MOVES = 3  # times that an onset is moved
 _PROMISING = 0.5  # share of the threshold that a split has to promise to be looked at
-_FLOOR = 1e-9
 # T (1 - radius) below which a unit with a step may be a random walk: 98 of 100 walks with their best step
 # are; half as much more for each further one
 _DRIFT = 40.0
-_LOW = 16  # frequencies that count as low: steps are slower than the fastest of them
-_MOST_LAGS = 60  # a shift makes a unit without it look like a random walk, which asks for many
-
-
-@dataclass(frozen=True)
-class UnitRecord:
-    """What is known about one unit.
-
-    Attributes
-    ----------
-    scores : ndarray of shape (n_samples, p)
-        Less their mean in each episode, zero where missing.
-    present : ndarray of shape (n_samples, p) or None
-        One where a score is there; None where all are.
-    N : ndarray of shape (p, p)
-        Covariance of the scores around the states.
-    inputs : ndarray of shape (n_samples, k)
-        Inputs of all units, less their mean in each episode.
-    starts : tuple of int
-    n_lags : int
-    """
-
-    scores: np.ndarray
-    present: np.ndarray | None
-    N: np.ndarray
-    inputs: np.ndarray
-    starts: tuple[int, ...]
-    n_lags: int
-
-    def steps(self, onsets):
-        """Centred steps, shape (n_samples, n_onsets)."""
-        return remove_episode_means(step_series(sorted(onsets), self.starts, len(self.scores)), self.starts)
-
-    def fit(self, onsets):
-        """Maximum likelihood of the unit alone, its level shifting at the onsets."""
-        columns = np.hstack([self.scores, self.inputs, self.steps(onsets)])
-        present = self.present
-        if present is not None:
-            known = columns.shape[1] - present.shape[1]
-            present = np.hstack([present, np.ones((len(present), known))])
-        sums = lag_covariances(columns, range(min(self.n_lags, _MOST_LAGS) + 2), self.starts, present)
-        moments = TransitionMoments.from_sums(sums, columns, self.starts)
-        return fit_units(moments.blocks([slice(0, columns.shape[1])]), self.N[None])
-
-    def best_split(self, onsets):
-        """Row that splits a stretch of constant level best, and about what likelihood ratio to expect of it.
-
-        The split is the best for white scores; the ratio is that of a step in scores as correlated in time
-        as they are around both levels, by a moment estimate.
-
-        Parameters
-        ----------
-        onsets : sequence of int
-            Known ones.
-        """
-        sample = self.scores.T @ self.scores / len(self.scores)
-        floor = np.trace(sample) * _FLOOR
-        root = np.linalg.cholesky(np.linalg.inv(floor_eigenvalues(sample, floor)))
-        best = (None, 0.0)
-        for start, stop in episodes(sorted({*self.starts, *onsets}), len(self.scores)):
-            if stop - start < 2 * _SHORTEST:
-                continue
-            counts = np.arange(1.0, stop - start + 1)
-            if self.present is not None:
-                counts = np.cumsum(self.present[start:stop, 0])
-            total = counts[-1]
-            if total < 2 * _SHORTEST:
-                continue
-            sums = np.cumsum(root.T @ self.scores[start:stop].T, axis=1)
-            sums -= (sums[:, -1] / total)[:, None] * counts
-            inside = slice(_SHORTEST - 1, stop - start - _SHORTEST)
-            n = counts[inside]
-            spread = np.maximum(n * (total - n), total) / total
-            statistic = (sums[:, inside] ** 2).sum(axis=0) / spread
-            k = int(statistic.argmax())
-            if statistic[k] > best[1]:
-                best = (start + _SHORTEST + k, float(statistic[k]))
-        if best[0] is None:
-            return best
-        long_run = self._long_run_covariance([*onsets, best[0]])
-        whitened = root.T @ long_run @ root
-        return best[0], best[1] / float(np.linalg.eigvalsh(whitened)[-1])
-
-    def _long_run_covariance(self, onsets):
-        """Of the scores around the levels between the onsets."""
-        starts = sorted({*self.starts, *onsets})
-        if self.present is None:
-            sums = _centred_lag_sums(self.scores, starts)
-        else:
-            sums = lag_covariances(remove_episode_means(self.scores, starts), range(3), starts, self.present)
-        moments = TransitionMoments.from_sums(sums, np.zeros_like(self.scores), starts)
-        A, Q = moment_start(moments, self.N)
-        gain = np.linalg.inv(np.eye(len(A)) - A)
-        return gain @ Q @ gain.T + self.N
-
-    def moved(self, onset, others, fit):
-        """The onset that the innovations of the unit's filter ask for, the other steps given.
-
-        `fit` has the onset and the other steps in order of time.
-        """
-        place = len(self.N) + self.inputs.shape[1] + sorted([*others, onset]).index(onset)
-        model, u = self._innovations(np.delete(fit.A[0], place, axis=1), fit.Q[0], others)
-        for start, stop in episodes(self.starts, len(u)):
-            if start < onset < stop:
-                return start + best_onset(model, u[start:stop], _SHORTEST)
-        raise ValueError(f"Row {onset} is the first of an episode.")
-
-    def _innovations(self, A, Q, onsets):
-        """The filter of the unit's model ``[A | B]`` and its scaled innovations."""
-        p, known = len(self.N), np.hstack([self.inputs, self.steps(onsets)])
-        model = InnovationModel(A[:, :p], Q, np.linalg.inv(self.N))
-        term = input_term(A[:, p:], known, self.starts) if known.shape[1] else None
-        z = self.scores @ model.J
-        settings = {"starts": self.starts, "exogenous": term}
-        filtered = filtered_states(model.schedule, (z, None), **settings)
-        return model, model.scaled(z, predicted_states(model.A, filtered, **settings))
-
-    def misfit(self, onsets, fit):
-        """What chance makes of a likelihood ratio of steps where the model does not fit, at least one.
-
-        Twice the log-likelihood that a step gains is chi-square if innovations are white. If they are not, as
-        where a unit has slow states that its model lacks, sums of them over long stretches vary by their
-        power at low frequencies instead. That is the geometric mean of the lowest ordinates of their
-        periodogram, corrected for its bias: steps that are still to be found fill few ordinates and hardly
-        move it. Where measurements are missing innovations have no common scale; the model is trusted then.
-
-        Parameters
-        ----------
-        onsets : sequence of int
-            All steps of the model.
-        fit : UnitFit
-        """
-        if self.present is not None:
-            return 1.0
-        u = remove_episode_means(self._innovations(fit.A[0], fit.Q[0], onsets)[1], self.starts)
-        power = np.abs(np.fft.rfft(u, axis=0)[1 : _LOW + 1]) ** 2
-        p = u.shape[1]
-        ordinates = (power / np.einsum("ti,ti->i", u, u)).mean(axis=1)
-        return max(float(np.exp(np.log(ordinates).mean() + np.log(p) - special.digamma(p))), 1.0)
-
-
-def _centred_lag_sums(series, starts, n_lags=3):
-    """Lag sums of a series less its mean between the starts, without a copy of it."""
-    sums = lag_covariances(series, range(n_lags), starts)
-    for start, stop in episodes(starts, len(series)):
-        rows = series[start:stop]
-        total = np.ones(len(rows)) @ rows
-        mean = total / len(rows)
-        for lag in range(n_lags):
-            early, late = total - rows[len(rows) - lag :].sum(axis=0), total - rows[:lag].sum(axis=0)
-            sums[lag] += (
-                (len(rows) - lag) * np.outer(mean, mean) - np.outer(late, mean) - np.outer(mean, early)
-            )
-    return sums
 
 
 def unit_onsets(unit, threshold):
@@ -251,7 +90,7 @@ def _by_innovations(unit, onset, others, fit):
     """The onset moved to where the innovations of the model with it want it, and the model there."""
     for _ in range(_MOVES):
         moved = unit.moved(onset, others, fit)
-        if moved == onset or any(abs(moved - other) < _SHORTEST for other in others):
+        if moved == onset or any(abs(moved - other) < SHORTEST for other in others):
             break
         again = unit.fit([*others, moved])
         if again.value[0] <= fit.value[0]:
@@ -269,7 +108,7 @@ def _by_likelihood(unit, onset, others, fit):
         while moving:
             moving = False
             for trial in (onset - jump, onset + jump):
-                if not start + _SHORTEST <= trial <= stop - _SHORTEST:
+                if not start + SHORTEST <= trial <= stop - SHORTEST:
                     continue
                 again = unit.fit([*others, trial])
                 if again.value[0] > fit.value[0]:

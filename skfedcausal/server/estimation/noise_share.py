@@ -1,7 +1,9 @@
 """How much of the measurements is sensor noise, in units whose measurements alone do not tell it from states.
 
 With as many states as sensors every split of the variance explains the present. Forecasts tell: noise that is
-taken for states, as slow disturbances are, makes the plant forget too soon what its inputs did to it.
+taken for states, as slow disturbances are, makes the plant forget too soon what its inputs did to it. A share
+above one is more noise than the past leaves unpredicted: the plant then explains what the inputs do over many
+steps and leaves everything else to the noise, like an output-error model.
 """
 
 import numpy as np
@@ -9,8 +11,9 @@ import numpy as np
 from ...statespace.episodes import episodes
 from ..prediction import InputDrive, PlantFilter
 
-SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 0.98)  # of what the past leaves unpredicted
+SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 2.0, 5.0, 20.0)  # of what the past leaves unpredicted
 _TOLERANCE = 0.001  # relative rise of the error over the best that a smaller share may have
+_WORSE = 0.003  # relative rise of the error over the best after which no larger share is tried
 _LONGEST = 10  # parts of an episode that forecasts reach at most one of: fewer say too little of them
 _MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
 
@@ -29,14 +32,24 @@ def choose_noise_share(record, estimate, horizon):
 
     Returns
     -------
-    float
+    share : float
+    plant : PlantEstimate
     """
-    errors = []
+    plants, errors = [], []
     for share in SHARES:
         other = record.with_noise_share(share)
-        errors.append(forecast_error(other, estimate(other), horizon))
+        plants.append(estimate(other))
+        errors.append(forecast_error(other, plants[-1], horizon))
+        if share > 1 and errors[-1] > (1 + _WORSE) * min(errors):  # still more noise takes longest
+            break
+    best = smallest(SHARES[: len(errors)], errors)
+    return best, plants[SHARES.index(best)]
+
+
+def smallest(shares, errors):
+    """The first share whose error is as good as the best."""
     enough = (1 + _TOLERANCE) * min(errors)
-    return next(share for share, error in zip(SHARES, errors, strict=True) if error <= enough)
+    return next(share for share, error in zip(shares, errors, strict=True) if error <= enough)
 
 
 def forecast_error(record, plant, horizon):

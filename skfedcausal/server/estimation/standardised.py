@@ -12,9 +12,9 @@ from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood
 from ...statespace.timedomain_lags import LaggedTimeDomainLikelihood
 from ...statespace.units import fit_units
 from ...statespace.whittle import WhittleLikelihood
-from .level_shifts import UnitRecord
 from .simulated import simulated_record
 from .structure import Structure
+from .unit_record import UnitRecord
 
 _MIN_LAGS, _MAX_LAGS = 12, 400
 _ROWS_PER_LAG = 8  # time steps per lag at least
@@ -147,6 +147,11 @@ class StandardisedPlant:
         n = self.partition.n_states
         return self._S @ np.hstack([A[:, :n] @ self._Sinv, A[:, n:] / self.known_scale])
 
+    def scaled(self, A):
+        """Coefficients in standardised states and inputs."""
+        n = self.partition.n_states
+        return self._Sinv @ np.hstack([A[:, :n] @ self._S, A[:, n:] * self.known_scale])
+
     def unscaled_covariance(self, Q):
         """Process covariance in the units' own states."""
         Q = self._S @ Q @ self._S.T
@@ -255,7 +260,9 @@ class StandardisedPlant:
             scores, present = self._scores.of_unit(m)
             scores = scores @ self._Sinv[rows, rows].T
             N = self._noise[rows, rows]
-            yield UnitRecord(scores, present, N, self._scores.known, self._record.starts, n_lags)
+            known, starts = self._scores.known, self._record.starts
+            sums = self._Sinv[rows, rows] @ self._scores.known_sums[:, rows, rows] @ self._Sinv[rows, rows].T
+            yield UnitRecord(scores, present, N, known, starts, n_lags, None if present is not None else sums)
 
     def _moments(self):
         if self._n_lags not in self._moments_of:

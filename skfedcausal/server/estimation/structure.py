@@ -82,6 +82,18 @@ class Structure:
             shifted=self.shifted & other.shifted,
         )
 
+    def of_noise_alone(self):
+        """The same structure with all coefficients known."""
+        of_units = np.zeros_like(self.free_dynamics)
+        return replace(
+            self,
+            linked=np.zeros_like(self.linked),
+            driven=np.zeros_like(self.driven),
+            shifted=np.zeros_like(self.shifted),
+            free_dynamics=of_units,
+            own_inputs=of_units,
+        )
+
     @property
     def key(self):
         """Hashable identity of the structure."""

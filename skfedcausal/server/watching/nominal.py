@@ -65,7 +65,7 @@ def mean_dims(distance):
     return np.round(distance.mean(axis=0))
 
 
-def learned_plant(x, starts, N, n_steps):
+def learned_plant(x, starts, N, n_steps, support=None):
     """Plant learned from states as measured: closed form, then steps towards maximum likelihood.
 
     Parameters
@@ -76,6 +76,8 @@ def learned_plant(x, starts, N, n_steps):
     N : ndarray of shape (n, n)
         Covariance of the states as measured around the states.
     n_steps : int
+    support : ndarray of bool of shape (n, n), default=None
+        Elements of A that may differ from zero.
 
     Returns
     -------
@@ -83,7 +85,7 @@ def learned_plant(x, starts, N, n_steps):
     """
     moments = TransitionMoments.from_sums(lag_covariances(x, range(3), starts), x, starts)
     A, Q = moment_start(moments, N)
-    return expectation_maximisation(x, N, A, (Q + Q.T) / 2, starts, n_steps)
+    return expectation_maximisation(x, N, A, (Q + Q.T) / 2, starts, n_steps, support)
 
 
 def inverse_root(covariance, ridge=1e-9):

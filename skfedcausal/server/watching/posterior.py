@@ -164,29 +164,29 @@ class RootPosterior:
         steps = self._steps[at]
         step, bias = (b[:n_onsets] for b in step_and_bias_scores(self.model, scaled))
         after = n_rows - n_onsets
-        ratios = np.concatenate([self._process.ratios(step, after), self._sensor.ratios(bias, after)], axis=1)
+        ratios = np.concatenate([self._process.ratios(step, after), self._sensor.ratios(bias, after)])
         tempering = self.nominal.shift * self._uncertainty(predicted, steps)
         ratios /= tempering
         logs = ratios * self._gain[at]
-        logs += self._penalty[at]
-        logs[:, -n_units:] += self._outside_evidence(outside, steps)
+        logs += self._penalty[:, at]
+        logs[-n_units:] += self._outside_evidence(outside, steps)
         top = logs.max()
         onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
         onsets[0] += at_once
         logs -= top
         weights = np.exp(logs, out=logs)
-        weights *= onsets[:, None]
+        weights *= onsets
         with np.errstate(divide="ignore"):
-            total = np.log(weights.sum(axis=0)) + self._log_priors
+            total = np.log(weights.sum(axis=1)) + self._log_priors
         alone = np.maximum(total[:n_units], total[-n_units:])
         probability, posterior = inclusion(self._members, total, alone)
         best = int(probability.argmax())
         having = posterior * self._members[:, best]
         sensor = float(having[-n_units:].sum() / having.sum())
-        onset = int(weights.sum(axis=1).argmax())
-        squares = float(((scaled[onset:] @ self.model.whitening) ** 2).sum())
-        rest = squares - float(tempering[onset, 0] * ratios[onset, total.argmax()])
-        rest /= self.nominal.rest * steps[onset, 0] * scaled.shape[1]
+        onset = int(weights.sum(axis=0).argmax())
+        white = (scaled[onset:] @ self.model.whitening).ravel()
+        rest = float(white @ white - tempering[onset] * ratios[total.argmax(), onset])
+        rest /= self.nominal.rest * steps[onset] * scaled.shape[1]
         explains = rest <= 1 and self._nothing_else_outside(outside[onset:], best)
         evidence = float(top) + log_sum(total)
         return ShiftAnswer(probability, onset, evidence, sensor, bool(rest <= _LOOSE), explains)
@@ -194,7 +194,7 @@ class RootPosterior:
     def _nothing_else_outside(self, outside, root):
         """Whether the off-subspace numbers of all units but the root are nominal."""
         dims = self.nominal.outside_dims / self.nominal.off_subspace
-        moved = log_scale_factor(outside.mean(axis=0), dims, len(outside))
+        moved = log_scale_factor(outside.sum(axis=0) / len(outside), dims, len(outside))
         moved[root] = 0.0
         return not (moved > 0).any()
 
@@ -205,13 +205,14 @@ class RootPosterior:
         regression on n rows, leverage included. Victims that are pushed far have the largest such errors.
         """
         level = (predicted[::-1] @ self.nominal.leverage).cumsum(axis=0)[::-1][: len(steps)]
-        leverage = np.einsum("ti,ti->t", level, level)[:, None] / steps
+        leverage = np.einsum("ti,ti->t", level, level) / steps
         return 1.0 + (steps + leverage) / self.nominal.n_rows
 
     def _outside_evidence(self, outside, steps):
         """Log evidence for a sensor fault against a process fault in the off-subspace numbers."""
-        excess = np.cumsum(outside[::-1], axis=0)[::-1][: len(steps)] / steps
-        moved = log_scale_factor(excess, self.nominal.outside_dims / self.nominal.off_subspace, steps)
+        excess = outside[::-1].cumsum(axis=0)[::-1][: len(steps)].T / steps
+        dims = self.nominal.outside_dims / self.nominal.off_subspace
+        moved = log_scale_factor(excess, dims[:, None], steps)
         still = np.exp(-moved)  # relative likelihood that nothing moved, at most the root of n_rows + 1
         sensor, process = (p + (1 - p) * still for p in _OUTSIDE.values())
         return np.log(sensor / process)
@@ -227,6 +228,6 @@ class RootPosterior:
         bias = bias_information(self.model, n_rows)
         self._sensor = Signatures.prepare(bias, states[: len(self.slices)])
         n_params = np.concatenate([self._process.n_params, self._sensor.n_params])
-        self._steps = np.arange(n_rows, 0, -1.0)[:, None]  # rows from each onset to the end
+        self._steps = np.arange(n_rows, 0, -1.0)  # rows from each onset to the end
         self._gain = log_bayes_factor(1.0, 0, self._steps)  # log Bayes factors are linear in the ratio
-        self._penalty = np.asfortranarray(log_bayes_factor(0.0, n_params, self._steps))
+        self._penalty = log_bayes_factor(0.0, n_params[:, None], self._steps)

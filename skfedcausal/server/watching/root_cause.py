@@ -33,6 +33,7 @@ _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
+NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
@@ -135,7 +136,7 @@ class RootCauseServer:
         z = x @ self.model.J
         filtered = filtered_states(self.model.schedule, (z, None), starts=starts)
         predicted = predicted_states(self.model.A, filtered, starts=starts)
-        held_out = list(self._held_out_innovations(x, folds))
+        held_out = list(self._held_out_innovations(x, folds, getattr(plant, "support_", None)))
         self.levels = AlarmLevels(self.statistics, self.model, self.slices).learn(
             self.model.scaled(z, predicted),
             starts,
@@ -167,7 +168,7 @@ class RootCauseServer:
         )
         return self
 
-    def _held_out_innovations(self, x, folds):
+    def _held_out_innovations(self, x, folds, support):
         """Plant learned from the other folds and scaled innovations of every fold without its first row.
 
         In-sample innovations are whiter and better centred than those of new data, and thresholds set on
@@ -178,7 +179,7 @@ class RootCauseServer:
             parts = [x[i:j] for m, (i, j) in enumerate(folds) if m != k]
             series, starts = np.concatenate(parts), (0, *np.cumsum([len(p) for p in parts])[:-1].tolist())
             level = series.mean(axis=0)
-            A, Q = learned_plant(series - level, starts, N, _HELD_OUT_STEPS)
+            A, Q = learned_plant(series - level, starts, N, _HELD_OUT_STEPS, support)
             model = InnovationModel(A, Q, self.model.J)
             z = (x[start:stop] - level) @ model.J
             filtered = filtered_states(model.schedule, (z, None))
@@ -241,7 +242,7 @@ class RootCauseServer:
     def _incidents(self, rows, first, begin, state):
         """Verdicts on the incidents that the rows from `begin` on start, continue or end."""
         new = {name: rows[name][begin - first :] for name in self.statistics}
-        above = self.levels.relative(new).max(axis=1)
+        above = np.ascontiguousarray(self.levels.relative(new).T).max(axis=0)
         for i, j in alarm_runs(above > 1, 1):
             run = Incident(begin + i, begin + j, float(above[i : j + 1].max()))
             before = state.incidents[-1] if state.incidents else None
@@ -336,7 +337,8 @@ class RootCauseServer:
         window = slice(start, stop)
         answers = []
         if "shift" in self.statistics:
-            found = self.posterior.from_shift(*(rows[name][window] for name in _SHIFT_SERIES), at_once=0.9)
+            series = (rows[name][window] for name in _SHIFT_SERIES)
+            found = self.posterior.from_shift(*series, at_once=NAMED_FROM_START)
             answers.append(shift_answer(found, start))
         if "energy" in self.statistics and not explained(answers):
             strength = self.posterior.energy_evidence(rows["surplus"][window], rows["outside"][window])
@@ -351,6 +353,8 @@ class RootCauseServer:
 
     def _unseen(self, root, present):
         """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
+        if present.all():
+            return 1.0
         absent = 1 - present[:, self._causes[root]].mean(axis=0)
         return 1 - _ABSENT * absent.max(initial=0.0)
 

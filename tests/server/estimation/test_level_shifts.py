@@ -13,14 +13,13 @@ from skfedcausal import (
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.blocktests import step_estimates
 from skfedcausal.server.estimation.level_shifts import (
-    _SHORTEST,
-    UnitRecord,
     _by_likelihood,
     find_level_shifts,
     shift_threshold,
 )
 from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
 from skfedcausal.server.estimation.standardised import StandardisedPlant
+from skfedcausal.server.estimation.unit_record import SHORTEST, UnitRecord
 from skfedcausal.server.joint import JointRecord, step_series
 from skfedcausal.statespace.lagcov import remove_episode_means
 from skfedcausal.statespace.shift import InnovationModel, best_onset
@@ -196,7 +195,7 @@ def test_onsets_are_where_a_regression_of_innovations_puts_them():
         target = white @ u.ravel()
         rest = target - design @ np.linalg.lstsq(design, target, rcond=None)[0]
         gains[row] = -rest @ rest
-    assert best_onset(model, u, _SHORTEST) == max(gains, key=gains.get)
+    assert best_onset(model, u, SHORTEST) == max(gains, key=gains.get)
 
 
 def test_the_threshold_is_bonferronis():
@@ -267,7 +266,7 @@ def test_onsets_in_records_with_gaps_never_meet():
     """Two steps at the same row would be one regressor twice."""
     X, _ = shifted(missing=0.1)
     unit = records(X)[0]
-    onset, _ = _by_likelihood(unit, AT + _SHORTEST, [AT], unit.fit([AT, AT + _SHORTEST]))
-    assert onset - AT >= _SHORTEST
-    onset, _ = _by_likelihood(unit, AT - _SHORTEST, [AT], unit.fit([AT - _SHORTEST, AT]))
-    assert AT - onset >= _SHORTEST
+    onset, _ = _by_likelihood(unit, AT + SHORTEST, [AT], unit.fit([AT, AT + SHORTEST]))
+    assert onset - AT >= SHORTEST
+    onset, _ = _by_likelihood(unit, AT - SHORTEST, [AT], unit.fit([AT - SHORTEST, AT]))
+    assert AT - onset >= SHORTEST

@@ -6,8 +6,10 @@ import pytest
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import PacketError, StateMessage, StateReply
-from skfedcausal.server.estimation.noise_share import SHARES
+from skfedcausal.server.estimation.estimate import estimate_plant, process_covariance
+from skfedcausal.server.estimation.tracking import FILTERED
 from skfedcausal.server.joint import JointRecord
+from skfedcausal.server.prediction import InputDrive, PlantFilter
 
 SQUARE = {"n_inputs": 1, "links": [(0, 1)], "input_links": [(0, 1)], "n_states": 1, "n_sensors": 1}
 
@@ -60,7 +62,7 @@ def test_noise_in_square_units_is_found_and_the_effect_with_it(fitted):
 def test_units_speak_with_the_chosen_noise_from_then_on_and_filter_as_before(fitted):
     est, X, _ = fitted
     for name, client in est.clients_.items():
-        share = est.server_.noise_share_
+        share = est.server_.filter_noise_share_
         R = client.model.R + share * (client.model.unpredicted - client.model.R)
         np.testing.assert_allclose(client.message_model.R, R)
         message = client.message(X[name])
@@ -107,11 +109,52 @@ def test_noise_stays_as_the_units_say_in_episodes_too_short_for_forecasts():
 
 
 def test_shares_cross_the_border_and_nonsense_does_not():
-    reply = StateReply(np.zeros((4, 1)), np.eye(1) / 2, np.eye(1), noise_share=np.array([SHARES[-1]]))
-    assert StateReply.from_packet(reply.to_packet()).noise_share == SHARES[-1]
+    reply = StateReply(np.zeros((4, 1)), np.eye(1) / 2, np.eye(1), noise_share=np.array([FILTERED[-1]]))
+    assert StateReply.from_packet(reply.to_packet()).noise_share == FILTERED[-1]
     with pytest.raises(PacketError, match="no share"):
         StateReply.from_packet(
             StateReply(np.zeros((4, 1)), np.eye(1), np.eye(1), noise_share=np.array([1.5])).to_packet()
         )
     message = StateMessage(np.zeros((4, 1)), np.eye(1)[None], None, (4,), unpredicted=np.eye(1))
     assert StateMessage.from_packet(message.to_packet()).unpredicted == 1.0
+
+
+def coloured_noise(n_samples=3000, seed=0):
+    """A plant of one state whose sensor noise lasts for more than a step; its pole."""
+    rng = np.random.default_rng(seed)
+    u, w, shocks = rng.standard_normal((3, n_samples))
+    h, noise = np.zeros((2, n_samples))
+    for t in range(1, n_samples):
+        h[t] = 0.9 * h[t - 1] + u[t - 1] + 0.1 * w[t]
+        noise[t] = 0.5 * noise[t - 1] + shocks[t]
+    return {"unit0": (h + noise)[:, None]}, [u[:, None]], 0.9
+
+
+def test_coefficients_are_learned_for_forecasts_and_filters_for_the_next_step():
+    X, inputs, pole = coloured_noise()
+    est, single = (
+        FederatedCounterfactualEstimator(server=LikelihoodServer(horizon=horizon)).fit(X, inputs=inputs)
+        for horizon in (50, 1)
+    )
+    assert est.server_.noise_share_ > 1 > est.server_.filter_noise_share_
+    assert abs(est.transition_[0, 0] - pole) < abs(single.transition_[0, 0] - pole) / 10
+    errors = [(e.predict(X, inputs=inputs, model="server") - X["unit0"]).std() for e in (est, single)]
+    assert errors[0] < errors[1]
+
+
+def test_process_noise_for_known_coefficients_is_at_the_top_of_the_likelihood():
+    X, truth = noisy_plant(n_samples=1000)
+    messages = {
+        name: KalmanClient().fit(Y, inputs=U).message(Y, inputs=U)
+        for (name, Y), U in zip(X.items(), truth.inputs, strict=True)
+    }
+    record = JointRecord.from_messages(messages)
+    estimate = estimate_plant(record.with_noise_share(0.75), max_iter=300, tol=1e-10)
+    record = record.with_noise_share(0.5)
+    Q = process_covariance(record, estimate, max_iter=300, tol=1e-10)
+    drive = InputDrive(estimate.shrunk_B, record.input_level, np.zeros_like(Q))
+
+    def value(Q):
+        return PlantFilter(estimate.shrunk_A, Q, record, drive).unit_log_densities().sum()
+
+    assert value(Q) > max(value(0.9 * Q), value(1.1 * Q))

@@ -1,0 +1,213 @@
+"""One unit on its own, as the search for level shifts looks at it.
+
+Where a step would split its scores best, what the likelihood of its own model gains by it, and where the
+innovations of that model want it.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy import special
+
+from ...statespace.episodes import episodes
+from ...statespace.filter import filtered_states, predicted_states
+from ...statespace.inputs import input_term
+from ...statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
+from ...statespace.positive import floor_eigenvalues
+from ...statespace.shift import InnovationModel, best_onset
+from ...statespace.units import fit_units, moment_start
+from ..joint import step_series
+
+SHORTEST = 20  # rows between two shifts, and between a shift and the end of an episode
+_FLOOR = 1e-9
+_SUMS = 3  # lagged products, from lag zero, of which the covariance in the long run is made
+_LOW = 16  # frequencies that count as low: steps are slower than the fastest of them
+_MOST_LAGS = 60  # a shift makes a unit without it look like a random walk, which asks for many
+
+
+@dataclass(frozen=True)
+class UnitRecord:
+    """What is known about one unit.
+
+    Attributes
+    ----------
+    scores : ndarray of shape (n_samples, p)
+        Less their mean in each episode, zero where missing.
+    present : ndarray of shape (n_samples, p) or None
+        One where a score is there; None where all are.
+    N : ndarray of shape (p, p)
+        Covariance of the scores around the states.
+    inputs : ndarray of shape (n_samples, k)
+        Inputs of all units, less their mean in each episode.
+    starts : tuple of int
+    n_lags : int
+    sums : ndarray of shape (n, p, p), default=None
+        Sums of lagged products of the scores, as far as they are known.
+    """
+
+    scores: np.ndarray
+    present: np.ndarray | None
+    N: np.ndarray
+    inputs: np.ndarray
+    starts: tuple[int, ...]
+    n_lags: int
+    sums: np.ndarray | None = None
+
+    def steps(self, onsets):
+        """Centred steps, shape (n_samples, n_onsets)."""
+        return remove_episode_means(step_series(sorted(onsets), self.starts, len(self.scores)), self.starts)
+
+    def fit(self, onsets):
+        """Maximum likelihood of the unit alone, its level shifting at the onsets."""
+        columns = np.hstack([self.scores, self.inputs, self.steps(onsets)])
+        present = self.present
+        if present is not None:
+            known = columns.shape[1] - present.shape[1]
+            present = np.hstack([present, np.ones((len(present), known))])
+        sums = lag_covariances(columns, range(min(self.n_lags, _MOST_LAGS) + 2), self.starts, present)
+        moments = TransitionMoments.from_sums(sums, columns, self.starts)
+        return fit_units(moments.blocks([slice(0, columns.shape[1])]), self.N[None])
+
+    def best_split(self, onsets):
+        """Row that splits a stretch of constant level best, and about what likelihood ratio to expect of it.
+
+        The split is the best for white scores; the ratio is that of a step in scores as correlated in time
+        as they are around both levels, by a moment estimate.
+
+        Parameters
+        ----------
+        onsets : sequence of int
+            Known ones.
+        """
+        best = (None, 0.0)
+        for start, stop in episodes(sorted({*self.starts, *onsets}), len(self.scores)):
+            if stop - start < 2 * SHORTEST:
+                continue
+            counts = np.arange(1.0, stop - start + 1)
+            if self.present is not None:
+                counts = np.cumsum(self.present[start:stop, 0])
+            total = counts[-1]
+            if total < 2 * SHORTEST:
+                continue
+            inside = slice(SHORTEST - 1, stop - start - SHORTEST)
+            n, before = counts[inside], self._walk[:, start]
+            walk = self._walk[:, start + 1 : stop + 1][:, inside] - before[:, None]
+            walk -= ((self._walk[:, stop] - before) / total)[:, None] * n
+            spread = np.maximum(n * (total - n), total) / total
+            statistic = np.einsum("pt,pt->t", walk, walk) / spread
+            k = int(statistic.argmax())
+            if statistic[k] > best[1]:
+                best = (start + SHORTEST + k, float(statistic[k]))
+        if best[0] is None:
+            return best
+        long_run = self._long_run_covariance([*onsets, best[0]])
+        whitened = self._root.T @ long_run @ self._root
+        return best[0], best[1] / float(np.linalg.eigvalsh(whitened)[-1])
+
+    @cached_property
+    def _root(self):
+        """Matrix whose transpose whitens the scores."""
+        sample = self._lag_sums[0] / len(self.scores)
+        floor = np.trace(sample) * _FLOOR
+        return np.linalg.cholesky(np.linalg.inv(floor_eigenvalues(sample, floor)))
+
+    @cached_property
+    def _walk(self):
+        """Sums of the whitened scores before each row, shape (p, n_samples + 1)."""
+        walk = np.zeros((len(self.N), len(self.scores) + 1))
+        np.cumsum(self._root.T @ self.scores.T, axis=1, out=walk[:, 1:])
+        return walk
+
+    @cached_property
+    def _lag_sums(self):
+        """Sums of lagged products of the scores for the first few lags."""
+        if self.sums is not None and len(self.sums) >= _SUMS:
+            return self.sums[:_SUMS]
+        return lag_covariances(self.scores, range(_SUMS), self.starts)
+
+    def _long_run_covariance(self, onsets):
+        """Of the scores around the levels between the onsets."""
+        starts = sorted({*self.starts, *onsets})
+        if self.present is None:
+            borders = sorted({*onsets} - {*self.starts})
+            sums = _centred_lag_sums(self.scores, self._lag_sums, borders, starts)
+        else:
+            sums = lag_covariances(remove_episode_means(self.scores, starts), range(3), starts, self.present)
+        moments = TransitionMoments.from_sums(sums, np.zeros_like(self.scores), starts)
+        A, Q = moment_start(moments, self.N)
+        gain = np.linalg.inv(np.eye(len(A)) - A)
+        return gain @ Q @ gain.T + self.N
+
+    def moved(self, onset, others, fit):
+        """The onset that the innovations of the unit's filter ask for, the other steps given.
+
+        `fit` has the onset and the other steps in order of time.
+        """
+        place = len(self.N) + self.inputs.shape[1] + sorted([*others, onset]).index(onset)
+        model, u = self._innovations(np.delete(fit.A[0], place, axis=1), fit.Q[0], others)
+        for start, stop in episodes(self.starts, len(u)):
+            if start < onset < stop:
+                return start + best_onset(model, u[start:stop], SHORTEST)
+        raise ValueError(f"Row {onset} is the first of an episode.")
+
+    def _innovations(self, A, Q, onsets):
+        """The filter of the unit's model ``[A | B]`` and its scaled innovations."""
+        p, known = len(self.N), np.hstack([self.inputs, self.steps(onsets)])
+        model = InnovationModel(A[:, :p], Q, np.linalg.inv(self.N))
+        term = input_term(A[:, p:], known, self.starts) if known.shape[1] else None
+        z = self.scores @ model.J
+        settings = {"starts": self.starts, "exogenous": term}
+        filtered = filtered_states(model.schedule, (z, None), **settings)
+        return model, model.scaled(z, predicted_states(model.A, filtered, **settings))
+
+    def misfit(self, onsets, fit):
+        """What chance makes of a likelihood ratio of steps where the model does not fit, at least one.
+
+        Twice the log-likelihood that a step gains is chi-square if innovations are white. If they are not, as
+        where a unit has slow states that its model lacks, sums of them over long stretches vary by their
+        power at low frequencies instead. That is the geometric mean of the lowest ordinates of their
+        periodogram, corrected for its bias: steps that are still to be found fill few ordinates and hardly
+        move it. Where measurements are missing innovations have no common scale; the model is trusted then.
+
+        Parameters
+        ----------
+        onsets : sequence of int
+            All steps of the model.
+        fit : UnitFit
+        """
+        if self.present is not None:
+            return 1.0
+        u = remove_episode_means(self._innovations(fit.A[0], fit.Q[0], onsets)[1], self.starts)
+        power = np.abs(np.fft.rfft(u, axis=0)[1 : _LOW + 1]) ** 2
+        p = u.shape[1]
+        ordinates = (power / np.einsum("ti,ti->i", u, u)).mean(axis=1)
+        return max(float(np.exp(np.log(ordinates).mean() + np.log(p) - special.digamma(p))), 1.0)
+
+
+def _centred_lag_sums(series, sums, borders, starts):
+    """Lag sums of a series less its mean between the starts, from those within its episodes.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_samples, p)
+    sums : ndarray of shape (n_lags, p, p)
+    borders : sequence of int
+        Starts that are not the first row of an episode; more rows than lags lie between two of them.
+    starts : sequence of int
+    """
+    sums = sums.copy()
+    n_lags = len(sums)
+    for border in borders:
+        for lag in range(1, n_lags):
+            sums[lag] -= series[border : border + lag].T @ series[border - lag : border]
+    for start, stop in episodes(starts, len(series)):
+        rows = series[start:stop]
+        total = np.ones(len(rows)) @ rows
+        mean = total / len(rows)
+        for lag in range(n_lags):
+            early, late = total - rows[len(rows) - lag :].sum(axis=0), total - rows[:lag].sum(axis=0)
+            sums[lag] += (
+                (len(rows) - lag) * np.outer(mean, mean) - np.outer(late, mean) - np.outer(mean, early)
+            )
+    return sums
