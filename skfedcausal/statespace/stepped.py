@@ -45,10 +45,8 @@ def stepped(series):
     """
     series = np.ascontiguousarray(series, dtype=float)
     n_samples, p = series.shape
-    # column by column: numpy reduces few columns side by side ten times slower
-    unit = np.array([max(x.max(), -x.min(), _SMALLEST) for x in series.T])
-    level, step = _level_and_step(series, unit)
     beside = _Beside(n_samples, p)
+    unit, level, step = _unit_level_step(series, beside)
     size, centre, inverse = (beside(x) for x in (unit, level, 1.0 / np.where(step > 0, step, 1.0)))
     codes, beyond = np.zeros(n_samples * p + n_samples * p % 2, dtype=np.uint8), []
     excess, n_counted = np.zeros(p), 0
@@ -139,22 +137,24 @@ class _Beside:
         )
 
 
-def _level_and_step(series, unit):
-    """Mean of each column and part of its standard deviation, in units that keep squares numbers."""
-    n_samples, p = series.shape
-    beside, flat = _Beside(n_samples, p), series.reshape(-1)
-    size, sums, squares = beside(unit), np.zeros(p), np.zeros(p)
+def _unit_level_step(series, beside):
+    """Size of each column, and in units of it, which keep squares numbers, its mean and its step."""
+    (n_samples, p), flat = series.shape, series.reshape(-1)
+    sums, sizes, squares = np.zeros((3, p))
+    ones = np.full(n_samples, 1 / n_samples)
     for own in beside.pieces:
-        scaled = (flat[own] / size[: own.stop - own.start]).reshape(-1, p)
-        sums += np.ones(len(scaled)) @ scaled
-    level = sums / n_samples
-    centre = beside(level)
+        piece = flat[own].reshape(-1, p)
+        sums += ones[: len(piece)] @ piece
+        sizes += ones[: len(piece)] @ np.abs(piece)
+    unit = np.maximum(sizes, _SMALLEST)
+    level = sums / unit
+    size, centre = beside(unit), beside(level)
     for own in beside.pieces:
         scaled = flat[own] / size[: own.stop - own.start]
         scaled -= centre[: len(scaled)]
         scaled *= scaled
-        squares += np.ones(len(scaled) // p) @ scaled.reshape(-1, p)
-    return level, np.sqrt(squares / n_samples) / STEPS
+        squares += ones[: len(scaled) // p] @ scaled.reshape(-1, p)
+    return unit, level, np.sqrt(squares) / STEPS
 
 
 def _parts(rows):

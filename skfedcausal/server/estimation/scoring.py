@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotri
 
 from ...statespace.fisher import InformationColumns
@@ -121,6 +122,8 @@ class Scoring:
 
     def whitened(self, x):
         """``L^-1 x`` with the information ``I = L L'``."""
+        if x.ndim == 2:  # rows of x as columns: no copy in another order
+            return dtrsm(1.0, self._factor[0], x.T, side=1, lower=1, trans_a=1).T
         return solve_triangular(self._factor[0], x, lower=True, check_finite=False)
 
     def unwhitened(self, x):

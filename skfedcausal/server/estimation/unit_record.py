@@ -21,6 +21,7 @@ from ..joint import step_series
 
 SHORTEST = 20  # rows between two shifts, and between a shift and the end of an episode
 _FLOOR = 1e-9
+_PIECE = 1 << 12  # rows whose sums stay in cache
 _SUMS = 3  # lagged products, from lag zero, of which the covariance in the long run is made
 _LOW = 16  # frequencies that count as low: steps are slower than the fastest of them
 _MOST_LAGS = 60  # a shift makes a unit without it look like a random walk, which asks for many
@@ -84,21 +85,24 @@ class UnitRecord:
         for start, stop in episodes(sorted({*self.starts, *onsets}), len(self.scores)):
             if stop - start < 2 * SHORTEST:
                 continue
-            counts = np.arange(1.0, stop - start + 1)
-            if self.present is not None:
-                counts = np.cumsum(self.present[start:stop, 0])
-            total = counts[-1]
+            counts = None if self.present is None else np.cumsum(self.present[start:stop, 0])
+            total = stop - start if counts is None else counts[-1]
             if total < 2 * SHORTEST:
                 continue
-            inside = slice(SHORTEST - 1, stop - start - SHORTEST)
-            n, before = counts[inside], self._walk[:, start]
-            walk = self._walk[:, start + 1 : stop + 1][:, inside] - before[:, None]
-            walk -= ((self._walk[:, stop] - before) / total)[:, None] * n
-            spread = np.maximum(n * (total - n), total) / total
-            statistic = np.einsum("pt,pt->t", walk, walk) / spread
-            k = int(statistic.argmax())
-            if statistic[k] > best[1]:
-                best = (start + SHORTEST + k, float(statistic[k]))
+            before = self._walk[:, start]
+            slope = (self._walk[:, stop] - before) / total
+            for first in range(start + SHORTEST, stop - SHORTEST + 1, _PIECE):
+                last = min(first + _PIECE, stop - SHORTEST + 1)
+                n = np.arange(first - start, last - start, dtype=float)
+                if counts is not None:
+                    n = counts[first - start - 1 : last - start - 1]
+                walk = self._walk[:, first:last] - before[:, None]
+                walk -= np.multiply.outer(slope, n)
+                statistic = np.einsum("pt,pt->t", walk, walk)
+                statistic /= np.maximum(n * (total - n), total) / total
+                k = int(statistic.argmax())
+                if statistic[k] > best[1]:
+                    best = (first + k, float(statistic[k]))
         if best[0] is None:
             return best
         long_run = self._long_run_covariance([*onsets, best[0]])
@@ -116,7 +120,10 @@ class UnitRecord:
     def _walk(self):
         """Sums of the whitened scores before each row, shape (p, n_samples + 1)."""
         walk = np.zeros((len(self.N), len(self.scores) + 1))
-        np.cumsum(self._root.T @ self.scores.T, axis=1, out=walk[:, 1:])
+        for first in range(0, len(self.scores), _PIECE):
+            steps = self._root.T @ self.scores[first : first + _PIECE].T
+            steps[:, 0] += walk[:, first]
+            np.cumsum(steps, axis=1, out=walk[:, first + 1 : first + 1 + steps.shape[1]])
         return walk
 
     @cached_property
