@@ -4,7 +4,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from scipy.linalg.blas import dgemm
 
 from .episodes import episodes
 from .rounding import without_last_bits
@@ -73,23 +72,24 @@ def add_lag_products(sums, series, lags, n_early=None):
         for k, lag in enumerate(lags):
             stop = min(last, n_rows - lag)
             if first < stop:
-                add_product(sums[k], series[first + lag : stop + lag], series[first:stop])
+                early = series[first:stop]
+                add_product(sums[k], series[first + lag : stop + lag] if lag else early, early)
 
 
 def add_product(total, left, right):
-    """Add ``left.T @ right`` in place: for short pieces half the price of a product and a sum.
+    """Add ``left.T @ right`` in place, in a way that lets other threads run.
 
     A matrix times itself comes out symmetric but for rounding.
 
     Parameters
     ----------
     total : ndarray of shape (n_left, n_right)
-        C-contiguous.
     left : ndarray of shape (n_rows, n_left)
     right : ndarray of shape (n_rows, n_right)
     """
-    if total.size:
-        total[:] = dgemm(1.0, right.T, left.T, beta=1.0, c=total.T, trans_b=True, overwrite_c=True).T
+    if left is right:  # for pieces in cache a general product takes half the time of a symmetric one
+        right = right.copy()
+    total += left.T @ right
 
 
 def symmetric(total):

@@ -80,7 +80,8 @@ def _sums(record, updates):
             early = updates(first, last)
             late = _without_own_past(u[start:stop], coefficients, first - start, last - start + _N_LAGS - 1)
             n_late = min(len(late), last - first)
-            add_product(inputs_squared, late[:n_late], late[:n_late])
+            there = late[:n_late]
+            add_product(inputs_squared, there, there)
             add_product(updates_squared, early, early)
             for lag in range(_N_LAGS):
                 both = min(len(late) - lag, last - first)
