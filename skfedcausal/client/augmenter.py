@@ -19,6 +19,7 @@ from ..statespace.episodes import episodes, inner_rows, lagged_rows
 from ..statespace.lagcov import add_product, symmetric
 
 _PIECE = 1 << 14  # measurements that stay in the second-level cache together with their copies
+_ROUNDING = 1e-6  # standard deviations per level at which products need not be centred before they are summed
 
 
 class LinearAugmenter(RegressorMixin, BaseEstimator):
@@ -222,22 +223,26 @@ def _moments(Y, cross_term, starts, level, products):
     """Means and products of previous measurements and cross terms, piece by piece in cache."""
     d, p = Y.shape[1], cross_term.shape[1]
     z_sum, c_sum, gram, cross = np.zeros(d), np.zeros(p), np.zeros((d, d)), np.zeros((p, d))
-    buffer = np.empty((max(_PIECE // d, 1), d))
-    ones, n_rows = np.ones(len(buffer)), 0
-    levels = np.tile(np.zeros(d) if level is None else level, (len(buffer), 1))
+    length = max(_PIECE // d, 1)
+    level = np.zeros(d) if level is None else level
+    centred, ones, n_rows = np.tile(level, (length, 1)), np.ones(length), 0
+    as_is = products is not None and (np.abs(level) * _ROUNDING < np.sqrt(np.diag(products) / len(Y))).all()
     for start, stop in episodes(starts, len(Y)):
-        for first in range(start, stop - 1, len(buffer)):
-            last = min(first + len(buffer), stop - 1)
-            Z, target = buffer[: last - first], cross_term[first + 1 : last + 1]
-            np.subtract(Y[first:last], levels[: len(Z)], out=Z)  # row by row it takes twice as long
+        for first in range(start, stop - 1, length):
+            last = min(first + length, stop - 1)
+            Z, target = Y[first:last], cross_term[first + 1 : last + 1]
+            if not as_is:
+                Z = Z - centred[: len(Z)]  # row by row it takes twice as long
             z_sum += ones[: len(Z)] @ Z  # several times faster than a sum along columns
             c_sum += ones[: len(Z)] @ target
             if products is None:
                 add_product(gram, Z, Z)
             add_product(cross, target, Z)
             n_rows += len(Z)
+    if as_is:
+        z_sum, cross = z_sum - n_rows * level, cross - np.outer(c_sum, level)
     if products is not None:
-        last = Y[[stop - 1 for _, stop in episodes(starts, len(Y))]] - levels[0]
+        last = Y[[stop - 1 for _, stop in episodes(starts, len(Y))]] - level
         gram = products - last.T @ last
     return z_sum / n_rows, c_sum / n_rows, symmetric(gram), cross
 

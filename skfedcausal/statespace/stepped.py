@@ -7,6 +7,8 @@ a two-valued one too (subtractive dither, Schuchman 1964): in a regression it ac
 mean of each column is kept as it is, over the rows that are not all zero, as the first of an episode are.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 STEPS = 2  # in a standard deviation
@@ -123,6 +125,7 @@ class _Beside:
 
     def __init__(self, n_samples, n_columns):
         self._rows, self._columns = min(max(_PIECE // max(n_columns, 1), 1), n_samples), n_columns
+        self._parts = _parts_of(n_samples)
         length, size = self._rows * n_columns, n_samples * n_columns
         self.pieces = [slice(first, min(first + length, size)) for first in range(0, size, length or 1)]
 
@@ -132,29 +135,33 @@ class _Beside:
 
     def dither(self, own):
         """Parts of a step for each row of a piece, evenly spread over any stretch of rows."""
-        return np.repeat(
-            _parts(np.arange(own.start // self._columns, own.stop // self._columns)), self._columns
-        )
+        rows = slice(own.start // self._columns, own.stop // self._columns)
+        return np.repeat(self._parts[rows], self._columns)
 
 
 def _unit_level_step(series, beside):
     """Size of each column, and in units of it, which keep squares numbers, its mean and its step."""
     (n_samples, p), flat = series.shape, series.reshape(-1)
     sums, sizes, squares = np.zeros((3, p))
-    ones = np.full(n_samples, 1 / n_samples)
+    ones = np.ones(n_samples)
     for own in beside.pieces:
         piece = flat[own].reshape(-1, p)
         sums += ones[: len(piece)] @ piece
         sizes += ones[: len(piece)] @ np.abs(piece)
-    unit = np.maximum(sizes, _SMALLEST)
-    level = sums / unit
+    unit = np.maximum(sizes / n_samples, _SMALLEST)
+    level = sums / n_samples / unit
     size, centre = beside(unit), beside(level)
     for own in beside.pieces:
         scaled = flat[own] / size[: own.stop - own.start]
         scaled -= centre[: len(scaled)]
         scaled *= scaled
         squares += ones[: len(scaled) // p] @ scaled.reshape(-1, p)
-    return unit, level, np.sqrt(squares) / STEPS
+    return unit, level, np.sqrt(squares / n_samples) / STEPS
+
+
+@lru_cache(maxsize=1)  # units of a plant have the same rows
+def _parts_of(n_samples):
+    return _parts(np.arange(n_samples))
 
 
 def _parts(rows):
