@@ -7,6 +7,7 @@ from skfedcausal.statespace.lagcov import (
     PIECE,
     TransitionMoments,
     add_product,
+    column_mean,
     episodes,
     lag_covariances,
     midpoints,
@@ -224,3 +225,10 @@ def test_series_side_by_side():
 def test_sums_without_a_lag_are_symmetric():
     sums = lag_covariances(series(5, 700), [1, 0], (0, 300))
     np.testing.assert_array_equal(sums[1], sums[1].T)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5, 9, 32])
+def test_means_do_not_depend_on_where_the_rows_lie(width):
+    table = np.random.default_rng(0).standard_normal((501, width + 3))
+    part = table[:, 2 : 2 + width]
+    np.testing.assert_array_equal(column_mean(part), column_mean(np.ascontiguousarray(part)))
