@@ -119,11 +119,9 @@ class WatchedNonlinearClient(NonlinearClient):
     def _watched(self, Y, exact):
         if not self._regular:
             return exact
-        index = np.zeros(len(Y), dtype=np.intp) if exact.index is None else exact.index
         own = np.isnan(Y[:, self._active]).any(axis=1)
-        regular = np.array([is_regular(J) for J in exact.patterns])[index]
+        regular, J = exact.information.determined_rows, exact.information.matrices()
         own |= ~regular
-        J = exact.patterns[index]
         states, z = np.zeros_like(exact.z), exact.z.copy()
         states[regular] = np.linalg.solve(J[regular], exact.z[regular][..., None])[..., 0]
         z[~own] = states[~own] @ self._J

@@ -231,7 +231,7 @@ class JointRecord:
         """The same record without the level of each unit's states in each episode."""
         parts = []
         for part in self.parts:
-            z, index = part.z.copy(), np.zeros(len(part.z), dtype=int) if part.is_constant else part.index
+            z, index = part.z.copy(), part.pattern_of
             for start, stop in episodes(self.starts, len(z)):
                 J = part.patterns[index[start:stop]]
                 level = np.linalg.pinv(J.sum(axis=0), hermitian=True) @ z[start:stop].sum(axis=0)
@@ -502,8 +502,7 @@ def _unit_scores(part, out):
         N = np.linalg.inv(part.patterns[0])
         out[:] = part.z @ N
         return None, N
-    index = np.zeros(len(part.z), dtype=int) if part.is_constant else part.index
-    definite = np.array([is_regular(J) for J in part.patterns])
+    index, definite = part.pattern_of, part.regular_patterns
     inverse = np.zeros_like(part.patterns)
     inverse[definite] = np.linalg.inv(part.patterns[definite])
     counts = np.bincount(index, minlength=len(part.patterns)) * definite

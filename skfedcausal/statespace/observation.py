@@ -50,6 +50,21 @@ class Information:
         return self.index is None
 
     @property
+    def pattern_of(self):
+        """Which pattern holds at each time step, shape (n_samples,)."""
+        return np.zeros(len(self.z), dtype=np.intp) if self.index is None else self.index
+
+    @property
+    def regular_patterns(self):
+        """Whether the measurements of a pattern determine the states, shape (n_patterns,)."""
+        return np.array([is_regular(J) for J in self.patterns])
+
+    @property
+    def determined_rows(self):
+        """Whether the measurements of a time step determine the states, shape (n_samples,)."""
+        return self.regular_patterns[self.pattern_of]
+
+    @property
     def mean_information(self):
         """Average information matrix over time, shape (n_states, n_states)."""
         if self.index is None:

@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 
 from ...statespace.episodes import episodes
-from ...statespace.observation import is_regular
 from ...statespace.positive import symmetric_root
 from ...statespace.recurrence import driven_recurrence
 from ...statespace.riccati import stationary_covariance
@@ -60,7 +59,7 @@ def complete_distance(distance, record, rng):
     distance = distance.copy()
     for m, part in enumerate(record.parts):
         if not part.is_constant:
-            there = np.array([is_regular(J) for J in part.patterns])[part.index]
+            there = part.determined_rows
             distance[~there, m] = rng.choice(distance[there, m], np.count_nonzero(~there))
     return distance
 

@@ -7,7 +7,6 @@ import numpy as np
 from ...statespace.alarms import alarm_runs
 from ...statespace.episodes import episodes
 from ...statespace.lagcov import TransitionMoments, lag_covariances
-from ...statespace.observation import is_regular
 from ...statespace.plant_em import expectation_maximisation
 from ...statespace.units import moment_start
 
@@ -42,7 +41,7 @@ def usual_pattern(part):
     if part.is_constant:
         return part.patterns[0]
     counts = np.bincount(part.index, minlength=len(part.patterns))
-    counts *= np.array([is_regular(J) for J in part.patterns])  # of the rows in which the unit was there
+    counts *= part.regular_patterns  # of the rows in which the unit was there
     if not counts.any():
         return part.mean_information
     most, full = counts.argmax(), np.trace(part.patterns, axis1=1, axis2=2).argmax()
@@ -121,8 +120,7 @@ def filled_states(record, predicted):
     x = np.empty_like(record.z)
     for part, b in zip(record.parts, record.partition.slices, strict=True):
         usual = usual_pattern(part)
-        index = np.zeros(len(x), dtype=np.intp) if part.is_constant else part.index
-        lacking = np.einsum("tij,tj->ti", (usual - part.patterns)[index], predicted[:, b])
+        lacking = np.einsum("tij,tj->ti", (usual - part.patterns)[part.pattern_of], predicted[:, b])
         x[:, b] = np.linalg.solve(usual, (part.z + lacking).T).T
     return x
 
@@ -132,7 +130,7 @@ def attended_rows(record):
     there = np.ones(record.n_samples, dtype=bool)
     for part in record.parts:
         if not part.is_constant:
-            there &= np.array([is_regular(J) for J in part.patterns])[part.index]
+            there &= part.determined_rows
     rows, starts, n_rows = [], [], 0
     for start, stop in episodes(record.starts, record.n_samples):
         for first, last in alarm_runs(there[start:stop], 1):
@@ -156,7 +154,7 @@ def rows_to_learn_from(record):
     for name, part in zip(record.names, record.parts, strict=True):
         if part.is_constant:
             continue
-        share = 1 - np.mean(np.array([is_regular(J) for J in part.patterns])[part.index])
+        share = 1 - np.mean(part.determined_rows)
         if share > _MOST_ABSENT:
             raise ValueError(
                 f"Unit {name!r} is absent in {100 * share:.0f} % of the nominal rows, too many to tell what "

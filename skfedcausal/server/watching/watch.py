@@ -225,7 +225,7 @@ class PlantWatch:
         present = np.empty((len(x), len(record.parts)), dtype=bool)
         pattern = np.empty((len(x), len(record.parts)), dtype=np.intp)
         for m, (part, b) in enumerate(zip(record.parts, self.slices, strict=True)):
-            index = np.zeros(len(x), dtype=np.intp) if part.is_constant else part.index
+            index = part.pattern_of
             regular = np.array([is_regular(J) and _informative(J, self.model.J[b, b]) for J in part.patterns])
             inverse = np.zeros_like(part.patterns)
             inverse[regular] = np.linalg.inv(part.patterns[regular])
