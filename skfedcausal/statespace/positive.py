@@ -15,6 +15,14 @@ def floor_eigenvalues(S, floor):
     return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
 
 
+def covariance_root(S):
+    """L with ``L L' = S``: the Cholesky factor, where a covariance is singular :func:`symmetric_root`."""
+    try:
+        return np.linalg.cholesky(S)
+    except np.linalg.LinAlgError:
+        return symmetric_root(S)
+
+
 def symmetric_root(S):
     """L with ``L L' = S`` of symmetric matrices; eigenvalues below zero count as zero."""
     values, vectors = np.linalg.eigh(S)

@@ -4,10 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...statespace.episodes import episodes
 from ...statespace.inputs import input_term
-from ...statespace.recurrence import driven_recurrence
-from ...statespace.riccati import stationary_covariance
+from ...statespace.simulation import simulated_information, simulated_states
 
 
 def simulated_record(record, A, Q, rng, *, known=None, spread=None):
@@ -29,23 +27,12 @@ def simulated_record(record, A, Q, rng, *, known=None, spread=None):
     -------
     JointRecord
     """
-    n, T = len(Q), record.n_samples
+    n, starts = len(Q), record.starts
+    exogenous = None if known is None else input_term(A[:, n:], known, starts)
     own = np.ascontiguousarray(A[:, :n])
-    first = stationary_covariance(own, Q)
-    first = np.linalg.cholesky(first if spread is None else first + spread)
-    shocks = rng.normal(size=(T, n)) @ np.linalg.cholesky(Q).T
-    if known is not None:
-        shocks += input_term(A[:, n:], known, record.starts)
-    h = np.empty((T, n))
-    for start, stop in episodes(record.starts, T):
-        shocks[start] = first @ rng.normal(size=n)
-        h[start:stop] = driven_recurrence(own, (shocks[start:stop], np.eye(n)))
+    h = simulated_states(own, Q, starts, record.n_samples, rng, exogenous=exogenous, spread=spread)
     parts = []
     for part, rows in zip(record.parts, record.partition.slices, strict=True):
-        index = np.zeros(T, dtype=int) if part.is_constant else part.index
-        values, vectors = np.linalg.eigh(part.patterns)
-        roots = vectors * np.sqrt(np.maximum(values, 0.0))[:, None, :]
-        z = np.einsum("tij,tj->ti", part.patterns[index], h[:, rows])
-        z += np.einsum("tij,tj->ti", roots[index], rng.normal(size=z.shape))
+        z = simulated_information(part.patterns, part.pattern_of, h[:, rows], rng)
         parts.append(replace(part, z=z, const=None))
     return replace(record, parts=tuple(parts))

@@ -7,10 +7,10 @@ from scipy import stats
 
 from ...statespace.episodes import episodes
 from ...statespace.geweke import geweke_measures
+from ...statespace.inputs import input_term
 from ...statespace.lagcov import TransitionMoments, remove_episode_means
 from ...statespace.positive import spectral_radius
-from ...statespace.recurrence import driven_recurrence
-from ...statespace.riccati import stationary_covariance
+from ...statespace.simulation import simulated_states
 from ...statespace.whittle import WhittleLikelihood
 from ..estimation.blocktests import input_estimates, link_estimates
 from ..estimation.scoring import Point, Scoring, ascend
@@ -89,13 +89,9 @@ class Resampling:
         A, Q = self._point.A, self._point.Q
         n = len(Q)
         simulated = self._series.copy()
-        shocks = rng.normal(size=(len(simulated), n)) @ np.linalg.cholesky(Q).T
-        shocks[1:] += simulated[:-1, n:] @ A[:, n:].T
-        first = np.linalg.cholesky(stationary_covariance(A[:, :n], Q))
-        for start, stop in episodes(self._starts, len(simulated)):
-            shocks[start] = first @ rng.normal(size=n)
-            simulated[start:stop, :n] = driven_recurrence(A[:, :n], (shocks[start:stop], np.eye(n)))
-        simulated[:, :n] += rng.normal(size=shocks.shape) @ np.linalg.cholesky(self._noise).T
+        T, known = len(simulated), input_term(A[:, n:], simulated[:, n:], self._starts)
+        simulated[:, :n] = simulated_states(A[:, :n], Q, self._starts, T, rng, exogenous=known)
+        simulated[:, :n] += rng.normal(size=(T, n)) @ np.linalg.cholesky(self._noise).T
         simulated = remove_episode_means(simulated, self._starts)
         return self._likelihood(simulated, np.ones(len(simulated)))
 

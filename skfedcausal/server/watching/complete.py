@@ -8,10 +8,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...statespace.episodes import episodes
-from ...statespace.positive import symmetric_root
-from ...statespace.recurrence import driven_recurrence
-from ...statespace.riccati import stationary_covariance
+from ...statespace.positive import floor_eigenvalues
+from ...statespace.simulation import simulated_information, simulated_states
 from .nominal import usual_pattern
 
 
@@ -38,7 +36,8 @@ def complete_states(plant, messages, record, rng):
     for part, b in zip(record.parts, record.partition.slices, strict=True):
         usual, z = usual_pattern(part), part.z
         if not part.is_constant:
-            z = z + _information(usual - part.patterns, part.index, states[:, b], rng)
+            lacking = floor_eigenvalues(usual - part.patterns, 0.0)
+            z = z + simulated_information(lacking, part.index, states[:, b], rng)
         x[:, b] = np.linalg.solve(usual, z.T).T
     return x
 
@@ -82,29 +81,10 @@ def draw_states(plant, messages, record, rng):
     -------
     ndarray of shape (n_samples, n)
     """
-    simulated = _simulated_states(plant.transition_, plant.process_cov_, record, rng)
+    simulated = simulated_states(plant.transition_, plant.process_cov_, record.starts, record.n_samples, rng)
     rest = {}
     for name, part, b in zip(record.names, record.parts, record.partition.slices, strict=True):
-        index = np.zeros(record.n_samples, dtype=np.intp) if part.is_constant else part.index
-        rest[name] = replace(
-            messages[name], z=part.z - _information(part.patterns, index, simulated[:, b], rng)
-        )
+        seen = simulated_information(part.patterns, part.pattern_of, simulated[:, b], rng)
+        rest[name] = replace(messages[name], z=part.z - seen)
     smoothed = plant.abducted(rest)
     return simulated + np.hstack([smoothed[name].states for name in record.names])
-
-
-def _simulated_states(A, Q, record, rng):
-    """States of a plant without inputs, every episode from the stationary distribution."""
-    first, later = symmetric_root(stationary_covariance(A, Q)), symmetric_root(Q)
-    x = rng.standard_normal((record.n_samples, len(A)))
-    for start, stop in episodes(record.starts, record.n_samples):
-        x[start] = first @ x[start]
-        x[start + 1 : stop] = driven_recurrence(A, (x[start + 1 : stop], later), x0=x[start])
-    return x
-
-
-def _information(patterns, index, states, rng):
-    """What measurements of information ``patterns[index]`` say: ``J h + e`` with noise e of covariance J."""
-    roots = symmetric_root(patterns)
-    means = np.swapaxes(roots, 1, 2)[index] @ states[:, :, None]
-    return (roots[index] @ (means + rng.standard_normal(means.shape)))[:, :, 0]
