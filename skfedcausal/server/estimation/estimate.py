@@ -204,17 +204,8 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
         curvature = Scoring(objective, scoring.structure, ascent.point, observed=True)
     n, c, free = len(ascent.point.Q), plant.partition.without_steps.n_regressors, scoring.structure.free
     kept = np.flatnonzero(free.cols < c)
-    of_coefficients = curvature.covariance
-    if covariance != "information":
-        blocks, input_blocks, robust = robust_blocks(plant, scoring, blocks, input_blocks, covariance)
-        of_coefficients = robust.covariance(curvature)
-    elif not plant.has_all_lags:
-        blocks, input_blocks, exact = exact_blocks(plant, scoring, blocks, input_blocks)
-        of_coefficients = curvature.covariance if feedback else exact.covariance
-    roots = unit_state_roots(plant, ascent.point)
-    blocks = in_unit_states(blocks, plant.partition, roots)
-    if input_blocks is not None:
-        input_blocks = in_unit_states(input_blocks, plant.partition.input_pairs, roots, causes=False)
+    blocks, input_blocks, source = assessed_blocks(plant, scoring, blocks, input_blocks, covariance)
+    of_coefficients = curvature.covariance if source is None else source.covariance(curvature)
     A, B, levels = np.hsplit(plant.unscaled(theta), [n, c])
     shrunk_A, shrunk_B, _ = np.hsplit(plant.unscaled(shrunk), [n, c])
     Q = plant.unscaled_covariance(ascent.point.Q)
@@ -272,58 +263,47 @@ def process_covariance(record, estimate, *, local=None, fix_local=False, max_ite
 
 
 def estimated_links(plant, scoring, covariance):
-    """Estimates of the links at a maximum, with the covariances asked for."""
-    blocks = link_estimates(scoring)
+    """Estimates of the links at a maximum, with the covariances asked for, in states of unit variance."""
+    return assessed_blocks(plant, scoring, link_estimates(scoring), None, covariance)[0]
+
+
+def assessed_blocks(plant, scoring, blocks, input_blocks, covariance):
+    """The estimates of blocks with the covariances that hold for the record, in states of unit variance.
+
+    Parameters
+    ----------
+    plant : StandardisedPlant
+    scoring : Scoring
+        At the maximum.
+    blocks : BlockEstimates
+        By the expected information.
+    input_blocks : BlockEstimates or None
+    covariance : {"information", "sandwich", "hac"}
+
+    Returns
+    -------
+    blocks, input_blocks : BlockEstimates
+    source : Sandwich, ExactInformation or None
+        Where other covariances came from: units that report in different rows need the exact information.
+    """
+    partition, structure, source = plant.partition, scoring.structure, None
+    families, known = [partition], [blocks]
+    if input_blocks is not None:
+        families, known = [partition, partition.input_pairs], [blocks, input_blocks]
     if covariance != "information":
-        blocks = robust_blocks(plant, scoring, blocks, None, covariance)[0]
+        n_lags = lags_of(covariance, plant.n_samples)
+        source = Sandwich(scoring, plant.contributions(scoring.point), families, known, n_lags)
     elif not plant.has_all_lags:
-        blocks = exact_blocks(plant, scoring, blocks, None)[0]
-    return in_unit_states(blocks, plant.partition, unit_state_roots(plant, scoring.point))
-
-
-def robust_blocks(plant, scoring, blocks, input_blocks, covariance):
-    """The estimates of blocks with covariances by the sandwich, and the :class:`Sandwich`.
-
-    Parameters
-    ----------
-    plant : StandardisedPlant
-    scoring : Scoring
-        At the maximum.
-    blocks : BlockEstimates
-    input_blocks : BlockEstimates or None
-    covariance : {"sandwich", "hac"}
-    """
-    partition, structure = plant.partition, scoring.structure
-    families = [partition] if input_blocks is None else [partition, partition.input_pairs]
-    n_lags = lags_of(covariance, plant.n_samples)
-    known = [blocks] if input_blocks is None else [blocks, input_blocks]
-    robust = Sandwich(scoring, plant.contributions(scoring.point), families, known, n_lags)
-    blocks = robust.blocks(partition, structure.linked, blocks)
-    if input_blocks is not None:
-        input_blocks = robust.blocks(partition.input_pairs, structure.driven, input_blocks)
-    return blocks, input_blocks, robust
-
-
-def exact_blocks(plant, scoring, blocks, input_blocks):
-    """The estimates of blocks by the exact information, and the :class:`ExactInformation`.
-
-    For units that report in different rows.
-
-    Parameters
-    ----------
-    plant : StandardisedPlant
-    scoring : Scoring
-        At the maximum.
-    blocks : BlockEstimates
-    input_blocks : BlockEstimates or None
-    """
-    partition, structure = plant.partition, scoring.structure
-    families = [partition] if input_blocks is None else [partition, partition.input_pairs]
-    exact = ExactInformation(scoring, plant, families)
-    blocks = exact.blocks(partition, structure.linked, blocks)
-    if input_blocks is not None:
-        input_blocks = exact.blocks(partition.input_pairs, structure.driven, input_blocks)
-    return blocks, input_blocks, exact
+        source = ExactInformation(scoring, plant, families)
+    if source is not None:
+        inside = structure.linked, structure.driven
+        known = [source.blocks(*each) for each in zip(families, inside, known, strict=False)]
+    roots = unit_state_roots(plant, scoring.point)
+    turned = [
+        in_unit_states(each, family, roots, causes=family is partition)
+        for each, family in zip(known, families, strict=True)
+    ]
+    return turned[0], turned[1] if input_blocks is not None else None, source
 
 
 def _maximum(plant, goal, **settings):

@@ -51,9 +51,17 @@ class ExactInformation:
         self._mixed = products.mixed / steps
         self._own = [own / steps for own in products.own]
 
-    @property
-    def covariance(self):
-        """Covariance of the maximum-likelihood estimate of the free elements."""
+    def covariance(self, curvature=None):
+        """Covariance of the maximum-likelihood estimate of the free elements.
+
+        Parameters
+        ----------
+        curvature : Scoring, default=None
+            The observed one of a plant with feedback, which counts then; that of the estimate or None takes
+            the exact information.
+        """
+        if curvature is not None and curvature is not self._scoring:
+            return curvature.covariance
         eye = np.eye(len(self._factor[0]))
         return cho_solve(self._factor, eye, check_finite=False) / self._scoring.n_samples
 
@@ -75,7 +83,7 @@ class ExactInformation:
         scoring, all_own = self._scoring, self._own[self._families.index(family)]
         estimate, covariance = blocks.estimate.copy(), blocks.covariance.copy()
         gradient = scoring.point.evaluation.grad_A.ravel()
-        of_free = self.covariance
+        of_free = self.covariance()
         for pair, at in enumerate(family.pair_elements):
             real = at < family.n_elements
             at, place = at[real], np.ix_([pair], np.flatnonzero(real), np.flatnonzero(real))

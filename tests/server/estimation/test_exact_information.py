@@ -42,7 +42,7 @@ def test_of_complete_records_it_is_the_expected_information(sparsity):
     usual = link_estimates(scoring)
     found = exact.blocks(plant.partition, scoring.structure.linked, usual)
     error = 4 * np.sqrt(8 / 20_000)
-    np.testing.assert_allclose(np.diag(exact.covariance), np.diag(scoring.covariance), rtol=error)
+    np.testing.assert_allclose(np.diag(exact.covariance()), np.diag(scoring.covariance), rtol=error)
     np.testing.assert_allclose(found.stderr, usual.stderr, rtol=error)
     np.testing.assert_allclose(found.estimate, usual.estimate, atol=error * usual.strength.max())
     np.testing.assert_array_equal(found.dof, usual.dof)
@@ -53,7 +53,7 @@ def test_it_is_the_same_at_every_call_and_knows_inputs():
     _, scoring, plant = fitted(X, truth, inputs=truth.inputs)
     families = [plant.partition, plant.partition.input_pairs]
     both = [ExactInformation(scoring, plant, families) for _ in range(2)]
-    np.testing.assert_array_equal(both[0].covariance, both[1].covariance)
+    np.testing.assert_array_equal(both[0].covariance(), both[1].covariance())
     usual = input_estimates(scoring)
     found = both[0].blocks(plant.partition.input_pairs, scoring.structure.driven, usual)
     np.testing.assert_allclose(found.stderr, usual.stderr, rtol=4 * np.sqrt(8 / 20_000) + 4 / np.sqrt(1000))
