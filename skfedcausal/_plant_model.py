@@ -1,5 +1,8 @@
 """What the estimators of plants share once fitted: predictions, states, likelihoods, the oracle."""
 
+from dataclasses import replace
+from numbers import Integral
+
 import numpy as np
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
@@ -129,6 +132,51 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
         blocks = self._predict_blocks(data, model)
         positions, columns = output_places(data.layout)
         return self._table(blocks, positions, columns, data.index)
+
+    def forecast(self, X, start, *, inputs=None):
+        """Measurements from a row on, given those before it and the inputs of all rows: a free run.
+
+        The server's filter goes on without measurements: many steps ahead, under inputs that are known.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            One episode. Measurements from row `start` on are not looked at and may be NaN.
+        start : int
+            Position of the first row that is forecast, at least 1.
+        inputs : list or dict, default=None
+            As in `fit`, for the rows before and after `start`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples - start, n_outputs)
+            Expected measurements, laid out as by :meth:`predict`.
+
+        Raises
+        ------
+        ValueError
+            If there are no rows before or after `start`.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedCounterfactualEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, truth = make_granger_plant(2, n_inputs=1, random_state=0)
+        >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+        >>> est.forecast(X, 1900, inputs=truth.inputs).shape
+        (100, 16)
+        """
+        data = self._read(X, inputs)
+        if not isinstance(start, Integral) or isinstance(start, bool) or not 0 < start < data.n_samples:
+            raise ValueError(
+                f"Got start={start!r} for {data.n_samples} rows; give the position of the first row to be "
+                f"forecast, 1 to {data.n_samples - 1}."
+            )
+        later = np.arange(data.n_samples)[:, None] >= start
+        data = replace(data, outputs=tuple(np.where(later, np.nan, Y) for Y in data.outputs))
+        blocks = [block[start:] for block in self._predict_blocks(data, "server")]
+        index = None if data.index is None else data.index[start:]
+        return self._table(blocks, *output_places(data.layout), index)
 
     def transform(self, X, *, inputs=None, lengths=None):
         """Filtered states of the whole plant, given the messages up to each step.

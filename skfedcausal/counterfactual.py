@@ -1,5 +1,6 @@
 """Federated counterfactuals: what if a unit of a plant had been operated differently?"""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from numbers import Integral
 
@@ -385,6 +386,10 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         _check_choice("loops", loops, _LOOPS)
         if not 0 < confidence < 1:
             raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
+        if not isinstance(do, Mapping):
+            raise ValueError(
+                f"Got do={do!r}; give a dict from the name of an input, 'unit__input', to what replaces it."
+            )
         known = self._plant_inputs
         data = filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)
         recorded = [U for U in data.inputs if U is not None]

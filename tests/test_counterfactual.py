@@ -248,6 +248,37 @@ def test_the_same_noise_under_other_inputs_gives_the_answer_within_its_band():
     assert np.linalg.norm(table["effect"] - expected.ravel()) < 0.1 * scale
 
 
+def test_bands_of_links_that_were_not_selected_hold_zero():
+    """Their small posterior means move the effect; where there is no way for it, that is not a finding."""
+    X, truth = make_granger_plant(
+        2, n_samples=3000, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=1
+    )
+    est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    effect, std = est.counterfactual("unit1", 0, 1, horizon=5, return_std=True)
+    elsewhere = [column for column in effect if column.startswith("unit0")]
+    effect, std = effect[elsewhere].to_numpy(), std[elsewhere].to_numpy()
+    assert 0 < np.abs(effect).max() < 1e-3
+    np.testing.assert_array_less(np.abs(effect), 1.001 * std)
+
+
+def test_a_forecast_is_the_filter_without_measurements(fitted):
+    found = fitted.forecast(X, 1400, inputs=INPUTS)
+    hidden = {name: np.where(np.arange(1500)[:, None] < 1400, Y, np.nan) for name, Y in X.items()}
+    np.testing.assert_array_equal(found, fitted.forecast(hidden, 1400, inputs=INPUTS))
+    one_step = fitted.predict(X, inputs=INPUTS, model="server")
+    np.testing.assert_allclose(found[0], one_step[1400], rtol=1e-6)
+    states = fitted.transform(hidden, inputs=INPUTS)
+    plant = fitted.transfer_function()
+    levels = np.concatenate([fitted.clients_[name].mean_ for name in NAMES])
+    np.testing.assert_allclose(found, states[1400:] @ plant.C.T + levels, atol=1e-8)
+
+
+@pytest.mark.parametrize("start", [0, 1500, 3.5, True])
+def test_a_forecast_needs_rows_before_and_after(fitted, start):
+    with pytest.raises(ValueError, match=f"start={start} for 1500 rows; .* 1 to 1499"):
+        fitted.forecast(X, start, inputs=INPUTS)
+
+
 def test_whatif_keeps_index_and_splits_by_source():
     index = pd.date_range("2024-01-01", periods=1500, freq="min")
     table = flat(X, TRUTH).set_index(index)
@@ -380,6 +411,17 @@ def test_controllers_respond_when_asked_to(controlled):
     np.testing.assert_allclose(own, est.counterfactual("b", 0, 1, horizon=10), atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore:Inputs of 'unit1' depend on measurements:UserWarning")
+def test_a_controller_that_nothing_else_moves_is_named():
+    """u = K y: every record of that kind follows the same regression, whatever B is."""
+    rng = np.random.default_rng(0)
+    X, truth = make_granger_plant(2, n_samples=2000, n_inputs=1, random_state=0)
+    inputs = inputs_of(truth)
+    inputs["unit1"] = X["unit1"] @ rng.standard_normal((8, 1))
+    with pytest.warns(UserWarning, match=r"'unit1' determine its inputs number 0 \(from 0\)"):
+        FederatedCounterfactualEstimator().fit(X, inputs=inputs)
+
+
 # --- inputs as plants have them ---------------------------------------------------------------------
 
 
@@ -489,6 +531,7 @@ def test_leaving_the_range_seen_is_a_warning(fitted):
         ({"unit0__valve": 0.0}, r"unknown input 'unit0__valve'; known inputs are 'unit0__u0'"),
         ({"unit0__u0": np.zeros(7)}, r"\(7,\) values for input 'unit0__u0'.*1500 rows"),
         ({"unit0__u0": np.full(1500, np.inf)}, "missing or infinite"),
+        (["unit0__u0"], "give a dict from the name of an input"),
     ],
 )
 def test_bad_interventions_are_refused(fitted, do, message):

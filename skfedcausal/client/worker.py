@@ -22,7 +22,7 @@ from .augmenter import LinearAugmenter
 from .batches import next_message
 from .black_box import BlackBoxClient
 from .extended_kalman import ExtendedKalmanClient
-from .feedback_law import identify_law
+from .feedback_law import identify_law, warn_of_determined_inputs
 from .kalman import KalmanClient
 from .loading_error import loading_error
 from .messages import along, unit_message
@@ -177,6 +177,7 @@ class UnitWorker:
             raise PacketError(f"Unit {self.name!r} was asked for the law of its inputs, but has none.")
         loads = loadings(state["client"], state["n_states"])
         varying = np.abs(loads).max(axis=1) > 0
+        warn_of_determined_inputs(self.name, self._Y[:, varying], self._U)
         law = identify_law(self._Y[:, varying], self._U, loads[varying], self._starts)
         return law.to_packet(packet.round), state
 

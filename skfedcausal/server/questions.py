@@ -45,11 +45,14 @@ class InputQuestions:
         -------
         dict of str to EffectReply
             Row j is the effect one step after row j of `change`. The effect uses `transition_` and `input_`;
-            its covariance is that of the estimate before shrinkage, given the selected links and laws.
+            its covariance is that of the estimate before shrinkage, given the selected links and laws. What
+            links that were not selected add to the effect is added as a standard error too: the data speak
+            for their absence, and a band must not contradict that.
         """
         c = self.coefficients_
         gains = None if held is None else self._gains(held)
         effect = input_response(self.transition_, self.input_, change, gains).effect
+        doubtful = effect - input_response(*self._selected_blocks(), change, gains).effect
         A, B = np.hsplit(c.matrix, [self.partition_.n_states])
         if gains is not None:
             gains = gains.scaled(c.state_scale, c.input_scale)
@@ -58,9 +61,15 @@ class InputQuestions:
         covariances = response_covariances(unshrunk, c.rows, c.cols, c.covariance, blocks)
         replies = {}
         for (name, rows), V in zip(self.state_slices_.items(), covariances, strict=True):
-            S = c.state_scale[rows, rows]
-            replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), S @ V @ S.T)
+            S, d = c.state_scale[rows, rows], doubtful[:, rows]
+            V = S @ V @ S.T + d[:, :, None] * d[:, None, :]
+            replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), V)
         return replies
+
+    def _selected_blocks(self):
+        """A and B without the small posterior means of links that were not selected."""
+        estimates = (self.transition_, self.unshrunk_transition_), (self.input_, self.unshrunk_input_)
+        return [np.where(unshrunk == 0, 0.0, shrunk) for shrunk, unshrunk in estimates]
 
     def _gains(self, held):
         """Laws of all controllers as matrices of the plant, without the inputs that are held."""

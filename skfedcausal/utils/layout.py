@@ -204,13 +204,17 @@ def with_separate_inputs(layout, inputs):
     return replace(layout, inputs=inputs)
 
 
+_NAMELESS = "the columns have no names here; in a pipeline, set_output(transform='pandas') keeps them"
+
+
 def input_mask(input_columns, columns):
     """Mark the columns of the flat table that are inputs.
 
     Parameters
     ----------
     input_columns : None, list of (str or int), or callable
-        Names or positions of input columns, or ``f(name_or_position) -> bool``.
+        Names or positions of input columns (pairs in a frame with two column levels), or
+        ``f(name_or_position) -> bool``.
     columns : sequence of (str or None) of shape (n_columns,)
         Column names as the user gave them, None where there is none.
 
@@ -236,7 +240,7 @@ def input_mask(input_columns, columns):
         )
     position_of = {name: position for position, name in enumerate(columns) if name is not None}
     position_of |= {position: position for position in range(len(columns))}
-    entries = list(input_columns)
+    entries = [SEPARATOR.join(e) if _two_levels(e) else e for e in input_columns]
     unknown = [
         entry
         for entry in entries
@@ -244,10 +248,15 @@ def input_mask(input_columns, columns):
     ]
     if unknown:
         known = [name for name in columns if name is not None]
-        hint = f"column names: {listed(known)}" if known else "the columns have no names here"
+        hint = f"column names: {listed(known)}" if known else _NAMELESS
         raise ValueError(
             f"Got {listed(unknown)} in `input_columns`, which X does not have; give column names "
             f"or positions from 0 to {len(columns) - 1} ({hint})."
         )
     chosen = {position_of[entry] for entry in entries}
     return [position in chosen for position in range(len(columns))]
+
+
+def _two_levels(entry):
+    """Whether this is the name of a column in a frame with two levels, ``(unit, input)``."""
+    return isinstance(entry, tuple) and len(entry) == 2 and all(isinstance(part, str) for part in entry)

@@ -285,6 +285,7 @@ def test_scattered_columns_and_input_are_left_alone():
         (flat_frame(), {"input_columns": [4, 1]}, ("a__x1", "b__x2")),
         (flat_frame(), {"input_columns": lambda c: c in ("b__x2", "a__x1")}, ("a__x1", "b__x2")),
         (two_levels(), {"input_columns": pd.Index(["a__x1", "b__x2"])}, ("a__x1", "b__x2")),
+        (two_levels(), {"input_columns": [("b", "x2"), ("a", "x1")]}, ("a__x1", "b__x2")),
         (TABLE, {"input_columns": np.array([1, 4]), "client_labels": LABELS}, ("a__u0", "b__u0")),
         (TABLE, {"input_columns": lambda k: k in (1, 4), "client_labels": LABELS}, None),
         ({"a": A, "b": B}, {"input_columns": [1, 4]}, ("a__u0", "b__u0")),
