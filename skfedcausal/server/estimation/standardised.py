@@ -374,9 +374,9 @@ class StandardisedPlant:
             for own, covariance in zip(partition.slices, covariances, strict=True)
         ]
 
-    @property
+    @cached_property
     def standard_record(self):
-        """The record in standardised states."""
+        """The record in standardised states, which nobody changes in place."""
         return self._record.rescaled(self._scale)
 
     def time_domain(self, record=None, *, rows=None, levels=True):
