@@ -36,7 +36,7 @@ class GradientQuestions:
 
     @available_if(lambda self: hasattr(self.server, "dialogue"))
     def training_problems(self, X, *, inputs=None, lengths=None):
-        """Every unit's problem of gradient training on a record, for :mod:`skfedcausal.statespace.unified`.
+        """Every unit's problem of gradient training on a record, for ``skfedcausal.statespace.unified``.
 
         Only for data that may be pooled: a problem holds moments of a unit's measurements with the other
         units' states.

@@ -104,7 +104,7 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def network_(self):
-        """The fitted map with ``value`` and ``jacobian``, see :mod:`skfedcausal.statespace.networks`."""
+        """The fitted map with ``value`` and ``jacobian``, see ``skfedcausal.statespace.networks``."""
         check_is_fitted(self, "weights_")
         return self._network()
 

@@ -19,7 +19,7 @@ class FramedTransport:
     """Base of the transports between machines: a subclass carries bytes.
 
     A subclass has the method ``_carry(frames, timeout)``, which takes the bytes for each site and gives each
-    site's bytes or a :class:`Failure`.
+    site's bytes or a :class:`~skfedcausal.federation.Failure`.
 
     Parameters
     ----------

@@ -111,7 +111,7 @@ class GradientServer(GradientAnswers, BaseEstimator):
     See Also
     --------
     LikelihoodServer : The default, which identifies the blocks.
-    skfedcausal.statespace.unified : Training as one linear recurrence, its radius, limit and rates.
+    skfedcausal.statespace.unified.recurrence : Training as one linear map, its limit and rates.
 
     Notes
     -----
