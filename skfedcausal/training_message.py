@@ -180,7 +180,7 @@ class TrainingPlan:
 
     @classmethod
     def from_packet(cls, packet):
-        """Plan in a packet; raises PacketError if its arrays do not fit together.
+        """Plan in a packet.
 
         Raises
         ------

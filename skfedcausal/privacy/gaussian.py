@@ -414,8 +414,6 @@ class GaussianMechanism(PrivacyMechanism):
     def statement(self, spent, names, n_samples, left="everything"):
         """The promise in words: unit, relation, bound, composition, what is not covered.
 
-        `left` says what of all that left the units it is about.
-
         Parameters
         ----------
         spent : PrivacySpent
