@@ -12,13 +12,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from .federation.fields import Fields
+from .federation.fields import Fields, series_arrays
 from .federation.packet import Packet, PacketError
 from .statespace.observation import Information
 from .statespace.rounding import (
     packed_products,
     packed_triangles,
-    scaled_columns,
     state_units,
     whitened_columns,
 )
@@ -181,7 +180,7 @@ class StateMessage:
             arrays["index"] = self.index.astype(_index_dtype(len(packed)))
         arrays["lengths"] = np.asarray(self.lengths, dtype=np.int64)
         if self.inputs is not None:  # half precision would round the position of a valve
-            arrays |= _series("inputs", self.inputs, "float32" if dtype == "float16" else dtype)
+            arrays |= series_arrays("inputs", self.inputs, "float32" if dtype == "float16" else dtype)
         for name in ("const", "transition", "process_cov", "input_matrix", "off_subspace", "unpredicted"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
@@ -258,7 +257,7 @@ class _StatesReply:
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the states in the given precision."""
-        arrays = _series("states", self.states, dtype)
+        arrays = series_arrays("states", self.states, dtype)
         if not (self.MAY_LACK and self.covariances is None):
             arrays["packed"] = packed_triangles(self.covariances)
         return Packet(self.OP, round, arrays)
@@ -358,7 +357,7 @@ class StateReply:
         arrays = dict(zip(names, stepped(self.cross_term), strict=True))
         arrays["length"] = np.array([len(self.cross_term)])
         if self.predicted is not None:
-            arrays |= _series("predicted", self.predicted, dtype)
+            arrays |= series_arrays("predicted", self.predicted, dtype)
         arrays["transition"], arrays["process_cov"] = self.transition, self.process_cov
         for name in ("input_matrix", "input_level", "noise_share"):
             if getattr(self, name) is not None:
@@ -484,11 +483,3 @@ class FeedbackLaw:
         persistence = fields.numbers("persistence", (len(present),) * 2)
         fields.check_all_read()
         return cls(present, previous, persistence)
-
-
-def _series(name, values, dtype):
-    """Fields of a series: as it is, or rounded and with the scale of each column."""
-    if dtype == "float64":
-        return {name: values}
-    rounded, scale = scaled_columns(values, dtype)
-    return {name: rounded, f"{name}_scale": scale}
