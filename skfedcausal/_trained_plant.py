@@ -5,8 +5,8 @@ import pandas as pd
 from sklearn.utils.metaestimators import available_if
 
 from ._oracle import training_problems
+from .client.at_home import local_features
 from .client.training_series import augmented_losses, unit_series
-from .client.worker import local_features
 
 
 class GradientQuestions:

@@ -8,8 +8,8 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from ._privacy import mechanisms, promise, released
+from .client.at_home import local_prediction
 from .client.flags import ResidualFlag
-from .client.worker import local_prediction
 from .federation.watching import send_flags
 from .server.watching.flags import needed_answers
 
