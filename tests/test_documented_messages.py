@@ -1,7 +1,5 @@
 """The errors and warnings that the user guide quotes are the ones users get."""
 
-import importlib
-import inspect
 import re
 import warnings
 from pathlib import Path
@@ -95,15 +93,3 @@ def test_quoted_convergence_warning(guide):
 
     assert caught
     assert all(without_numbers(str(warning.message)) in without_numbers(guide) for warning in caught)
-
-
-@pytest.mark.parametrize(
-    "module", ["message", "watch_message", "training_message", "network_message", "privacy_message"]
-)
-def test_every_type_that_crosses_the_border_is_listed(module):
-    page = (_GUIDE.parent / "messages.rst").read_text(encoding="utf-8")
-    module = importlib.import_module(f"skfedcausal.{module}")
-    own = [kind for name, kind in vars(module).items() if name[0] != "_" and inspect.isclass(kind)]
-    crossing = [kind.__name__ for kind in own if kind.__module__ == module.__name__]
-    assert crossing
-    assert [name for name in crossing if name not in page] == []

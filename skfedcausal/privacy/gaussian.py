@@ -331,7 +331,7 @@ class GaussianMechanism(PrivacyMechanism):
         ]
 
     def noise_of(self, name, Y):
-        """Ball and noise of a release of a unit's record, a `UnitNoise`.
+        """Ball and noise of a release of a unit's record, a :class:`~skfedcausal.privacy.UnitNoise`.
 
         Parameters
         ----------
