@@ -16,6 +16,13 @@ class GradientQuestions:
     def losses(self, X, *, inputs=None, lengths=None):
         """Client and server losses of gradient training on a record, for estimators with a GradientServer.
 
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
         Returns
         -------
         DataFrame
@@ -40,6 +47,13 @@ class GradientQuestions:
 
         Only for data that may be pooled: a problem holds moments of a unit's measurements with the other
         units' states.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
 
         Returns
         -------
