@@ -87,7 +87,7 @@ class StateMessage:
     off_subspace: np.ndarray | None = None
     unpredicted: np.ndarray | None = None
 
-    OP = "states"
+    OP: ClassVar[str] = "states"
 
     @property
     def J(self):
@@ -250,10 +250,10 @@ class _StatesReply:
     states: np.ndarray
     covariances: np.ndarray | None = None
 
-    OP: ClassVar[str | None] = None
-    ROWS = "steps"  # what the rows of `states` are
-    ONE_FOR_ALL = False  # whether a single covariance may stand for all of them
-    MAY_LACK = False  # whether there may be no covariances
+    OP: ClassVar[str]
+    ROWS: ClassVar[str] = "steps"  # what the rows of `states` are
+    ONE_FOR_ALL: ClassVar[bool] = False  # whether a single covariance may stand for all of them
+    MAY_LACK: ClassVar[bool] = False  # whether there may be no covariances
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the states in the given precision."""
@@ -304,9 +304,9 @@ class SmoothedReply(_StatesReply):
     (1, 2, 2)
     """
 
-    OP = "refine"
-    ROWS = "time steps"
-    ONE_FOR_ALL = True
+    OP: ClassVar[str] = "refine"
+    ROWS: ClassVar[str] = "time steps"
+    ONE_FOR_ALL: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -349,7 +349,7 @@ class StateReply:
     input_level: np.ndarray | None = None
     noise_share: np.ndarray | None = None
 
-    OP = "reply"
+    OP: ClassVar[str] = "reply"
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form: the cross term in 4 bits a number, the prediction in the given precision."""
@@ -408,8 +408,8 @@ class EffectReply(_StatesReply):
     (3, 2)
     """
 
-    OP = "effect"
-    MAY_LACK = True
+    OP: ClassVar[str] = "effect"
+    MAY_LACK: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -430,8 +430,8 @@ class PredictionReply(_StatesReply):
     (4, 2)
     """
 
-    OP = "prediction"
-    MAY_LACK = True
+    OP: ClassVar[str] = "prediction"
+    MAY_LACK: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -461,7 +461,7 @@ class FeedbackLaw:
     previous: np.ndarray
     persistence: np.ndarray
 
-    OP = "law"
+    OP: ClassVar[str] = "law"
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form; matrices travel in double precision."""

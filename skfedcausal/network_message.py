@@ -5,6 +5,7 @@ replies are :class:`~skfedcausal.training_message.GradientReply`.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -37,7 +38,7 @@ class NetworkPlan:
     batch_size: int
     client_weight: float
 
-    OP = "network-plan"
+    OP: ClassVar[str] = "network-plan"
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form; tells the unit in which precision to answer."""
@@ -88,7 +89,7 @@ class PredictedStates:
     filtered: np.ndarray | None = None
     spread: np.ndarray | None = None
 
-    OP = "predicted-states"
+    OP: ClassVar[str] = "predicted-states"
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with series in the given precision."""
@@ -132,7 +133,7 @@ class NoGradient:
     'no-gradient'
     """
 
-    OP = "no-gradient"
+    OP: ClassVar[str] = "no-gradient"
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form."""
