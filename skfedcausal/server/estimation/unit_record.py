@@ -13,7 +13,7 @@ from scipy import special
 from ...statespace.episodes import episodes
 from ...statespace.filter import filtered_states, predicted_states
 from ...statespace.inputs import input_term
-from ...statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
+from ...statespace.lagcov import TransitionMoments, lag_covariances, recentre_lag_sums, remove_episode_means
 from ...statespace.positive import floor_eigenvalues
 from ...statespace.shift import InnovationModel, best_onset
 from ...statespace.units import fit_units, moment_start
@@ -237,10 +237,6 @@ def _centred_lag_sums(series, sums, borders, starts):
     for start, stop in episodes(starts, len(series)):
         rows = series[start:stop]
         total = np.ones(len(rows)) @ rows
-        mean = total / len(rows)
-        for lag in range(n_lags):
-            early, late = total - rows[len(rows) - lag :].sum(axis=0), total - rows[:lag].sum(axis=0)
-            sums[lag] += (
-                (len(rows) - lag) * np.outer(mean, mean) - np.outer(late, mean) - np.outer(mean, early)
-            )
+        ends = rows[:n_lags], rows[-n_lags:]
+        recentre_lag_sums(sums, range(n_lags), total / len(rows), total, len(rows), *ends)
     return sums
