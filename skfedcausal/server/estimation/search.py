@@ -98,7 +98,8 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
         seen.add(proposed.key)
         goal = tol / 2 if proposed.key == structure.key and left < near else max(near / 10, tol / 2)
         before = point
-        point, left, n_further = _next_point(objective, scoring, proposed, goal, finish)
+        aim = finish if n_rounds > 1 else None  # the first guess rarely stays
+        point, left, n_further = _next_point(objective, scoring, proposed, goal, aim)
         if point is before and proposed.key == structure.key:  # nowhere to climb
             return StructureSearch(scoring, n_rounds, False)
         structure = proposed

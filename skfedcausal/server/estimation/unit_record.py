@@ -135,8 +135,12 @@ class UnitRecord:
     @cached_property
     def _sums_before_blocks(self):
         """Sums of the scores before every block, shape (n_blocks + 1, p)."""
-        blocks = np.add.reduceat(self.scores, np.arange(0, len(self.scores), self._step))
-        return np.concatenate([np.zeros((1, blocks.shape[1])), np.cumsum(blocks, axis=0)])
+        step, p = self._step, len(self.N)
+        whole = len(self.scores) // step
+        add = np.tile(np.eye(p), (step, 1))  # one product is several times faster than sums of few rows
+        sums = np.zeros((whole + 1, p))
+        np.cumsum(self.scores[: whole * step].reshape(whole, -1) @ add, axis=0, out=sums[1:])
+        return sums
 
     def _walk(self, first, last, step):
         """Rows from `first` to `last`, and sums of the scores before each of them.
