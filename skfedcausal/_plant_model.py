@@ -20,6 +20,15 @@ _MODELS = ("augmented", "client", "server")
 class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedEstimator):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
+    def _new_server(self, default=None):
+        server = super()._new_server(default)
+        if not getattr(server, "tests_links", True):
+            raise ValueError(
+                f"{type(server).__name__} learns a plant for FederatedRCADetector, with no tests of links or "
+                f"effects of inputs; {type(self).__name__} needs a LikelihoodServer or a GradientServer."
+            )
+        return server
+
     def _store_fit(self, server):
         self.client_names_ = server.names_
         self.transition_ = server.transition_

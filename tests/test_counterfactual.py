@@ -8,7 +8,14 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    KalmanClient,
+    LikelihoodServer,
+    MomentServer,
+    RegressorServer,
+)
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.excitation import InputsNotSeparableError
 
@@ -181,6 +188,19 @@ def test_local_blocks_stay_as_given():
         rows, columns = est.state_slices_[name], est.input_slices_[name]
         np.testing.assert_allclose(est.transition_[rows, rows], clients[name].A, atol=1e-10)
         np.testing.assert_allclose(est.input_[rows, columns], clients[name].B, atol=1e-10)
+
+
+def test_what_units_do_not_know_of_their_own_inputs_is_learned_with_local_blocks_fixed():
+    """A without B: as its standard errors say, within 4.5 of them; given it has none."""
+    clients = given_clients(TRUTH)
+    server = LikelihoodServer(fix_local=True)
+    est = FederatedCounterfactualEstimator(clients, server=server).fit(X, inputs=INPUTS)
+    effect, std = est.counterfactual("unit1", 0, 1, return_std=True)
+    own = [column for column in effect if column.startswith("unit1")]
+    expected = true_response(TRUTH, np.array([[0.0, 0.0, 1.0]]))[0][5:10]
+    error = effect[own].to_numpy()[0] - expected
+    np.testing.assert_array_less(np.abs(error), 4.5 * std[own].to_numpy()[0])
+    np.testing.assert_array_less(0.01 * np.abs(expected), std[own].to_numpy()[0])
 
 
 # --- questions -------------------------------------------------------------------------------------
@@ -546,6 +566,13 @@ def test_other_inputs_than_in_fit_are_refused(fitted):
 
 def test_clones_know_nothing(fitted):
     assert not hasattr(clone(fitted), "input_")
+
+
+@pytest.mark.parametrize("estimator", [FederatedCounterfactualEstimator, FederatedGrangerEstimator])
+@pytest.mark.parametrize("server", [MomentServer(), RegressorServer()])
+def test_servers_of_the_detector_are_refused(estimator, server):
+    with pytest.raises(ValueError, match=f"{type(server).__name__} learns a plant for FederatedRCADetector"):
+        estimator(server=server).fit(X)
 
 
 def test_a_server_that_cannot_answer_is_refused():

@@ -38,7 +38,8 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
     ----------
     fix_local : bool, default=False
         Keep the diagonal blocks at the units' own transition matrices (assumption 4.4 of [1]_) instead of
-        re-estimating them. The units then send them along.
+        re-estimating them, and how their inputs act on themselves where they know it. The units then send
+        them along.
     sparsity : {"fdr", None}, default="fdr"
         "fdr" searches for links with false discovery control and estimates only those; None estimates
         every block (plain maximum likelihood, no selection, no shrinkage).

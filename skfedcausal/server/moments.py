@@ -68,6 +68,7 @@ class MomentServer(LikelihoodServer):
     _parameter_constraints = {"n_steps": [Interval(Integral, 0, None, closed="left")]}
 
     needs_local_model = False
+    tests_links = False
     n_rounds = 1
 
     def __init__(self, *, n_steps=20):

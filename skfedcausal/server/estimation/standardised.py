@@ -161,7 +161,9 @@ class StandardisedPlant:
         """No links between states, every input acting on every unit, independent noise."""
         determined = np.array(self._record.determined)
         free = determined & (not self._fix_local)
-        own_inputs = np.full(self.partition.n_units, not self._fix_local)
+        own_inputs = np.ones(self.partition.n_units, dtype=bool)
+        if self._fix_local:  # what a unit does not know of its own inputs is learned, not fixed
+            own_inputs = np.array([B is None for _, _, B in self._local])
         return Structure.uncoupled(self.partition, free, determined, own_inputs)
 
     @cached_property
