@@ -34,6 +34,7 @@ def trajectory(value, what, horizon, names):
     Parameters
     ----------
     value : float or array-like of shape (n_inputs,) or (horizon, n_inputs)
+        Also of shape (horizon,) where there is one input.
     what : str
         For messages.
     horizon : int
@@ -55,6 +56,8 @@ def trajectory(value, what, horizon, names):
         array = array.reshape(1)
     if array.ndim == 1 and len(array) == k:
         array = np.tile(array, (horizon, 1))
+    elif array.shape == (horizon,) and k == 1:
+        array = array[:, None]
     if array.shape != (horizon, k):
         raise ValueError(
             f"{what} has shape {np.shape(value)}; give {k} constant(s), one for each of the inputs "

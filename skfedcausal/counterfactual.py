@@ -268,7 +268,8 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         n : str or int
             Unit, by name or position.
         u0, u1 : float or array-like of shape (n_inputs,) or (horizon, n_inputs)
-            Inputs of the unit from time t on: constants that are held, or trajectories (ramps, pulses).
+            Inputs of the unit from time t on: constants that are held, or trajectories (ramps, pulses), which
+            may have the shape (horizon,) where the unit has one input.
         horizon : int, default=1
             Steps ahead.
         level : {"measurement", "state"}, default="measurement"

@@ -538,6 +538,14 @@ def test_bad_questions_are_refused(fitted, arguments, settings, message):
         fitted.counterfactual(*arguments, **settings)
 
 
+def test_a_trajectory_of_the_only_input_may_be_a_series(fitted):
+    ramp = np.linspace(0.0, 1.0, 6)
+    expected = fitted.counterfactual("unit1", 0, ramp[:, None], horizon=6)
+    pd.testing.assert_frame_equal(fitted.counterfactual("unit1", 0, pd.Series(ramp), horizon=6), expected)
+    with pytest.raises(ValueError, match=r"u1 has shape \(5,\).*trajectory of shape \(6, 1\)"):
+        fitted.counterfactual("unit1", 0, ramp[:5], horizon=6)
+
+
 def test_leaving_the_range_seen_is_a_warning(fitted):
     with pytest.warns(UserWarning, match=r"'unit1__u0' is asked for values from 9 to 9.*extrapolates"):
         fitted.counterfactual("unit1", 0, 9)
