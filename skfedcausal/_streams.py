@@ -1,5 +1,7 @@
 """A watched plant whose rows come in batches."""
 
+from sklearn.utils.validation import check_is_fitted
+
 from .client.messages import stream_message
 from .privacy.stream import NoisedStream
 from .server.watching.incidents import incident_row, incident_table
@@ -29,6 +31,7 @@ class FollowedStream:
             Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
             of the stream. An incident is the same one as long as its ``detected`` is.
         """
+        check_is_fitted(self)
         data = self._read(batch, stream=self._last_rows)
         self._last_time = check_following(data.index, self._last_time, self._period)
         messages = {}

@@ -388,7 +388,7 @@ class FederatedRCADetector(
         data = self._read(X, inputs, lengths)
         if len(data.lengths) > 1:
             raise ValueError(f"Got {len(data.lengths)} episodes; give the record of one.")
-        start, end = position(start, data.index), position(end, data.index, data.n_samples)
+        start, end = position(start, data.index, 0), position(end, data.index, data.n_samples)
         if not 0 <= start < end <= data.n_samples:
             raise ValueError(f"start={start}, end={end} is no window of a record of {data.n_samples} rows.")
         _, probability, score = self._root_cause.attribute(self._messages(data), start, end)

@@ -231,3 +231,4 @@ class RootPosterior:
         self._steps = np.arange(n_rows, 0, -1.0)  # rows from each onset to the end
         self._gain = log_bayes_factor(1.0, 0, self._steps)  # log Bayes factors are linear in the ratio
         self._penalty = log_bayes_factor(0.0, n_params[:, None], self._steps)
+        self._penalty[np.isneginf(self._log_priors)] = -np.inf  # not to set the scale of those that may be
