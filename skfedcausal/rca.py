@@ -20,6 +20,7 @@ from .client.monitor import watched
 from .federation.watching import StreamLedger, flag_verdict, tell_verdict, verdict_reply
 from .privacy.base import PrivacyMechanism
 from .server.moments import MomentServer
+from .server.watching.flag_incidents import FlagState
 from .server.watching.flags import roots_of_flags
 from .server.watching.incidents import (
     UNDECIDED,
@@ -283,7 +284,10 @@ class FederatedRCADetector(
 
     def _verdicts(self, data):
         """Incidents of every episode, as (first row of the episode, verdict); the units are told."""
-        found = self._found(self._messages(data), data.starts)
+        if self.evidence == "flags":
+            found = self._found_in_flags(self._flag_array(data), data.starts)
+        else:
+            found = self._found(self._messages(data), data.starts)
         tell_verdict(verdict_reply(found), self.client_names_, self.ledger_)
         return found
 
@@ -293,6 +297,14 @@ class FederatedRCADetector(
             (start, verdict)
             for start, part in _episodes(messages, starts)
             for verdict in self._root_cause.push(part, StreamState())
+        ]
+
+    def _found_in_flags(self, flags, starts):
+        """The same from two bits per unit and step."""
+        return [
+            (start, verdict)
+            for start, stop in episodes(starts, len(flags))
+            for verdict in self._flag_watch.push(flags[start:stop], FlagState())
         ]
 
     def incidents(self, X, *, inputs=None, lengths=None):
@@ -311,7 +323,9 @@ class FederatedRCADetector(
             open), ``root`` (the unit, or what enters it unmeasured; "undecided" below a
             probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
             ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor" or "undecided").
-            Positions from 0, or times where the record has them.
+            Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a
+            run of steps with a root in the flags, over after ten steps without one, and a unit's probability
+            its share of these steps.
         """
         data = self._read(X, inputs, lengths)
         index = data.index if isinstance(data.index, pd.DatetimeIndex) else None

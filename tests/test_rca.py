@@ -434,6 +434,23 @@ def test_flags_are_two_bits_per_unit_and_step():
     assert pd.Series(named).value_counts().index[0] == "unit1"
 
 
+@pytest.mark.parametrize("size", [1, 57, 400])
+def test_incidents_from_flags_send_nothing_but_flags_and_stream(size):
+    detector = FederatedRCADetector(evidence="flags", horizon=5).fit(simulate(2000, seed=1))
+    X = simulate(400, seed=11, fault=1, size=3.0)
+    X["unit2"][100:130] = np.nan
+    before = len(detector.ledger_.entries)
+    whole = detector.incidents(X)
+    assert whole.root.iloc[-1] == "unit1"
+    assert {entry.op for entry in detector.ledger_.entries[before:]} == {"flags", "verdict"}
+    found = {}
+    for start in range(0, 400, size):
+        batch = detector.update(rows(X, start, start + size))
+        found.update({row.detected: row for row in batch.itertuples(index=False)})
+    pd.testing.assert_frame_equal(pd.DataFrame(found.values()), whole)
+    assert set(detector.stream_ledger_.table["op"]) == {"flags", "verdict"}
+
+
 def test_flags_belong_to_the_papers_inference(detector):
     with pytest.raises(ValueError, match="evidence"):
         detector.flags(simulate(50, seed=1))
