@@ -295,7 +295,7 @@ class RootCauseServer:
         probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
         root = int(probability.argmax())
         probability *= self._unseen(root, rows["present"][answer.start - first : stop - first])
-        if probability[root] >= SURE:
+        if probability[root] >= SURE and self._causes[:, root].any():  # others tell what is at fault
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         above = rows[answer.statistic][answer.start - first : stop - first]
         above = above > self.levels.thresholds[answer.statistic]
