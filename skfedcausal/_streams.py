@@ -1,6 +1,7 @@
 """A watched plant whose rows come in batches."""
 
 import numpy as np
+import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from ._privacy import mechanisms
@@ -9,9 +10,9 @@ from .privacy.stream import NoisedStream
 from .server.watching.flag_incidents import FlagState
 from .server.watching.incidents import incident_row, incident_table
 from .server.watching.root_cause import StreamState
-from .utils.sampling import check_following
+from .utils.sampling import StreamTimes, check_following
 
-_REMEMBERED = 300  # rows a unit keeps to filter on from, where flags are all it sends
+_REMEMBERED = 300  # rows whose times are kept, and which a unit filters on from where it sends flags only
 
 
 class FollowedStream:
@@ -20,7 +21,7 @@ class FollowedStream:
     def reset(self):
         """Forget the stream followed so far; the next :meth:`update` starts an episode."""
         self._stream, self._resolutions, self._noised = StreamState(), {}, None
-        self._flag_stream = FlagState()
+        self._flag_stream, self._times = FlagState(), StreamTimes(_REMEMBERED)
         self._last_rows, self._last_time = {}, None
 
     def update(self, batch):
@@ -35,7 +36,8 @@ class FollowedStream:
         -------
         DataFrame
             Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
-            of the stream. An incident is the same one as long as its ``detected`` is.
+            of the stream, times where all batches have them. An incident is the same one as long as its
+            ``detected`` is.
         """
         check_is_fitted(self)
         if mechanisms(self.privacy)[1] is not None:
@@ -49,7 +51,18 @@ class FollowedStream:
         changed = follow(data.names, self._next_rows(data))
         if changed:
             self.stream_ledger_.count_verdict(len(changed), self.client_names_)
-        return incident_table([incident_row(v, self.client_names_) for v in changed])
+        return incident_table(self._told(changed, data.index))
+
+    def _told(self, changed, index):
+        """Rows of the table of incidents, places as times if all rows so far had them."""
+        if not isinstance(index, pd.DatetimeIndex):
+            self._times = None
+        if self._times is None:
+            return [incident_row(v, self.client_names_) for v in changed]
+        self._times.extend(index)
+        table = [incident_row(v, self.client_names_, index=self._times) for v in changed]
+        self._times.keep([row for v in changed if v.open for row in (v.start, v.detected)])
+        return table
 
     def _next_states(self, names, outputs):
         """What the server makes of the units' messages about their next rows."""

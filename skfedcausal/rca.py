@@ -32,7 +32,7 @@ from .server.watching.incidents import (
 from .server.watching.nominal import watch_budget
 from .server.watching.root_cause import RootCauseServer, StreamState
 from .statespace.episodes import episodes
-from .utils.sampling import check_sampling, position, sampling_period
+from .utils.sampling import check_sampling, position, sampling_period, warn_of_gaps
 
 
 class FederatedRCADetector(
@@ -234,6 +234,7 @@ class FederatedRCADetector(
         if inputs is not None:
             raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
         data = self._read_new(X, inputs, lengths)
+        warn_of_gaps(data.index, data.starts)
         budget = self._budget(data.index, data.names, data.n_samples)
         at_home, data = data, self._released_to_learn(data)
         self._fit_released(data)
@@ -280,6 +281,7 @@ class FederatedRCADetector(
         """Plant data in the layout and at the sampling period of `fit`."""
         data = super()._read(X, inputs, lengths, stream)
         check_sampling(data.index, self._period)
+        warn_of_gaps(data.index, data.starts)
         return data
 
     def _verdicts(self, data):

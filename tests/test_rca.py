@@ -375,6 +375,28 @@ def test_rows_at_another_sampling_period_or_backwards_are_refused(timed):
         timed.incidents(framed(X).iloc[::-1])
 
 
+@pytest.mark.parametrize("size", [1, 90])
+def test_streams_with_times_tell_times(timed, size):
+    X = framed(simulate(600, seed=11, fault=1, size=1.5), start="2026-02-01")
+    whole = timed.incidents(X)
+    timed.reset()
+    found = {}
+    for start in range(0, 600, size):
+        batch = timed.update(X.iloc[start : start + size])
+        found.update({row.detected: row for row in batch.itertuples(index=False)})
+    timed.reset()
+    pd.testing.assert_frame_equal(pd.DataFrame(found.values()), whole)
+    assert isinstance(whole.start.iloc[0], pd.Timestamp)
+
+
+def test_rows_that_lack_are_named(timed):
+    X = framed(simulate(300, seed=1))
+    lacking = pd.concat([X.iloc[:100], X.iloc[150:]])
+    with pytest.warns(UserWarning, match="no rows between 2026-01-01 01:39:00 and 2026-01-01 02:30:00"):
+        timed.incidents(lacking)
+    timed.incidents(lacking, lengths=[100, 150])
+
+
 def test_batches_must_follow_each_other(timed):
     frame = framed(simulate(300, seed=2))
     timed.reset()
