@@ -497,6 +497,13 @@ def test_order_of_the_units_does_not_matter(detector):
     pd.testing.assert_frame_equal(detector.incidents(X), detector.incidents(turned))
 
 
+def test_columns_in_another_order_are_refused_by_name(timed):
+    X = framed(simulate(50, seed=1))
+    with pytest.raises(ValueError, match="'unit3__s4' came where `fit` had 'unit0__s0'"):
+        timed.incidents(X[X.columns[::-1]])
+    timed.incidents(X[X.columns[::-1]][list(timed.feature_names_in_)])
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
