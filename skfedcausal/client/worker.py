@@ -90,6 +90,11 @@ class UnitWorker:
         self._training_noise = training_noise
         self._watched = watched
 
+    @property
+    def n_columns(self):
+        """Measurements and inputs of a row."""
+        return self._Y.shape[1] + (0 if self._U is None else self._U.shape[1])
+
     def handle(self, packet, state):
         """Answer one packet.
 

@@ -216,6 +216,28 @@ def test_likelihood_ratios_of_a_step_anywhere_have_their_law():
     assert np.mean(ratios) == pytest.approx(1.0, abs=3 * np.sqrt(2 / 60))
 
 
+@pytest.mark.parametrize("n_rows", [300, 8191, 50_003])
+@pytest.mark.parametrize("known", [(), (150,)])
+def test_the_best_split_is_that_of_all_rows(n_rows, known):
+    """Split of the sum of squares between the two sides of every row, each around its own mean."""
+    rng = np.random.default_rng(n_rows)
+    scores = remove_episode_means(
+        rng.normal(size=(n_rows, 2)) + (np.arange(n_rows) >= 7 * n_rows // 9)[:, None], (0,)
+    )
+    unit = UnitRecord(scores, None, np.eye(2), np.zeros((n_rows, 0)), (0,), 12)
+    white = scores @ np.linalg.cholesky(np.linalg.inv(scores.T @ scores / n_rows))
+    best, largest = None, 0.0
+    for start, stop in zip([0, *known], [*known, n_rows], strict=True):
+        rows = np.arange(start + SHORTEST, stop - SHORTEST + 1)
+        before = np.cumsum(white[start:stop], axis=0)[rows - start - 1]
+        total, n = white[start:stop].sum(axis=0), (rows - start)[:, None]
+        levels = (before**2 / n + (total - before) ** 2 / (stop - start - n)).sum(axis=1)
+        gain = levels - total @ total / (stop - start)
+        if gain.max() > largest:
+            best, largest = rows[gain.argmax()], gain.max()
+    assert unit.best_split(known)[0] == best
+
+
 def test_step_tests_are_wald_tests_of_one_column():
     """With the only unit's step in the model its statistic is the squared estimate over its variance."""
     X, _ = make_granger_plant(1, n_states=1, n_samples=400, random_state=3)
