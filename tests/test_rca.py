@@ -392,8 +392,9 @@ def test_streams_with_times_tell_times(timed, size):
 def test_rows_that_lack_are_named(timed):
     X = framed(simulate(300, seed=1))
     lacking = pd.concat([X.iloc[:100], X.iloc[150:]])
-    with pytest.warns(UserWarning, match="no rows between 2026-01-01 01:39:00 and 2026-01-01 02:30:00"):
-        timed.incidents(lacking)
+    for record in (lacking, lacking.tz_localize("Europe/Berlin")):
+        with pytest.warns(UserWarning, match=r"no rows between 2026-01-01 01:39:00.* and 2026-01-01 02:30"):
+            timed.incidents(record)
     timed.incidents(lacking, lengths=[100, 150])
 
 

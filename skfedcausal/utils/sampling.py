@@ -51,7 +51,7 @@ def warn_of_gaps(index, starts):
     period = sampling_period(index)
     if period is None:
         return
-    far = np.diff(index.to_numpy()) > 1.5 * period.to_numpy()
+    far = np.array(index[1:] - index[:-1] > 1.5 * period)
     far[[start - 1 for start in starts if start > 0]] = False
     gaps = np.flatnonzero(far)
     if len(gaps):
