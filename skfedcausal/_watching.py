@@ -8,8 +8,8 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from ._privacy import mechanisms, promise, released
+from .client.at_home import local_prediction
 from .client.flags import ResidualFlag
-from .client.worker import local_prediction
 from .federation.watching import send_flags
 from .server.watching.flag_incidents import FlagWatch
 from .server.watching.flags import needed_answers
@@ -98,10 +98,21 @@ class WatchingMixin:
     def flags(self, X, *, inputs=None, lengths=None):
         """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
 
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
         Returns
         -------
         DataFrame
             Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
+
+        Raises
+        ------
+        ValueError
+            If the detector was not fitted with ``evidence="flags"``.
         """
         check_is_fitted(self)
         if self.evidence != "flags":

@@ -248,7 +248,7 @@ class KalmanClient(FilterMixin, BaseEstimator):
 
     @property
     def model(self):
-        """The unit's model over its active columns, a :class:`UnitModel`.
+        """The unit's model over its active columns, a `UnitModel`.
 
         Before `fit`, given matrices with a level of zero.
         """

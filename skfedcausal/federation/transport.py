@@ -98,7 +98,7 @@ class Transport(Protocol):
         """Send one packet to each named client and collect the answers.
 
         A client that does not answer within `timeout` seconds (None: the transport's own limit) is a
-        :class:`Failure` in the result, never an exception.
+        :class:`~skfedcausal.federation.Failure` in the result, never an exception.
 
         Parameters
         ----------
@@ -132,8 +132,8 @@ class InProcessTransport:
 
     Notes
     -----
-    Programming errors in a worker are raised, not turned into a :class:`Failure`: there is no border here
-    that an exception's text could leak across.
+    Programming errors in a worker are raised, not turned into a :class:`~skfedcausal.federation.Failure`:
+    there is no border here that an exception's text could leak across.
 
     Examples
     --------

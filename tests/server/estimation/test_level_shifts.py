@@ -189,13 +189,22 @@ def test_onsets_are_where_a_regression_of_innovations_puts_them():
     always = np.tile(model.weight @ model.held, (n, 1))
     white = np.kron(np.eye(n), np.linalg.inv(np.linalg.cholesky(model.weight)))
     gains = {}
-    for row in range(20, n - 20):
+    for row in range(SHORTEST, n - SHORTEST + 1):
         step = np.vstack([np.zeros((2 * row, 2)), *responses[: n - row]])
         design = white @ np.hstack([always, step])
         target = white @ u.ravel()
         rest = target - design @ np.linalg.lstsq(design, target, rcond=None)[0]
         gains[row] = -rest @ rest
     assert best_onset(model, u, SHORTEST) == max(gains, key=gains.get)
+    assert best_onset(model, u[: 2 * SHORTEST], SHORTEST) == SHORTEST  # the only row it can be
+
+
+def test_the_shortest_record_that_can_have_a_shift_has_one_place_for_it():
+    rng = np.random.default_rng(0)
+    X = {name: rng.normal(size=(2 * SHORTEST, 4)) for name in ("a", "b")}
+    X["a"][SHORTEST:] += 20
+    est = FederatedGrangerEstimator(KalmanClient(n_states=1)).fit(X)
+    assert set(est.server_.level_shifts_["start"]) <= {SHORTEST}
 
 
 def test_the_threshold_is_bonferronis():
