@@ -30,7 +30,7 @@ class FollowedStream:
         Parameters
         ----------
         batch : list, dict, DataFrame or ndarray
-            In the containers and columns of `fit`; any number of rows.
+            In the containers and columns of `fit`; one row or more.
 
         Returns
         -------
