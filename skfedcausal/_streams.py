@@ -38,6 +38,11 @@ class FollowedStream:
             Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
             of the stream, times where all batches have them. An incident is the same one as long as its
             ``detected`` is.
+
+        Raises
+        ------
+        ValueError
+            If rows do not follow those before, or flags are randomised.
         """
         check_is_fitted(self)
         if mechanisms(self.privacy)[1] is not None:
