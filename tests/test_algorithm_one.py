@@ -264,6 +264,12 @@ def test_augmenters_that_cannot_be_trained_stepwise_are_refused(nominal, augment
         detector.fit(nominal)
 
 
+def test_augmenter_without_a_regressor_is_trained_with_a_small_network():
+    network, n_lags = network_training.correction_regressor(RegressorAugmenter(n_lags=3))
+    assert hasattr(network, "partial_fit")
+    assert n_lags == 3
+
+
 def test_servers_that_cannot_be_trained_stepwise_are_refused(nominal):
     server = RegressorServer(Ridge(), labels="augmented")
     with pytest.raises(TypeError, match="labels='next'"):

@@ -11,8 +11,10 @@ from ...statespace.filter import filtered_states, predicted_states
 from ...statespace.shift import InnovationModel, likelihood_ratios, step_information, step_scores
 from ..joint import JointRecord
 from .complete import complete_distance, complete_states
+from .jumps import Jumps
 from .levels import GAP, STATISTICS, AlarmLevels
 from .nominal import (
+    check_enough_rows,
     direct_causes,
     held_out_folds,
     inverse_root,
@@ -115,6 +117,11 @@ class RootCauseServer:
         plant : LikelihoodServer
             Fitted to the same messages.
         messages : dict of str to StateMessage
+
+        Raises
+        ------
+        ValueError
+            If there are not more rows than states.
         """
         record = JointRecord.from_messages(messages, names=plant.names_)
         self.names = record.names
@@ -122,6 +129,7 @@ class RootCauseServer:
         J = record.block_diagonal([usual_pattern(part) for part in record.parts])
         self.model = InnovationModel(plant.transition_, plant.process_cov_, J)
         rows, starts = rows_to_learn_from(record)
+        check_enough_rows(len(rows), len(self.model.A))
         folds = held_out_folds(starts, len(rows))
         distance = complete_distance(off_subspace(messages, record), record, self._rng)[rows]
         outside_dims = mean_dims(distance)
@@ -131,6 +139,7 @@ class RootCauseServer:
             self.model, x, distance, folds, self.slices, getattr(plant, "regressor", None)
         )
         self.usual = np.concatenate(given).mean(axis=0)
+        self._jumps = Jumps.learn(given, self.usual, self.prior, self.watch.energy.shared())
         surprise = [np.log1p(a / self.dims) for a in own]
         self.level = np.concatenate(surprise).mean(axis=0)
         z = x @ self.model.J
@@ -281,24 +290,18 @@ class RootCauseServer:
         if "energy" in self.statistics and not explained(answers):
             answers.append(self._by_energy(rows, first, begin, stop, detected))
         answer = deciding(answers)
+        if not explained([answer]):
+            answer = self._jumps.revised(answer, rows, first, detected, stop)
         probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
         root = int(probability.argmax())
         probability *= self._unseen(root, rows["present"][answer.start - first : stop - first])
-        if probability[root] >= SURE:
+        if probability[root] >= SURE and self._causes[:, root].any():  # others tell what is at fault
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         above = rows[answer.statistic][answer.start - first : stop - first]
         above = above > self.levels.thresholds[answer.statistic]
         reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)
-        return Verdict(
-            answer.start,
-            detected,
-            incident.last,
-            incident.open,
-            answer.statistic,
-            probability,
-            reached,
-            kind,
-        )
+        where, named = (answer.start, detected, incident.last, incident.open), answer.statistic
+        return Verdict(*where, named, probability, reached, kind)
 
     def _by_shift(self, rows, first, begin, stop, detected):
         """Answer of the shift statistic to the rows from `begin` on, onset not after the alarm."""
