@@ -7,14 +7,13 @@ left to the windows. Where rows are so far apart that units share much of their 
 operation, a fault may show in several within one row, and nothing is said of those that do.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 _BEFORE, _AFTER = 2, 10  # rows around the alarm in which a jump may begin
-_MARGIN = float(
-    np.log(2)
-)  # by how much it is beyond the largest nominal surprise, and beyond all other units
+_MARGIN = math.log(2)  # beyond the largest nominal surprise, and beyond all other units
 _ROOT = 0.98  # share of jumps that begin in the root
 _SHARED = 0.15  # of the innovations, from which on a fault may reach other units within a row
 
