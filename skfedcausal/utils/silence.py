@@ -119,7 +119,7 @@ class SilenceWatch:
         -------
         PlantData
         """
-        outputs, starts = list(data.outputs), data.starts
+        outputs, starts = {}, data.starts
         for m, (name, Y) in enumerate(zip(data.names, data.outputs, strict=True)):
             if name not in self._moving:
                 continue
@@ -127,11 +127,13 @@ class SilenceWatch:
             count = repeated_rows(Y, starts, None if stream is None else stream.get(name), moving)
             if stream is not None:
                 stream[name] = Y[-1, moving], int(count[-1])
-            silent = count > self._allowed[name]
-            if silent.any():
+            if count.max() > self._allowed[name]:
+                silent = count > self._allowed[name]
                 _warn(name, silent, count, data)
                 outputs[m] = np.where(silent[:, None], np.nan, Y)
-        return replace(data, outputs=tuple(outputs))
+        if not outputs:
+            return data
+        return replace(data, outputs=tuple(outputs.get(m, Y) for m, Y in enumerate(data.outputs)))
 
 
 def _moving_columns(Y):
