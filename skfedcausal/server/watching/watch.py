@@ -128,10 +128,10 @@ class PlantWatch:
 
     def _is_nominal(self, record):
         """Whether every sensor is there in every row, with its nominal noise."""
-        return record.is_constant and all(
-            _same(part.patterns[0], self.model.J[b, b])
-            for part, b in zip(record.parts, self.slices, strict=True)
-        )
+        if not record.is_constant:
+            return False
+        J = record.block_diagonal([part.patterns[0] for part in record.parts])
+        return np.array_equal(J, self.model.J) or all(_same(J[b, b], self.model.J[b, b]) for b in self.slices)
 
     def _kalman(self, record, nominal, state):
         """Scaled innovations, predicted states, and mean and covariance of the states after the last row."""
