@@ -229,7 +229,7 @@ class RootCauseServer:
             "scaled": found.scaled,
             "predicted": found.predicted,
             "outside": self._shown.relative(found.states, distance),
-            "present": np.ones(distance.shape, dtype=bool) if found.present is None else found.present,
+            "absent": np.zeros(distance.shape, dtype=bool) if found.present is None else ~found.present,
             **levels,
         }
 
@@ -303,7 +303,7 @@ class RootCauseServer:
         answer = deciding(answers)
         probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
         root = int(probability.argmax())
-        probability *= self._unseen(root, rows["present"][answer.start - first : stop - first])
+        probability *= self._unseen(root, rows["absent"][answer.start - first : stop - first])
         if probability[root] >= SURE:
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         above = rows[answer.statistic][answer.start - first : stop - first]
@@ -363,15 +363,14 @@ class RootCauseServer:
         if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
             answer = answers[0]
         name, probability = answer.statistic, answer.probability
-        unseen = self._unseen(int(probability.argmax()), rows["present"][window])
+        unseen = self._unseen(int(probability.argmax()), rows["absent"][window])
         return name, probability * unseen, rows[name][window].max(axis=0)
 
-    def _unseen(self, root, present):
+    def _unseen(self, root, absent):
         """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
-        if present.all():
+        if not absent.any():
             return 1.0
-        absent = 1 - present[:, self._causes[root]].mean(axis=0)
-        return 1 - _ABSENT * absent.max(initial=0.0)
+        return 1 - _ABSENT * absent[:, self._causes[root]].mean(axis=0).max(initial=0.0)
 
 
 _SHIFT_SERIES = ("scaled", "predicted", "outside")

@@ -93,6 +93,7 @@ class PlantWatch:
         self.model, self.regression, self.energy, self.slices = model, regression, energy, slices
         self.usual = usual
         self._noise = np.linalg.pinv(model.J, hermitian=True)
+        self._blocks = [model.J[b, b] for b in slices]
         settled = model.schedule.filtered[-1]
         self._filter = Recurrence(model.A - settled @ model.J @ model.A)
         before = model.schedule.predicted[:-1]
@@ -128,10 +129,9 @@ class PlantWatch:
 
     def _is_nominal(self, record):
         """Whether every sensor is there in every row, with its nominal noise."""
-        if not record.is_constant:
-            return False
-        J = record.block_diagonal([part.patterns[0] for part in record.parts])
-        return np.array_equal(J, self.model.J) or all(_same(J[b, b], self.model.J[b, b]) for b in self.slices)
+        return record.is_constant and all(
+            _same(part.patterns[0], J) for part, J in zip(record.parts, self._blocks, strict=True)
+        )
 
     def _kalman(self, record, nominal, state):
         """Scaled innovations, predicted states, and mean and covariance of the states after the last row."""
@@ -215,8 +215,8 @@ class PlantWatch:
         the average, because innovations were never seen without its noise.
         """
         extra = np.zeros_like(self._noise)
-        for part, b, k in zip(record.parts, self.slices, pattern, strict=True):
-            if k >= 0 and not _same(part.patterns[k], self.model.J[b, b]):
+        for part, b, J, k in zip(record.parts, self.slices, self._blocks, pattern, strict=True):
+            if k >= 0 and not _same(part.patterns[k], J):
                 extra[b, b] = floor_eigenvalues(np.linalg.inv(part.patterns[k]) - self._noise[b, b], 0.0)
         return RowPattern(pattern >= 0, extra)
 
@@ -225,9 +225,9 @@ class PlantWatch:
         x = np.zeros_like(record.z)
         present = np.empty((len(x), len(record.parts)), dtype=bool)
         pattern = np.empty((len(x), len(record.parts)), dtype=np.intp)
-        for m, (part, b) in enumerate(zip(record.parts, self.slices, strict=True)):
+        for m, (part, b, nominal) in enumerate(zip(record.parts, self.slices, self._blocks, strict=True)):
             index = part.pattern_of
-            regular = np.array([is_regular(J) and _informative(J, self.model.J[b, b]) for J in part.patterns])
+            regular = np.array([is_regular(J) and _informative(J, nominal) for J in part.patterns])
             inverse = np.zeros_like(part.patterns)
             inverse[regular] = np.linalg.inv(part.patterns[regular])
             x[:, b] = np.einsum("tij,tj->ti", inverse[index], part.z)
