@@ -147,9 +147,13 @@ def square(n_seeds=3):
 # --- records with inputs ------------------------------------------------------------------------------
 
 
+def outputs_of(record):
+    return [name for name in record.data if name not in record.inputs]
+
+
 def free_run(record, n_train):
     """Forecast of the rest of a record under its inputs: the filter with nothing more measured."""
-    outputs = [name for name in record.data if name not in record.inputs]
+    outputs = outputs_of(record)
     future = record.data.astype(float).copy()
     future.loc[future.index[n_train:], outputs] = np.nan
     est = FederatedCounterfactualEstimator(input_columns=record.inputs).fit(record.data.iloc[:n_train])
@@ -160,7 +164,7 @@ def free_run(record, n_train):
 
 def single_steps(record, n_train, horizon):
     """Predictions of single steps of the rest of a record."""
-    outputs = [name for name in record.data if name not in record.inputs]
+    outputs = outputs_of(record)
     est = FederatedCounterfactualEstimator(
         server=LikelihoodServer(horizon=horizon), input_columns=record.inputs
     )
@@ -171,7 +175,7 @@ def single_steps(record, n_train, horizon):
 
 def varx(record, n_train, n_lags):
     """Free run of a vector autoregression with the inputs of the same lags, least squares."""
-    outputs = [name for name in record.data if name not in record.inputs]
+    outputs = outputs_of(record)
     Y, U = (record.data[list(names)].to_numpy(float) for names in (outputs, record.inputs))
     level, rest = Y[:n_train].mean(axis=0), U[:n_train].mean(axis=0)
     Y, U = Y - level, U - rest
@@ -191,7 +195,7 @@ def varx(record, n_train, n_lags):
 
 def subspace(record, n_train, order, horizon=8):
     """Free run of a central canonical variate analysis of all outputs and inputs (Larimore 1990)."""
-    outputs = [name for name in record.data if name not in record.inputs]
+    outputs = outputs_of(record)
     Y, U = (record.data[list(names)].to_numpy(float) for names in (outputs, record.inputs))
     level, rest = Y[:n_train].mean(axis=0), U[:n_train].mean(axis=0)
     Y, U = Y - level, U - rest
@@ -226,13 +230,17 @@ def normalised(found, expected):
     return float(np.sqrt(((found - expected) ** 2).mean(axis=0) / expected.var(axis=0)).mean())
 
 
-def forecasts(folder):
-    rows = []
+def tested_records(folder):
+    """Name and record, the number of its first 70 % of rows and the outputs in the rest."""
     for name in RECORDS:
         record = load_sysid(Path(folder) / "sysid", name)
         n_train = int(0.7 * len(record.data))
-        outputs = [column for column in record.data if column not in record.inputs]
-        expected = record.data[outputs].to_numpy(float)[n_train:]
+        yield name, record, n_train, record.data[outputs_of(record)].to_numpy(float)[n_train:]
+
+
+def forecasts(folder):
+    rows = []
+    for name, record, n_train, expected in tested_records(folder):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # feedback, extrapolation: real records
             found, order, share = free_run(record, n_train)
@@ -248,11 +256,7 @@ def forecasts(folder):
 def steps(folder):
     """Predictions of a single step, with coefficients learned for forecasts and for single steps."""
     rows = []
-    for name in RECORDS:
-        record = load_sysid(Path(folder) / "sysid", name)
-        n_train = int(0.7 * len(record.data))
-        outputs = [column for column in record.data if column not in record.inputs]
-        expected = record.data[outputs].to_numpy(float)[n_train:]
+    for name, record, n_train, expected in tested_records(folder):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)
             found, share = single_steps(record, n_train, 50)

@@ -23,11 +23,16 @@ extensions = [
 ]
 exclude_patterns = ["_build"]
 templates_path = ["_templates"]
-nitpicky = False
+nitpicky = True  # a name in the text that does not exist any more is an error
+nitpick_ignore_regex = [("py:.*", r"(collections|control|numpy|pandas|scipy|sklearn)\..*")]
 default_role = None
 
 autosummary_generate = True
-autodoc_default_options = {"members": True, "inherited-members": False}
+# Estimators are put together from classes of their own: what they have from those is shown with them, what
+# they have from other libraries is not.
+_foreign = "BaseEstimator, _MetadataRequester, RegressorMixin, TransformerMixin, _SetOutputMixin"
+_foreign += ", BaseException"
+autodoc_default_options = {"members": True, "inherited-members": _foreign}
 numpydoc_show_class_members = False
 
 html_theme = "pydata_sphinx_theme"

@@ -19,10 +19,11 @@ from ._privacy_curve import privacy_curve
 from ._progress import CallbackSupportMixin, FollowedTransport
 from ._rehearsal import RehearsedFit
 from ._training_privacy import training_noise
+from .client.at_home import local_prediction
 from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .client.messages import unit_message
-from .client.worker import UnitWorker, local_prediction
+from .client.worker import UnitWorker
 from .federation.corrections import train_corrections
 from .federation.crossing import sent, told
 from .federation.ledger import Ledger, LedgeredTransport

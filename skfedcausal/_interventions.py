@@ -8,8 +8,6 @@ from scipy import stats
 
 from .utils.names import listed
 
-WHATIF_COLUMNS = ("time", "column", "factual", "counterfactual", "effect", "low", "high")
-
 
 def unit_name(n, names):
     """Name of a unit given by name or position.
@@ -120,7 +118,7 @@ def whatif_table(times, columns, factual, effect, std, confidence):
     Returns
     -------
     DataFrame
-        With the columns of `WHATIF_COLUMNS`.
+        ``time, column, factual, counterfactual, effect, low, high``.
     """
     half = stats.norm.ppf((1 + confidence) / 2) * std
     other = factual + effect

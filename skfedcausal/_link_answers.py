@@ -151,7 +151,7 @@ class LinkAnswers:
         Parameters
         ----------
         X : list, dict, DataFrame or ndarray
-            Record to learn the plant from, without missing measurements.
+            Record to learn the plant from, NaN where missing.
         max_lags : int, default=5
         inputs, lengths
             As in `fit`.
@@ -194,7 +194,7 @@ class LinkAnswers:
         Parameters
         ----------
         X : list, dict, DataFrame or ndarray
-            Record to learn the plant from, without missing measurements.
+            Record to learn the plant from, NaN where missing.
         n_lags : int or {"aic", "bic", "held_out"}, default="aic"
             Number of lags, or the criterion of :meth:`lag_orders` that chooses it.
         max_lags : int, default=5

@@ -27,7 +27,7 @@ class LinkChecks:
         Parameters
         ----------
         X : list, dict, DataFrame or ndarray
-            Record to learn the plant from, such as that of `fit`, without missing measurements.
+            Record to learn the plant from, such as that of `fit`, NaN where missing.
         inputs, lengths
             As in `fit`.
         n_resamples : int, default=200
@@ -55,13 +55,15 @@ class LinkChecks:
         Raises
         ------
         ValueError
-            If the record is not complete or has fewer than ten blocks, or for an unknown method.
+            If the sensors of a unit do not determine its states, the record has fewer than ten blocks, or for
+            an unknown method.
 
         Notes
         -----
-        The server draws from messages, nothing else crosses. A block enters by its lagged products [1]_, so
-        that no transition is made up at its ends, and the plant is fitted again with the links it has; like
-        all tests the results are conditional on them. p-values cannot be below ``1 / (n_resamples + 1)``.
+        The server draws from messages, nothing else crosses. A block of a complete record enters by its
+        lagged products [1]_, so that no transition is made up at its ends; one of a record with gaps becomes
+        an episode of the exact likelihood. The plant is fitted again with the links it has; like all tests
+        the results are conditional on them. p-values cannot be below ``1 / (n_resamples + 1)``.
 
         References
         ----------
@@ -107,7 +109,7 @@ class LinkChecks:
         Parameters
         ----------
         X : list, dict, DataFrame or ndarray
-            Record to learn the plant from, such as that of `fit`, without missing measurements.
+            Record to learn the plant from, such as that of `fit`, NaN where missing.
         inputs, lengths
             As in `fit`.
         n_resamples : int, default=50
@@ -129,7 +131,8 @@ class LinkChecks:
         Raises
         ------
         ValueError
-            If the record is not complete or has fewer than ten blocks, or the threshold is not above 0.5.
+            If the sensors of a unit do not determine its states, the record has fewer than ten blocks, or the
+            threshold is not above 0.5.
 
         Notes
         -----

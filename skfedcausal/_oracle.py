@@ -3,10 +3,10 @@
 import numpy as np
 from scipy.linalg import block_diag
 
+from .client.at_home import local_features
 from .client.kalman import KalmanClient
 from .client.training import UnitTraining, advanced
 from .client.training_series import unit_series
-from .client.worker import local_features
 from .message import StateMessage
 from .server.training.gradient_state import Plant
 from .statespace.observation import information

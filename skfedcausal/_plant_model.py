@@ -149,7 +149,17 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
         return self.server_.filter(self._messages(data)).filtered
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the states, ``unit__state0, unit__state1, ...``."""
+        """Names of the states, ``unit__state0, unit__state1, ...``.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Part of scikit-learn's interface.
+
+        Returns
+        -------
+        ndarray of str of shape (n,)
+        """
         check_is_fitted(self)
         return np.array(
             [
@@ -179,7 +189,21 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
         return self.server_.filter(self._messages(data, const=True)).log_likelihood()
 
     def score(self, X, y=None, *, inputs=None, lengths=None):
-        """Mean of :meth:`score_samples`."""
+        """Mean of :meth:`score_samples`.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        y : None
+            Ignored.
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        float
+        """
         return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
 
     def oracle(self, X, *, inputs=None, lengths=None):
@@ -187,10 +211,17 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
 
         Only for data that may be pooled: a check of what the federation costs.
 
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            The record of `fit`.
+        inputs : list or dict, default=None
+        lengths : sequence of int, default=None
+
         Returns
         -------
-        FederatedGrangerEstimator
-            Fitted with the same settings and unit models.
+        estimator
+            Of the same class, fitted with the same settings and unit models.
         """
         check_is_fitted(self)
         return self._oracle(self._read(X, inputs, lengths))

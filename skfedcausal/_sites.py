@@ -186,6 +186,11 @@ class WatchingFromSites(LearningFromSites):
         ------
         DataFrame
             For every batch the incidents that are new or revised, as :meth:`update` gives them.
+
+        Raises
+        ------
+        ValueError
+            If there are no sites to be asked.
         """
         check_is_fitted(self)
         if self._channel is None:

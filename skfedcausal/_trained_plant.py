@@ -5,8 +5,8 @@ import pandas as pd
 from sklearn.utils.metaestimators import available_if
 
 from ._oracle import training_problems
+from .client.at_home import local_features
 from .client.training_series import augmented_losses, unit_series
-from .client.worker import local_features
 
 
 class GradientQuestions:
@@ -15,6 +15,13 @@ class GradientQuestions:
     @available_if(lambda self: hasattr(self.server, "dialogue"))
     def losses(self, X, *, inputs=None, lengths=None):
         """Client and server losses of gradient training on a record, for estimators with a GradientServer.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
 
         Returns
         -------
@@ -36,10 +43,17 @@ class GradientQuestions:
 
     @available_if(lambda self: hasattr(self.server, "dialogue"))
     def training_problems(self, X, *, inputs=None, lengths=None):
-        """Every unit's problem of gradient training on a record, for :mod:`skfedcausal.statespace.unified`.
+        """Every unit's problem of gradient training on a record, for ``skfedcausal.statespace.unified``.
 
         Only for data that may be pooled: a problem holds moments of a unit's measurements with the other
         units' states.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
 
         Returns
         -------

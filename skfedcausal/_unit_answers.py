@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from ._plant_model import FederatedPlantModel, output_places
-from .client.worker import effect_variances, loadings, mapped_effect
+from .client.at_home import effect_variances, loadings, mapped_effect
 from .federation.lost import Attendance
 from .federation.rounds import ask
 from .message import ACKNOWLEDGEMENT, EffectReply

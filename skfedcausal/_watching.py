@@ -8,9 +8,10 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from ._privacy import mechanisms, promise, released
+from .client.at_home import local_prediction
 from .client.flags import ResidualFlag
-from .client.worker import local_prediction
 from .federation.watching import send_flags
+from .server.watching.flag_incidents import FlagWatch
 from .server.watching.flags import needed_answers
 
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
@@ -87,8 +88,9 @@ class WatchingMixin:
         """Refuse to watch states where only flags are protected."""
         if self._message_mechanism is None and self.privacy is not None:
             raise ValueError(
-                "RandomizedResponse protects flags, and this method needs states. Use flags, predict or "
-                "predict_root_cause, or fit with privacy=[GaussianMechanism(...), RandomizedResponse(...)]."
+                "RandomizedResponse protects flags, and this method needs states. Use flags, incidents, "
+                "predict or predict_root_cause, or fit with "
+                "privacy=[GaussianMechanism(...), RandomizedResponse(...)]."
             )
 
     # -- flags -----------------------------------------------------------------------------------
@@ -96,10 +98,21 @@ class WatchingMixin:
     def flags(self, X, *, inputs=None, lengths=None):
         """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
 
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
         Returns
         -------
         DataFrame
             Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
+
+        Raises
+        ------
+        ValueError
+            If the detector was not fitted with ``evidence="flags"``.
         """
         check_is_fitted(self)
         if self.evidence != "flags":
@@ -141,13 +154,22 @@ class WatchingMixin:
         for name, Y in zip(data.names, data.outputs, strict=True):
             yield name, Y, _local_predictions(sites[name], Y, data.starts)
 
+    @property
+    def _flag_watch(self):
+        return FlagWatch(int(self.horizon), self._needed)
+
+    def _flags_at_home(self, name, Y, starts):
+        """Flags of one unit's rows as it raises them itself, bool of shape (n_samples, 2)."""
+        return self._raised(name, Y, _local_predictions(self._site(name), Y, starts))
+
+    def _raised(self, name, Y, predictions):
+        flags = [flag.raised(Y - p) for flag, p in zip(self._flags[name], predictions, strict=True)]
+        return np.column_stack(flags).astype(bool)
+
     def _flag_array(self, data):
         """Flags as the server gets them, shape (n_samples, n_units, 2)."""
         pairs = {
-            name: np.column_stack(
-                [flag.raised(Y - p) for flag, p in zip(self._flags[name], predictions, strict=True)]
-            ).astype(bool)
-            for name, Y, predictions in self._residual_parts(data)
+            name: self._raised(name, Y, predictions) for name, Y, predictions in self._residual_parts(data)
         }
         mechanism = mechanisms(self.privacy)[1]
         if mechanism is not None:

@@ -14,7 +14,7 @@ from ._plant_model import output_places
 from ._progress import followed
 from ._trained_plant import GradientQuestions
 from ._unit_answers import AnsweringPlantModel
-from .client.worker import loadings
+from .client.at_home import loadings
 from .server.estimation.excitation import InputsNotSeparableError
 from .transfer import TransferFunction
 from .utils import read_plant

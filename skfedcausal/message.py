@@ -12,13 +12,12 @@ from typing import ClassVar
 
 import numpy as np
 
-from .federation.fields import Fields
+from .federation.fields import Fields, series_arrays
 from .federation.packet import Packet, PacketError
 from .statespace.observation import Information
 from .statespace.rounding import (
     packed_products,
     packed_triangles,
-    scaled_columns,
     state_units,
     whitened_columns,
 )
@@ -88,7 +87,7 @@ class StateMessage:
     off_subspace: np.ndarray | None = None
     unpredicted: np.ndarray | None = None
 
-    OP = "states"
+    OP: ClassVar[str] = "states"
 
     @property
     def J(self):
@@ -181,7 +180,7 @@ class StateMessage:
             arrays["index"] = self.index.astype(_index_dtype(len(packed)))
         arrays["lengths"] = np.asarray(self.lengths, dtype=np.int64)
         if self.inputs is not None:  # half precision would round the position of a valve
-            arrays |= _series("inputs", self.inputs, "float32" if dtype == "float16" else dtype)
+            arrays |= series_arrays("inputs", self.inputs, "float32" if dtype == "float16" else dtype)
         for name in ("const", "transition", "process_cov", "input_matrix", "off_subspace", "unpredicted"):
             if getattr(self, name) is not None:
                 arrays[name] = getattr(self, name)
@@ -251,14 +250,14 @@ class _StatesReply:
     states: np.ndarray
     covariances: np.ndarray | None = None
 
-    OP: ClassVar[str | None] = None
-    ROWS = "steps"  # what the rows of `states` are
-    ONE_FOR_ALL = False  # whether a single covariance may stand for all of them
-    MAY_LACK = False  # whether there may be no covariances
+    OP: ClassVar[str]
+    ROWS: ClassVar[str] = "steps"  # what the rows of `states` are
+    ONE_FOR_ALL: ClassVar[bool] = False  # whether a single covariance may stand for all of them
+    MAY_LACK: ClassVar[bool] = False  # whether there may be no covariances
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the states in the given precision."""
-        arrays = _series("states", self.states, dtype)
+        arrays = series_arrays("states", self.states, dtype)
         if not (self.MAY_LACK and self.covariances is None):
             arrays["packed"] = packed_triangles(self.covariances)
         return Packet(self.OP, round, arrays)
@@ -305,9 +304,9 @@ class SmoothedReply(_StatesReply):
     (1, 2, 2)
     """
 
-    OP = "refine"
-    ROWS = "time steps"
-    ONE_FOR_ALL = True
+    OP: ClassVar[str] = "refine"
+    ROWS: ClassVar[str] = "time steps"
+    ONE_FOR_ALL: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -350,7 +349,7 @@ class StateReply:
     input_level: np.ndarray | None = None
     noise_share: np.ndarray | None = None
 
-    OP = "reply"
+    OP: ClassVar[str] = "reply"
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form: the cross term in 4 bits a number, the prediction in the given precision."""
@@ -358,7 +357,7 @@ class StateReply:
         arrays = dict(zip(names, stepped(self.cross_term), strict=True))
         arrays["length"] = np.array([len(self.cross_term)])
         if self.predicted is not None:
-            arrays |= _series("predicted", self.predicted, dtype)
+            arrays |= series_arrays("predicted", self.predicted, dtype)
         arrays["transition"], arrays["process_cov"] = self.transition, self.process_cov
         for name in ("input_matrix", "input_level", "noise_share"):
             if getattr(self, name) is not None:
@@ -409,8 +408,8 @@ class EffectReply(_StatesReply):
     (3, 2)
     """
 
-    OP = "effect"
-    MAY_LACK = True
+    OP: ClassVar[str] = "effect"
+    MAY_LACK: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -431,8 +430,8 @@ class PredictionReply(_StatesReply):
     (4, 2)
     """
 
-    OP = "prediction"
-    MAY_LACK = True
+    OP: ClassVar[str] = "prediction"
+    MAY_LACK: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)
@@ -462,7 +461,7 @@ class FeedbackLaw:
     previous: np.ndarray
     persistence: np.ndarray
 
-    OP = "law"
+    OP: ClassVar[str] = "law"
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form; matrices travel in double precision."""
@@ -484,11 +483,3 @@ class FeedbackLaw:
         persistence = fields.numbers("persistence", (len(present),) * 2)
         fields.check_all_read()
         return cls(present, previous, persistence)
-
-
-def _series(name, values, dtype):
-    """Fields of a series: as it is, or rounded and with the scale of each column."""
-    if dtype == "float64":
-        return {name: values}
-    rounded, scale = scaled_columns(values, dtype)
-    return {name: rounded, f"{name}_scale": scale}

@@ -5,12 +5,12 @@ replies are :class:`~skfedcausal.training_message.GradientReply`.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from .federation.fields import Fields
+from .federation.fields import Fields, series_arrays
 from .federation.packet import Packet, PacketError
-from .message import _series
 
 FINISH = "networks trained"  # the server says that training has ended
 
@@ -38,7 +38,7 @@ class NetworkPlan:
     batch_size: int
     client_weight: float
 
-    OP = "network-plan"
+    OP: ClassVar[str] = "network-plan"
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form; tells the unit in which precision to answer."""
@@ -47,21 +47,17 @@ class NetworkPlan:
 
     @classmethod
     def from_packet(cls, packet):
-        """Plan in a packet; raises PacketError if it cannot be meant.
+        """Plan in a packet.
 
         Raises
         ------
         PacketError
             If its numbers cannot be meant.
         """
-        Fields(packet, cls.OP).check_all_read()
-        told = packet.scalars
-        if set(told) != {"batch_size", "client_weight", "dtype"}:
-            raise PacketError(f"Packet {cls.OP!r} does not say how to train: {dict(told)}.")
-        size, weight = told["batch_size"], told["client_weight"]
-        if type(size) is not int or size < 1 or isinstance(weight, bool | str) or weight < 0:
-            raise PacketError(f"Packet {cls.OP!r} asks for batches of {size!r} and a weight of {weight!r}.")
-        return cls(size, float(weight))
+        fields = Fields(packet, cls.OP)
+        fields.check_all_read()
+        fields.check_scalars("batch_size", "client_weight", "dtype")
+        return cls(fields.count("batch_size", 1), fields.weight("client_weight"))
 
 
 @dataclass(frozen=True)
@@ -93,20 +89,20 @@ class PredictedStates:
     filtered: np.ndarray | None = None
     spread: np.ndarray | None = None
 
-    OP = "predicted-states"
+    OP: ClassVar[str] = "predicted-states"
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with series in the given precision."""
-        arrays = _series("predicted", self.predicted, dtype)
+        arrays = series_arrays("predicted", self.predicted, dtype)
         if self.filtered is not None:
-            arrays |= _series("filtered", self.filtered, dtype)
+            arrays |= series_arrays("filtered", self.filtered, dtype)
         if self.spread is not None:
             arrays["spread"] = self.spread
         return Packet(self.OP, round, arrays, {"loss": self.loss})
 
     @classmethod
     def from_packet(cls, packet):
-        """Message in a packet; raises PacketError if its arrays do not fit together.
+        """Message in a packet.
 
         Raises
         ------
@@ -137,7 +133,7 @@ class NoGradient:
     'no-gradient'
     """
 
-    OP = "no-gradient"
+    OP: ClassVar[str] = "no-gradient"
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form."""

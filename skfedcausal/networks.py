@@ -96,7 +96,17 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X):
-        """Predicted outputs, shape of the `y` that was fitted."""
+        """Predicted outputs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            As the `y` that was fitted.
+        """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=float, reset=False)
         out = self.network_.value(X)
@@ -104,7 +114,7 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def network_(self):
-        """The fitted map with ``value`` and ``jacobian``, see :mod:`skfedcausal.statespace.networks`."""
+        """The fitted map with ``value`` and ``jacobian``, see ``skfedcausal.statespace.networks``."""
         check_is_fitted(self, "weights_")
         return self._network()
 

@@ -20,6 +20,7 @@ from .client.monitor import watched
 from .federation.watching import StreamLedger, flag_verdict, tell_verdict, verdict_reply
 from .privacy.base import PrivacyMechanism
 from .server.moments import MomentServer
+from .server.watching.flag_incidents import FlagState
 from .server.watching.flags import roots_of_flags
 from .server.watching.incidents import (
     UNDECIDED,
@@ -31,7 +32,7 @@ from .server.watching.incidents import (
 from .server.watching.nominal import watch_budget
 from .server.watching.root_cause import RootCauseServer, StreamState
 from .statespace.episodes import episodes
-from .utils.sampling import check_sampling, position, sampling_period
+from .utils.sampling import check_sampling, position, sampling_period, warn_of_gaps
 
 
 class FederatedRCADetector(
@@ -233,6 +234,7 @@ class FederatedRCADetector(
         if inputs is not None:
             raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
         data = self._read_new(X, inputs, lengths)
+        warn_of_gaps(data.index, data.starts)
         budget = self._budget(data.index, data.names, data.n_samples)
         at_home, data = data, self._released_to_learn(data)
         self._fit_released(data)
@@ -279,11 +281,15 @@ class FederatedRCADetector(
         """Plant data in the layout and at the sampling period of `fit`."""
         data = super()._read(X, inputs, lengths, stream)
         check_sampling(data.index, self._period)
+        warn_of_gaps(data.index, data.starts)
         return data
 
     def _verdicts(self, data):
         """Incidents of every episode, as (first row of the episode, verdict); the units are told."""
-        found = self._found(self._messages(data), data.starts)
+        if self.evidence == "flags":
+            found = self._found_in_flags(self._flag_array(data), data.starts)
+        else:
+            found = self._found(self._messages(data), data.starts)
         tell_verdict(verdict_reply(found), self.client_names_, self.ledger_)
         return found
 
@@ -293,6 +299,14 @@ class FederatedRCADetector(
             (start, verdict)
             for start, part in _episodes(messages, starts)
             for verdict in self._root_cause.push(part, StreamState())
+        ]
+
+    def _found_in_flags(self, flags, starts):
+        """The same from two bits per unit and step."""
+        return [
+            (start, verdict)
+            for start, stop in episodes(starts, len(flags))
+            for verdict in self._flag_watch.push(flags[start:stop], FlagState())
         ]
 
     def incidents(self, X, *, inputs=None, lengths=None):
@@ -311,7 +325,9 @@ class FederatedRCADetector(
             open), ``root`` (the unit, or what enters it unmeasured; "undecided" below a
             probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
             ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor" or "undecided").
-            Positions from 0, or times where the record has them.
+            Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a
+            run of steps with a root in the flags, over after ten steps without one, and a unit's probability
+            its share of these steps.
         """
         data = self._read(X, inputs, lengths)
         index = data.index if isinstance(data.index, pd.DatetimeIndex) else None
@@ -388,7 +404,7 @@ class FederatedRCADetector(
         data = self._read(X, inputs, lengths)
         if len(data.lengths) > 1:
             raise ValueError(f"Got {len(data.lengths)} episodes; give the record of one.")
-        start, end = position(start, data.index), position(end, data.index, data.n_samples)
+        start, end = position(start, data.index, 0), position(end, data.index, data.n_samples)
         if not 0 <= start < end <= data.n_samples:
             raise ValueError(f"start={start}, end={end} is no window of a record of {data.n_samples} rows.")
         _, probability, score = self._root_cause.attribute(self._messages(data), start, end)

@@ -8,9 +8,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from .federation.fields import Fields
+from .federation.fields import Fields, series_arrays
 from .federation.packet import Packet, PacketError
-from .message import _series
 
 REQUEST = "train"  # the server asks for the local models
 
@@ -93,7 +92,7 @@ class LocalModel:
             arrays |= {"input_matrix": self.input_matrix, "input_table": self.input_table}
         for name in ("filtered", "inputs"):
             if getattr(self, name) is not None:
-                arrays |= _series(name, getattr(self, name), dtype)
+                arrays |= series_arrays(name, getattr(self, name), dtype)
         return Packet(self.OP, round, arrays)
 
     @classmethod
@@ -171,7 +170,7 @@ class TrainingPlan:
         arrays = {"rates": self.rates}
         if self.drivers is not None:
             wide = self.drivers.shape[1] > 0
-            arrays |= _series("drivers", self.drivers, dtype) if wide else {"drivers": self.drivers}
+            arrays |= series_arrays("drivers", self.drivers, dtype) if wide else {"drivers": self.drivers}
         if self.warm_rates is not None:
             arrays["warm_rates"] = self.warm_rates
         scalars = {"mode": self.mode, "xi": self.xi, "ridge": self.ridge}
@@ -180,31 +179,24 @@ class TrainingPlan:
 
     @classmethod
     def from_packet(cls, packet):
-        """Plan in a packet; raises PacketError if its arrays do not fit together.
+        """Plan in a packet.
 
         Raises
         ------
         PacketError
-            If its arrays do not fit together.
+            If its arrays do not fit together or its numbers cannot be meant.
         """
         fields = Fields(packet, cls.OP)
         rates = fields.numbers("rates", (5,))
-        drivers = fields.numbers("drivers", (None, None), optional=True)
-        scale = fields.numbers("drivers_scale", (None,), optional=True)
-        drivers = drivers if scale is None else drivers * scale
+        drivers = fields.series("drivers", optional=True, least=0)
         warm_rates = fields.numbers("warm_rates", (5,), optional=True)
         fields.check_all_read()
-        told = packet.scalars
-        expected = {"mode", "xi", "ridge", "n_inputs", "warm_up"}
-        if (
-            set(told) != expected
-            or told["mode"] not in ANSWERS
-            or (warm_rates is None) == bool(told["warm_up"])
-        ):
-            raise PacketError(f"Packet {cls.OP!r} does not say how to train: {dict(told)}.")
-        weights = float(told["xi"]), float(told["ridge"])
-        sizes = int(told["n_inputs"]), int(told["warm_up"])
-        return cls(told["mode"], rates, *weights, drivers, *sizes, warm_rates)
+        fields.check_scalars("mode", "xi", "ridge", "n_inputs", "warm_up")
+        weights = fields.weight("xi"), fields.weight("ridge")
+        n_inputs, warm_up, mode = fields.count("n_inputs"), fields.count("warm_up"), packet.scalars["mode"]
+        if mode not in ANSWERS or (warm_rates is None) == bool(warm_up):
+            raise PacketError(f"Packet {cls.OP!r} does not say how to train: {dict(packet.scalars)}.")
+        return cls(mode, rates, *weights, drivers, n_inputs, warm_up, warm_rates)
 
 
 @dataclass(frozen=True)
@@ -253,7 +245,7 @@ class AugmentedMessage:
         arrays = {}
         for name in ("filtered", "augmented", "predicted", "inputs"):
             if getattr(self, name) is not None:
-                arrays |= _series(name, getattr(self, name), dtype)
+                arrays |= series_arrays(name, getattr(self, name), dtype)
         if self.constant is not None:
             arrays["constant"] = self.constant
         arrays["progress"] = np.array([self.loss, self.change])
@@ -304,7 +296,7 @@ class PredictedMessage:
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with the series in the given precision."""
-        arrays = _series("predicted", self.predicted, dtype) | {"constant": self.constant}
+        arrays = series_arrays("predicted", self.predicted, dtype) | {"constant": self.constant}
         arrays["progress"] = np.array([self.loss, self.change])
         return Packet(self.OP, round, arrays)
 
@@ -346,9 +338,9 @@ class GradientReply:
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, with series in the given precision."""
-        arrays = _series("predicted", self.predicted, dtype)
+        arrays = series_arrays("predicted", self.predicted, dtype)
         if self.augmented is not None:
-            arrays |= _series("augmented", self.augmented, dtype)
+            arrays |= series_arrays("augmented", self.augmented, dtype)
         return Packet(self.OP, round, arrays)
 
     @classmethod

@@ -18,9 +18,10 @@ from skfedcausal import (
     RegressorServer,
 )
 from skfedcausal.client import network_training
+from skfedcausal.client.at_home import local_prediction
 from skfedcausal.client.network_training import batch_loss, output_gradient
 from skfedcausal.client.nonlinear import NonlinearClient
-from skfedcausal.client.worker import UnitWorker, local_prediction
+from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.federation.packet import Packet, PacketError
 from skfedcausal.federation.transport import InProcessTransport
@@ -261,6 +262,12 @@ def test_augmenters_that_cannot_be_trained_stepwise_are_refused(nominal, augment
     )
     with pytest.raises(TypeError, match="partial_fit"):
         detector.fit(nominal)
+
+
+def test_augmenter_without_a_regressor_is_trained_with_a_small_network():
+    network, n_lags = network_training.correction_regressor(RegressorAugmenter(n_lags=3))
+    assert hasattr(network, "partial_fit")
+    assert n_lags == 3
 
 
 def test_servers_that_cannot_be_trained_stepwise_are_refused(nominal):

@@ -57,13 +57,22 @@ def public_names():
 
 
 def public_methods():
-    """Methods of public classes, without those that are described at a public class they override."""
+    """Methods of public classes, inherited ones of ours once, at the first class that has them.
+
+    Without those that are described at a public class they override.
+    """
     classes = {thing for _, thing in public_names() if inspect.isclass(thing)}
+    seen = set()
     for name, thing in public_names():
-        for method, function in vars(thing).items() if inspect.isclass(thing) else ():
+        for method in dir(thing) if inspect.isclass(thing) else ():
+            function = inspect.getattr_static(thing, method)
+            function = getattr(function, "fn", function)  # of `available_if`
             function = getattr(function, "__func__", function)
+            if not inspect.isfunction(function) or method[0] == "_" or function in seen:
+                continue
             described_above = any(method in vars(base) for base in classes & set(thing.__mro__[1:]))
-            if inspect.isfunction(function) and method[0] != "_" and not described_above:
+            if function.__module__.startswith("skfedcausal") and not described_above:
+                seen.add(function)
                 yield f"{name}.{method}", inspect.unwrap(function)
 
 

@@ -6,10 +6,14 @@ import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.exceptions import NotFittedError
 
 from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient
 from skfedcausal.client.monitor import WatchedClient
+from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.message import StateMessage
+from skfedcausal.metrics import incident_report
+from skfedcausal.server.watching.incidents import steps_between_alarms
 
 M, P, D = 4, 2, 5
 LINKS = ((1, 0), (2, 1), (0, 2), (3, 2))  # effect, cause: a loop of three units and one behind it
@@ -102,6 +106,24 @@ def test_prior_excludes_a_unit():
     table = detector.attribute(simulate(400, seed=11, fault=1), start=200)
     assert table.client.iloc[-1] == "unit1"
     assert table.probability.iloc[-1] == 0
+
+
+def test_prior_excludes_the_unit_that_explains_everything():
+    """However much better its candidates are than all that may be."""
+    prior = {"unit0": 1, "unit1": 0, "unit2": 1, "unit3": 1}
+    detector = FederatedRCADetector(prior=prior).fit(simulate(3000, seed=1))
+    found = detector.incidents(simulate(400, seed=11, fault=1, size=8.0))
+    assert np.isfinite(found.probability).all()
+    assert "unit1" not in set(found.root)
+
+
+def test_large_faults_of_a_nonlinear_plant_are_named_by_the_row_they_begin_in():
+    """What follows, far from all that was learned, surprises everywhere."""
+    settings = {"process_noise": 0.1, "plant_state": 32}
+    nominal = make_nonlinear_plant(n_samples=6000, size=0, random_state=1, **settings)
+    plant = make_nonlinear_plant(n_samples=5000, random_state=2, **settings)
+    found = FederatedRCADetector(false_alarm_rate=1 / 2000).fit(nominal.data).incidents(plant.data)
+    assert incident_report(found, plant.faults, 5000)["f1"] >= 0.95
 
 
 def test_plant_is_estimated_from_the_same_messages_as_for_granger(detector):
@@ -353,6 +375,29 @@ def test_rows_at_another_sampling_period_or_backwards_are_refused(timed):
         timed.incidents(framed(X).iloc[::-1])
 
 
+@pytest.mark.parametrize("size", [1, 90])
+def test_streams_with_times_tell_times(timed, size):
+    X = framed(simulate(600, seed=11, fault=1, size=1.5), start="2026-02-01")
+    whole = timed.incidents(X)
+    timed.reset()
+    found = {}
+    for start in range(0, 600, size):
+        batch = timed.update(X.iloc[start : start + size])
+        found.update({row.detected: row for row in batch.itertuples(index=False)})
+    timed.reset()
+    pd.testing.assert_frame_equal(pd.DataFrame(found.values()), whole)
+    assert isinstance(whole.start.iloc[0], pd.Timestamp)
+
+
+def test_rows_that_lack_are_named(timed):
+    X = framed(simulate(300, seed=1))
+    lacking = pd.concat([X.iloc[:100], X.iloc[150:]])
+    for record in (lacking, lacking.tz_localize("Europe/Berlin")):
+        with pytest.warns(UserWarning, match=r"no rows between 2026-01-01 01:39:00.* and 2026-01-01 02:30"):
+            timed.incidents(record)
+    timed.incidents(lacking, lengths=[100, 150])
+
+
 def test_batches_must_follow_each_other(timed):
     frame = framed(simulate(300, seed=2))
     timed.reset()
@@ -412,6 +457,23 @@ def test_flags_are_two_bits_per_unit_and_step():
     assert pd.Series(named).value_counts().index[0] == "unit1"
 
 
+@pytest.mark.parametrize("size", [1, 57, 400])
+def test_incidents_from_flags_send_nothing_but_flags_and_stream(size):
+    detector = FederatedRCADetector(evidence="flags", horizon=5).fit(simulate(2000, seed=1))
+    X = simulate(400, seed=11, fault=1, size=3.0)
+    X["unit2"][100:130] = np.nan
+    before = len(detector.ledger_.entries)
+    whole = detector.incidents(X)
+    assert whole.root.iloc[-1] == "unit1"
+    assert {entry.op for entry in detector.ledger_.entries[before:]} == {"flags", "verdict"}
+    found = {}
+    for start in range(0, 400, size):
+        batch = detector.update(rows(X, start, start + size))
+        found.update({row.detected: row for row in batch.itertuples(index=False)})
+    pd.testing.assert_frame_equal(pd.DataFrame(found.values()), whole)
+    assert set(detector.stream_ledger_.table["op"]) == {"flags", "verdict"}
+
+
 def test_flags_belong_to_the_papers_inference(detector):
     with pytest.raises(ValueError, match="evidence"):
         detector.flags(simulate(50, seed=1))
@@ -436,11 +498,19 @@ def test_order_of_the_units_does_not_matter(detector):
     pd.testing.assert_frame_equal(detector.incidents(X), detector.incidents(turned))
 
 
+def test_columns_in_another_order_are_refused_by_name(timed):
+    X = framed(simulate(50, seed=1))
+    with pytest.raises(ValueError, match="'unit3__s4' came where `fit` had 'unit0__s0'"):
+        timed.incidents(X[X.columns[::-1]])
+    timed.incidents(X[X.columns[::-1]][list(timed.feature_names_in_)])
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"false_alarm_rate": "often"}, "cannot be read"),
         ({"false_alarm_rate": "1 per day"}, "DatetimeIndex"),
+        ({"false_alarm_rate": "3 per 2 steps"}, "1.5 alarms per time step"),
         ({"prior": [1, 1]}, "4 units"),
         ({"prior": {"unit0": 1}}, "Name every unit"),
         ({"statistic": "all"}, "statistic"),
@@ -451,15 +521,37 @@ def test_settings_that_cannot_be_meant(settings, message):
         FederatedRCADetector(**settings).fit(simulate(2500, seed=1))
 
 
+@pytest.mark.parametrize(
+    ("rate", "asked"), [("2 per day", 2 / 1440), ("1/week", 1 / 10080), ("1 per year", 1 / 525949.2)]
+)
+def test_budgets_per_unit_of_time_are_read(rate, asked):
+    minutes = pd.date_range("2026-01-01", periods=10, freq="min")
+    assert 1 / steps_between_alarms(rate, minutes) == pytest.approx(asked)
+
+
+@pytest.mark.parametrize("n_rows", [2, 8])
+def test_records_that_are_too_short_are_refused_with_a_reason(n_rows):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        with pytest.raises(ValueError, match="rows"):
+            FederatedRCADetector().fit(simulate(n_rows, seed=1))
+
+
 def test_windows_outside_the_record_are_refused(detector):
     X = simulate(50, seed=1)
     with pytest.raises(ValueError, match="no window"):
         detector.attribute(X, start=40, end=60)
 
 
-def test_unfitted_detector_says_so():
-    with pytest.raises(Exception, match="not fitted"):
-        FederatedRCADetector().incidents(simulate(50, seed=1))
+@pytest.mark.parametrize("method", ["incidents", "update", "attribute", "flags", "score"])
+def test_unfitted_detector_says_so(method):
+    with pytest.raises(NotFittedError, match="not fitted"):
+        getattr(FederatedRCADetector(), method)(simulate(50, seed=1))
+
+
+def test_window_without_a_start_begins_with_the_record(detector):
+    X = simulate(50, seed=1)
+    pd.testing.assert_frame_equal(detector.attribute(X, start=None), detector.attribute(X))
 
 
 def test_constant_sensor_is_ignored_with_a_warning():

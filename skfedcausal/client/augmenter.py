@@ -138,7 +138,7 @@ class RegressorAugmenter(RegressorMixin, BaseEstimator):
     estimator : regressor, default=None
         None stands for ridge regression. Regressors with one output are fitted once per state.
         ``RegressorServer(labels="augmented")`` trains it by gradients instead, which takes one with
-        ``partial_fit``.
+        ``partial_fit``; None then stands for a small MLPRegressor.
     n_lags : int, default=5
         Number of previous time steps the regressor sees.
 

@@ -11,13 +11,14 @@ from sklearn.utils.validation import check_is_fitted
 from ..seeding import seeded
 from ..statespace.episodes import episodes
 from ..utils import check_lengths, episode_starts
+from .extended_filtering import ExtendedFilterMixin
 from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
 from .records import active_columns
 
 _FLOOR = 0.01  # of the measurement noise, in standardised units
 
 
-class ExtendedKalmanClient(BaseEstimator):
+class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
     """Extended Kalman filter of one unit (eq. 1 and 2 of [1]_).
 
     The model is ``x[t] = f(x[t-1]) + w``, ``y[t] = h(x[t]) + v``. Give both maps as functions with the
@@ -68,6 +69,8 @@ class ExtendedKalmanClient(BaseEstimator):
     >>> prior, prior_cov, posterior, posterior_cov = client.filter_moments(Y)
     >>> posterior.shape, posterior_cov.shape
     ((600, 2), (600, 2, 2))
+    >>> client.transform(Y).shape, client.predict(Y).shape
+    ((600, 2), (600, 4))
     """
 
     _parameter_constraints = {

@@ -209,16 +209,21 @@ class KalmanClient(FilterMixin, BaseEstimator):
         kept = Y if active.all() else Y[:, active]
         warn_held_rows(kept, starts, name)
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
-        level = column_means(kept) if self.center else np.zeros(kept.shape[1])
-        input_level = None if U is None else column_means(U) if self.center else np.zeros(U.shape[1])
+        level, input_level = None, None  # those of the record
+        if not self.center:
+            level, input_level = np.zeros(kept.shape[1]), None if U is None else np.zeros(U.shape[1])
         if set(given) >= COMPLETE:
+            level = column_means(kept) if level is None else level
             model = UnitModel(mean=level, **given | {"R": with_diagonal(given["R"], added)})
         else:
             check_identifiable(kept, self.n_states, starts, name)
             unknown = "A" not in given  # with A and Q given, inputs are of no use here
             moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
             model = replace(_identified(self, given, moments, name), products=moments.products)
+            input_level = moments.input_mean
         if model.B is not None:
+            if U is not None and input_level is None:
+                input_level = column_means(U)
             model = replace(model, input_mean=input_level)
         self._added_noise = added
         self._set_model(model, active, Y)
@@ -243,7 +248,7 @@ class KalmanClient(FilterMixin, BaseEstimator):
 
     @property
     def model(self):
-        """The unit's model over its active columns, a :class:`UnitModel`.
+        """The unit's model over its active columns, a `UnitModel`.
 
         Before `fit`, given matrices with a level of zero.
         """

@@ -5,8 +5,16 @@ from functools import cached_property
 import numpy as np
 
 from ..statespace.episodes import episodes, lagged_rows
-from ..statespace.lagcov import PIECE, add_lag_products, lag_covariances, symmetric
+from ..statespace.lagcov import (
+    PIECE,
+    add_lag_products,
+    column_mean,
+    lag_covariances,
+    recentre_lag_sums,
+    symmetric,
+)
 from ..statespace.positive import floor_eigenvalues
+from .records import column_means
 
 _MIN_LAGS, _MAX_LAGS = 2, 5  # of the past that identification looks at
 _PAST = 64  # measurements after which more lags only add noise: many sensors tell the states in few steps
@@ -19,18 +27,22 @@ class Moments:
     Parameters
     ----------
     Y : ndarray of shape (n_samples, n_sensors)
-    mean : ndarray of shape (n_sensors,)
+    mean : ndarray of shape (n_sensors,) or None
+        None takes that of the cells that are there.
     starts : sequence of int
         First row of each episode.
     U : ndarray of shape (n_samples, n_inputs), default=None
         Inputs, complete.
     input_mean : ndarray of shape (n_inputs,), default=None
+        None takes that of the inputs.
     noise : ndarray of shape (n_sensors,), default=None
         Known variance of noise that was added to the measurements.
 
     Attributes
     ----------
     complete : bool
+    mean, input_mean : ndarray
+        Taken off the measurements and the inputs; the latter None without inputs.
     products : ndarray of shape (n_sensors, n_sensors)
         Sums of products of measurements less their mean, not scaled, of a complete record; otherwise None.
     added : ndarray of shape (n_sensors,)
@@ -51,11 +63,12 @@ class Moments:
     """
 
     def __init__(self, Y, mean, starts, U=None, input_mean=None, noise=None):
-        self._d, self.n_samples, self.starts, self.mean = Y.shape[1], len(Y), starts, mean
+        self._d, self.n_samples, self.starts = Y.shape[1], len(Y), starts
         longest = max(stop - start for start, stop in episodes(starts, len(Y)))
         n_lags = min(max(-(-_PAST // self._d), _MIN_LAGS), _MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
         lags = range(n_lags + 1)
-        self._raw, self.products = (Y, U, input_mean), None
+        self._raw, self.products = (Y, U), None
+        self.mean, self.input_mean = mean, input_mean
         self.complete = self._complete_sums(lags)
         if not self.complete:
             self._sums_with_gaps(lags)
@@ -66,35 +79,72 @@ class Moments:
     def _complete_sums(self, lags):
         """Lag covariances of a complete record: one pass, centred piece by piece and scaled at the end.
 
-        Whether it is one; the pass ends at the first piece that is not.
+        Whether it is one; the pass ends at the first piece that is not. A mean that is not known yet is
+        first taken from one piece: what it is off it is so in every row of that piece, which bounds its
+        square by the variance times the number of pieces.
         """
-        Y, U, input_mean = self._raw
-        d = self._d
-        k = 0 if U is None else U.shape[1]
-        sums = np.zeros((len(lags), d + k, d + k))
-        buffer = np.empty((PIECE + lags[-1], d + k))
-        level = np.tile(self.mean if U is None else np.append(self.mean, input_mean), (len(buffer), 1))
-        for start, stop in episodes(self.starts, len(Y)):
+        n_columns = sum(part.shape[1] for part in self._parts)
+        sums = np.zeros((len(lags), n_columns, n_columns))
+        buffer, ones = np.empty((PIECE + lags[-1], n_columns)), np.ones(PIECE)
+        near = self._level(slice(0, PIECE))
+        level, totals = np.tile(near, (len(buffer), 1)), []
+        for start, stop in episodes(self.starts, self.n_samples):
+            totals.append(np.zeros(n_columns))
             for first in range(start, stop, PIECE):
                 rows = slice(first, min(first + len(buffer), stop))
-                piece = buffer[: rows.stop - first]
-                piece[:, :d] = Y[rows]
-                if k:
-                    piece[:, d:] = U[rows]
+                piece, n_early = buffer[: rows.stop - first], min(PIECE, stop - first)
+                self._joined(rows, out=piece)
                 piece -= level[: len(piece)]  # row by row it takes twice as long
-                add_lag_products(sums, piece, lags, min(PIECE, stop - first))
+                add_lag_products(sums, piece, lags, n_early)
                 if not np.isfinite(np.trace(sums[0])):
                     return False
+                totals[-1] += ones[:n_early] @ piece[:n_early]
+        self._take_off_means(sums, lags, near, totals)
         sums[0] = symmetric(sums[0])
+        d = self._d
         self.products = sums[0][:d, :d]
-        scale = np.sqrt(np.diag(sums[0]) / len(Y))
+        scale = np.sqrt(np.diag(sums[0]) / self.n_samples)
         scale[d:][scale[d:] == 0] = 1.0  # an input that never moves gets the coefficient zero
         self.scale, self._input_scale = scale[:d], scale[d:]
-        self._G = self._V = sums / np.outer(scale, scale) / len(Y)
+        self._G = self._V = sums / np.outer(scale, scale) / self.n_samples
         return True
 
+    @property
+    def _parts(self):
+        """Measurements, and inputs where there are any."""
+        return self._raw[: 1 if self._raw[1] is None else 2]
+
+    def _joined(self, rows, out=None):
+        """Some rows of measurements and inputs side by side."""
+        return np.concatenate([part[rows] for part in self._parts], axis=1, out=out)
+
+    def _level(self, rows):
+        """Means of measurements and inputs side by side, those that are not known of some rows."""
+        means = zip(self._parts, (self.mean, self.input_mean), strict=False)
+        return np.concatenate([column_mean(part[rows]) if mean is None else mean for part, mean in means])
+
+    def _take_off_means(self, sums, lags, near, totals):
+        """Take what is left of means that are not known off the sums of rows less the level `near`.
+
+        `totals` are the sums of the rows of each episode.
+        """
+        known = [self.mean is not None] * self._d + [self.input_mean is not None] * (len(near) - self._d)
+        shift = np.where(known, 0.0, sum(totals) / self.n_samples)
+        self.mean = (near + shift)[: self._d]
+        if self._raw[1] is not None:
+            self.input_mean = (near + shift)[self._d :]
+        for (start, stop), total in zip(episodes(self.starts, self.n_samples), totals, strict=True):
+            n_ends = min(lags[-1], stop - start)
+            head = self._joined(slice(start, start + n_ends)) - near
+            tail = self._joined(slice(stop - n_ends, stop)) - near
+            recentre_lag_sums(sums, lags, shift, total, stop - start, head, tail)
+
     def _sums_with_gaps(self, lags):
-        Y, U, input_mean = self._raw
+        Y, U = self._raw
+        if self.mean is None:
+            self.mean = column_means(Y)
+        if U is not None and self.input_mean is None:
+            self.input_mean = column_mean(U)
         present = ~np.isnan(Y)
         centred = Y - self.mean
         centred[~present] = 0.0
@@ -104,7 +154,7 @@ class Moments:
         self._input_scale = np.ones(0 if U is None else U.shape[1])
         joint = centred
         if U is not None:
-            moved = U - input_mean
+            moved = U - self.input_mean
             scale = np.sqrt((moved**2).mean(axis=0))
             self._input_scale = np.where(scale == 0, 1.0, scale)
             joint = np.hstack([centred, moved / self._input_scale])
@@ -122,9 +172,9 @@ class Moments:
     @cached_property
     def _joint(self):
         """Scaled measurements and inputs side by side."""
-        Y, U, input_mean = self._raw
+        Y, U = self._raw
         scaled = (Y - self.mean) / self.scale
-        return scaled if U is None else np.hstack([scaled, (U - input_mean) / self._input_scale])
+        return scaled if U is None else np.hstack([scaled, (U - self.input_mean) / self._input_scale])
 
     @property
     def series(self):

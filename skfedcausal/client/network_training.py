@@ -236,12 +236,12 @@ def start(client, augmenter, Y, starts, plan):
 
 
 def correction_regressor(augmenter):
-    """Regressor to train as a correction and the rows it sees."""
-    if augmenter is None:
+    """Regressor to train as a correction and the rows it sees; a small network where none is given."""
+    if augmenter is None or (isinstance(augmenter, RegressorAugmenter) and augmenter.estimator is None):
         network = MLPRegressor(
             hidden_layer_sizes=(16,), activation="tanh", learning_rate_init=1e-3, random_state=0
         )
-        augmenter = RegressorAugmenter(network, n_lags=1)
+        augmenter = RegressorAugmenter(network, n_lags=1 if augmenter is None else augmenter.n_lags)
     estimator = getattr(augmenter, "estimator", None)
     if not isinstance(augmenter, RegressorAugmenter) or not hasattr(estimator, "partial_fit"):
         raise TypeError(

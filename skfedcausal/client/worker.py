@@ -18,6 +18,7 @@ from ..message import (
 from ..utils.mapped import release_pages
 from ..watch_message import WATCH, VerdictReply
 from . import network_training, training
+from .at_home import is_complete, loadings, local_features, mapped_effect
 from .augmenter import LinearAugmenter
 from .batches import next_message
 from .black_box import BlackBoxClient
@@ -25,7 +26,7 @@ from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law
 from .kalman import KalmanClient
 from .loading_error import loading_error
-from .messages import along, unit_message
+from .messages import unit_message
 from .nonlinear import NonlinearClient
 from .records import column_means, warn_few_rows
 from .training_series import unit_series
@@ -89,6 +90,11 @@ class UnitWorker:
         self._noise = noise
         self._training_noise = training_noise
         self._watched = watched
+
+    @property
+    def n_columns(self):
+        """Measurements and inputs of a row."""
+        return self._Y.shape[1] + (0 if self._U is None else self._U.shape[1])
 
     def handle(self, packet, state):
         """Answer one packet.
@@ -244,7 +250,7 @@ class UnitWorker:
         if isinstance(augmenter, LinearAugmenter) and isinstance(client, KalmanClient):
             Y = client.active_columns(self._Y)
             products = client.model.products
-            if products is not None or _is_complete(Y):  # without a centred copy
+            if products is not None or is_complete(Y):  # without a centred copy
                 with config_context(assume_finite=True):
                     augmenter.fit(Y, *told, level=client.model.mean, products=products)
                 return
@@ -338,99 +344,3 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
             "KalmanClient too, or `filter_moments(Y)` instead of all of them."
         )
     return template
-
-
-def loadings(client, n_states):
-    """How a unit's measurements follow its states, shape (n_sensors, n_states), whatever its client is."""
-    level = client.measurements(np.zeros((1, n_states)))
-    return (client.measurements(np.eye(n_states)) - level).T
-
-
-def mapped_effect(site, reply):
-    """Effect of a change of inputs on a unit's measurements, and its variance.
-
-    Parameters
-    ----------
-    site : dict
-        The unit's state.
-    reply : EffectReply
-
-    Returns
-    -------
-    effect, variance : ndarray of shape (n_steps, n_sensors)
-    """
-    C = loadings(site["client"], reply.states.shape[1])
-    variance = effect_variances(reply, C)
-    error = site.get("loading_error")
-    if error is not None:
-        variance += error.variance(reply.states)
-    return reply.states @ C.T, variance
-
-
-def effect_variances(reply, C):
-    """Variances of ``C`` times the states of an effect, NaN where it came without covariances."""
-    if reply.covariances is None:
-        return np.full((len(reply.states), len(C)), np.nan)
-    return np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0)
-
-
-def local_features(client, Y, U, starts):
-    """Centred measurements with the missing ones replaced by their filtered expectation."""
-    if not isinstance(client, KalmanClient):
-        states = client.filter(Y, **along(Y, U, starts))
-        level = client.measurements(np.zeros((1, states.shape[1])))
-        centred = np.where(np.isnan(Y), client.measurements(states), Y) - level
-        return np.nan_to_num(centred)  # a sensor that was never seen has no level
-    Y = client.active_columns(Y)
-    model = client.model
-    centred = Y - model.mean
-    if not _is_complete(Y):
-        missing = np.isnan(centred)
-        expected = model.filter(Y, U, starts) @ model.C.T
-        centred[missing] = expected[missing]
-    return centred
-
-
-def _is_complete(Y):
-    return bool(np.isfinite(Y.sum()))  # a missing value anywhere reaches the sum
-
-
-def local_prediction(site, Y, U, starts, *, augmented):
-    """Measurements predicted one step ahead by what a unit has at home.
-
-    Parameters
-    ----------
-    site : dict
-        The unit's state: ``client`` and, for the augmented model, ``augmenter``, ``transition`` and, for a
-        unit with inputs, ``input_matrix`` and ``input_mean``.
-    Y : ndarray of shape (n_samples, n_sensors)
-    U : ndarray of shape (n_samples, n_inputs) or None
-    starts : tuple of int
-    augmented : bool
-        Add the augmenter's guess of the other units' influence to the unit's own prediction.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_sensors)
-    """
-    client = site["client"]
-    if augmented and isinstance(site["augmenter"], network_training.StateCorrection):
-        return network_training.corrected_prediction(site, Y, starts)
-    if not augmented:
-        return (
-            client.predict(Y, **along(Y, U, starts))
-            if not isinstance(client, KalmanClient)
-            else client.measurements(client.model.predict(client.active_columns(Y), U, starts))
-        )
-    filtered = (
-        client.filter(Y, **along(Y, U, starts))
-        if not isinstance(client, KalmanClient)
-        else client.model.filter(client.active_columns(Y), U, starts)
-    )
-    states = np.empty_like(filtered)
-    np.dot(filtered[:-1], site["transition"].T, out=states[1:])
-    if "input_matrix" in site:
-        states[1:] += (U[:-1] - site["input_mean"]) @ site["input_matrix"].T
-    states[list(starts)] = 0.0
-    states += site["augmenter"].predict(local_features(client, Y, U, starts), starts)
-    return client.measurements(states)

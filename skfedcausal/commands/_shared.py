@@ -10,7 +10,7 @@ from ..federation.lost import ClientError
 from ..federation.packet import PacketError
 from ..federation.site_ledger import ByteLimitError, LedgerError
 
-DONE, FAILED, WRONG_CALL = 0, 1, 2
+DONE, FAILED = 0, 1  # argparse leaves with 2 where a command was called wrongly
 ERRORS = (ClientError, PacketError, LedgerError, ByteLimitError, ValueError, OSError, RuntimeError)
 
 

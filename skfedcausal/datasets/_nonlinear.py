@@ -74,7 +74,7 @@ def make_nonlinear_plant(
     Raises
     ------
     ValueError
-        If `kind`, `dynamics` or a link cannot be meant.
+        If `kind`, `dynamics`, `roots` or a link cannot be meant.
 
     Notes
     -----
@@ -103,12 +103,14 @@ def make_nonlinear_plant(
     for pair in links:
         if len(pair) != 2 or not all(0 <= k < n_units for k in pair) or pair[0] == pair[1]:
             raise ValueError(f"Link {pair!r} is no (cause, effect) of two different units below {n_units}.")
+    allowed = list(range(n_units)) if isinstance(roots, str) else list(roots)
+    if not allowed or not all(0 <= k < n_units for k in allowed):
+        raise ValueError(f"roots={roots!r}; give 'all' or positions of units below {n_units}.")
     drawn = np.random.RandomState(plant_state)
     pushes = {pair: _dependency(drawn, kind) for pair in (tuple(link) for link in links)}
     loadings = [_measurement(drawn, n_sensors) for _ in range(n_units)]
     own = [_cycle_lstm(drawn) for _ in range(n_units)] if dynamics == "lstm" else None
     rng = check_random_state(random_state)
-    allowed = list(range(n_units)) if isinstance(roots, str) else list(roots)
     faults = _draw_faults(rng, n_samples, fault_length, fault_every, allowed) if size else []
     push = np.zeros((n_samples, n_units))
     for first, stop, unit in faults:

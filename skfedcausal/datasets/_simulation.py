@@ -3,6 +3,7 @@
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
+from ..statespace.positive import eigen_root
 from ..statespace.recurrence import driven_recurrence
 from ._truth import LevelShift
 from ._validation import check_count, check_share, per_unit, row_range, unit_position
@@ -44,7 +45,8 @@ def simulate(rng, plant, lengths, shifts):
     u = rng.standard_normal((n_samples, plant.layout.inputs.n_states))
     w = rng.standard_normal((n_samples, n))
     active, offsets = _shift_drive(plant, shifts, n_samples)
-    spread = _stationary_factor(plant)
+    drive = np.diag(plant.process_scale**2) + plant.B @ plant.B.T
+    spread = eigen_root(solve_discrete_lyapunov(plant.A, drive))
     h = np.empty((n_samples, n))
     ends = np.cumsum(lengths)
     for start, stop in zip(ends - lengths, ends, strict=True):
@@ -77,13 +79,6 @@ def _shift_drive(plant, shifts, n_samples):
         active[shift.start : shift.stop, k] = 1.0
         offsets[plant.layout.states_of(shift.unit), k] = shift.offset
     return active, offsets
-
-
-def _stationary_factor(plant):
-    """Matrix whose square is the stationary covariance of the states."""
-    drive = np.diag(plant.process_scale**2) + plant.B @ plant.B.T
-    values, vectors = np.linalg.eigh(solve_discrete_lyapunov(plant.A, drive))
-    return vectors * np.sqrt(np.maximum(values, 0))
 
 
 def missing_masks(rng, layout, n_samples, missing, blocks):

@@ -39,7 +39,7 @@ def load_hai(path, files=None, *, inputs="outputs"):
     path : str or path-like
         Folder with CSV files of one release (21.03: ``train1.csv``, ...; 22.04: the same; 23.05:
         ``hai-train1.csv``, ... with the labels of ``hai-test1.csv`` in ``label-test1.csv``), compressed or
-        not.
+        not; or one of these files, which then is the only one.
     files : str or sequence of str, default=None
         Names without endings, ``"train1"``; every file is an episode. None reads all files whose name
         has ``train`` in it.
@@ -110,7 +110,8 @@ def load_swat(path, files=None, *, inputs="outputs"):
     ----------
     path : str or path-like
         Folder with the records as CSV files, ``SWaT_Dataset_Normal_v1.csv`` and
-        ``SWaT_Dataset_Attack_v0.csv``, compressed or not; a first line with the stages' names is skipped.
+        ``SWaT_Dataset_Attack_v0.csv``, compressed or not, or one of them; a first line with the stages'
+        names is skipped.
     files : str or sequence of str, default=None
         Names without endings; every file is an episode. None reads all files whose name has ``Normal`` in
         it.
@@ -163,7 +164,9 @@ def load_swat(path, files=None, *, inputs="outputs"):
 def _records(path, files, default, source):
     """Paths of the wanted CSV files by name without endings."""
     folder = Path(path)
-    folder = folder.parent if folder.is_file() else folder
+    if folder.is_file():
+        files = folder.name.split(".csv")[0] if files is None else files
+        folder = folder.parent
     known = {file.name.split(".csv")[0]: file for file in sorted(folder.glob("*.csv*"))}
     usual = [name for name in known if default in name]
     if not usual and files is None:

@@ -1,14 +1,37 @@
-"""Reading of packets: arrays of the expected name, kind and shape, with content that can be meant."""
+"""Series as arrays of packets, and reading of packets.
+
+What is read are arrays of the expected name, kind and shape, and scalars, with content that can be meant.
+"""
 
 import numpy as np
 
-from ..statespace.rounding import are_covariances, packed_products, unpacked_triangles
+from ..statespace.rounding import are_covariances, packed_products, scaled_columns, unpacked_triangles
 from ..statespace.stepped import unstepped
 from .packet import PacketError
 
 
+def series_arrays(name, values, dtype):
+    """Arrays of a series: as it is, or rounded and with the scale of each column; see :meth:`Fields.series`.
+
+    Parameters
+    ----------
+    name : str
+    values : ndarray of shape (n_samples, k)
+    dtype : str
+        "float64", "float32" or "float16".
+
+    Returns
+    -------
+    dict of str to ndarray
+    """
+    if dtype == "float64":
+        return {name: values}
+    rounded, scale = scaled_columns(values, dtype)
+    return {name: rounded, f"{name}_scale": scale}
+
+
 class Fields:
-    """The arrays of a packet of a known kind, taken one after the other and checked."""
+    """Arrays and scalars of a packet of a known kind, taken one after the other and checked."""
 
     def __init__(self, packet, op):
         if packet.op != op:
@@ -27,9 +50,9 @@ class Fields:
         scale = self.numbers(unscale, (value.shape[1],) * 2, optional=True)
         return value if scale is None else self._product(name, np.matmul, value, scale)
 
-    def series(self, name, shape=(None, None), *, optional=False):
-        """Series sent as it is, or rounded and with the scale of each column."""
-        value = self._states(name, shape, optional)
+    def series(self, name, shape=(None, None), *, optional=False, least=1):
+        """Series of at least so many columns, sent as it is, or rounded and with the scale of each column."""
+        value = self._states(name, shape, optional, least)
         if value is None:
             return None
         scale = self.numbers(f"{name}_scale", value.shape[1:], optional=True)
@@ -51,9 +74,9 @@ class Fields:
                 raise
             raise self._error(name, str(error)) from None
 
-    def _states(self, name, shape, optional=False):
+    def _states(self, name, shape, optional=False, least=1):
         value = self.numbers(name, shape, optional=optional)
-        if value is not None and value.shape[1] == 0:
+        if value is not None and value.shape[1] < least:
             raise self._error(name, "has no states")
         return value
 
@@ -81,6 +104,34 @@ class Fields:
         """Whole numbers."""
         value = self._array(name, shape, "iu", "whole numbers", optional)
         return None if value is None else value.astype(np.intp)
+
+    def count(self, name, least=0):
+        """A scalar that is a whole number."""
+        value = self._packet.scalars.get(name)
+        if type(value) is not int or value < least:
+            raise self._scalar_error(name, f"a whole number, at least {least}")
+        return value
+
+    def weight(self, name):
+        """A scalar that is a real number, not negative."""
+        value = self._packet.scalars.get(name)
+        if not isinstance(value, int | float) or isinstance(value, bool) or not value >= 0:
+            raise self._scalar_error(name, "a number, not below zero")
+        return float(value)
+
+    def check_scalars(self, *names):
+        """Refuse scalars that are not part of this kind of message, and their absence."""
+        told = self._packet.scalars
+        if set(told) != set(names):
+            raise PacketError(
+                f"Packet {self._packet.op!r} has the scalars {sorted(told)}, expected {sorted(names)}."
+            )
+
+    def _scalar_error(self, name, expected):
+        value = self._packet.scalars.get(name)
+        return PacketError(
+            f"Scalar {name!r} of packet {self._packet.op!r} is {value!r}, expected {expected}."
+        )
 
     def _array(self, name, shape, kinds, meaning, optional):
         if name not in self._packet.arrays:

@@ -19,7 +19,7 @@ class FramedTransport:
     """Base of the transports between machines: a subclass carries bytes.
 
     A subclass has the method ``_carry(frames, timeout)``, which takes the bytes for each site and gives each
-    site's bytes or a :class:`Failure`.
+    site's bytes or a :class:`~skfedcausal.federation.Failure`.
 
     Parameters
     ----------
@@ -56,13 +56,24 @@ class FramedTransport:
         self.seconds = []  # that every exchange took
 
     def clients(self):
-        """Names of the sites."""
+        """Names of the sites.
+
+        Returns
+        -------
+        tuple of str
+        """
         return self._names
 
     def exchange(self, out, *, timeout=None):
         """Send a packet to each named site and collect the answers.
 
         The question to which a site had nothing to say yet keeps its number when it is asked again.
+
+        Parameters
+        ----------
+        out : dict of str to Packet
+        timeout : float, default=None
+            Seconds to wait; None takes that of the transport.
 
         Returns
         -------

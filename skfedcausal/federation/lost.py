@@ -24,7 +24,7 @@ class LostUnits:
     ----------
     quorum : int or float
         Units that have to answer in every round: a number, or a share above 0 and up to 1. A fit that gets
-        fewer ends with a :class:`ClientError`.
+        fewer ends with a :class:`~skfedcausal.federation.ClientError`.
     timeout : float or None
         Seconds to wait for the answers of a round; None leaves it to the transport.
     stale : {"hold", "skip"}

@@ -4,8 +4,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
+from ..statespace.blas import few_threads
 from .packet import Failure, Packet
 
 
@@ -96,7 +98,7 @@ class Transport(Protocol):
         """Send one packet to each named client and collect the answers.
 
         A client that does not answer within `timeout` seconds (None: the transport's own limit) is a
-        :class:`Failure` in the result, never an exception.
+        :class:`~skfedcausal.federation.Failure` in the result, never an exception.
 
         Parameters
         ----------
@@ -119,6 +121,7 @@ class InProcessTransport:
     Parameters
     ----------
     workers : dict of str to Worker
+        Where all of them have an attribute ``n_columns`` that is small, linear algebra keeps to one thread.
     n_jobs : int, default=None
         Clients handled at the same time, as in joblib; None handles one after the other, unless a
         ``joblib.parallel_config`` says otherwise.
@@ -129,8 +132,8 @@ class InProcessTransport:
 
     Notes
     -----
-    Programming errors in a worker are raised, not turned into a :class:`Failure`: there is no border here
-    that an exception's text could leak across.
+    Programming errors in a worker are raised, not turned into a :class:`~skfedcausal.federation.Failure`:
+    there is no border here that an exception's text could leak across.
 
     Examples
     --------
@@ -190,18 +193,23 @@ class InProcessTransport:
         calls = [
             (site.worker.handle, packet, site.state) for site, packet in zip(sites, out.values(), strict=True)
         ]
-        n_jobs = effective_n_jobs(self._n_jobs)
-        if n_jobs == 1:
-            results = [handle(packet, state) for handle, packet, state in calls]
-        else:
-            # what a batch costs to hand over hardly depends on the clients in it
-            share = math.ceil(len(calls) / (2 * n_jobs))
-            how = {"prefer": "threads"} if self._backend is None else {"backend": self._backend}
-            run = Parallel(self._n_jobs, **how, batch_size=share, pre_dispatch="all")
-            results = run(delayed(handle)(packet, state) for handle, packet, state in calls)
+        widest = max((getattr(site.worker, "n_columns", np.inf) for site in sites), default=0)
+        with few_threads(widest):
+            results = self._results(calls)
         for site, (_, state) in zip(sites, results, strict=True):
             site.state = state
         return {name: answer for name, (answer, _) in zip(out, results, strict=True)}
+
+    def _results(self, calls):
+        """Answers and states, by as many workers as there may be at a time."""
+        n_jobs = effective_n_jobs(self._n_jobs)
+        if n_jobs == 1:
+            return [handle(packet, state) for handle, packet, state in calls]
+        # what a batch costs to hand over hardly depends on the clients in it
+        share = math.ceil(len(calls) / (2 * n_jobs))
+        how = {"prefer": "threads"} if self._backend is None else {"backend": self._backend}
+        run = Parallel(self._n_jobs, **how, batch_size=share, pre_dispatch="all")
+        return run(delayed(handle)(packet, state) for handle, packet, state in calls)
 
     def close(self):
         """Drop the workers."""

@@ -80,6 +80,11 @@ class StreamLedger:
         for name, message in messages.items():
             self._count(name, "up", message.to_packet(0, self._dtype))
 
+    def count_flags(self, pairs):
+        """One batch of flags went up, two bits per unit and row."""
+        for name, flags in pairs.items():
+            self._count(name, "up", FlagMessage(flags).to_packet())
+
     def count_verdict(self, n_incidents, names):
         """One verdict went down to all units."""
         packet = VerdictReply(np.zeros((n_incidents, 3)), np.zeros(n_incidents)).to_packet()

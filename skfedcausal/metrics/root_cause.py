@@ -2,18 +2,23 @@
 
 import numpy as np
 
+from ..utils.sampling import position
 
-def incident_report(incidents, faults, n_samples, *, tolerance=2):
+
+def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
     """Match incidents with known faults.
 
     Parameters
     ----------
     incidents : DataFrame
-        With columns ``detected`` and ``root``, positions from 0.
+        With columns ``detected`` and ``root``, positions from 0 or, with `index`, times.
     faults : sequence of tuple (first row, row after the last, unit)
+        Positions or, with `index`, times.
     n_samples : int
     tolerance : int, default=2
         Steps after a fault in which a detection still counts as its own.
+    index : DatetimeIndex of shape (n_samples,), default=None
+        Times of the rows.
 
     Returns
     -------
@@ -25,6 +30,11 @@ def incident_report(incidents, faults, n_samples, *, tolerance=2):
         incidents outside all faults. ``arl0``: nominal steps per false alarm. ``arl1``: the same as `delay`
         plus one: steps needed, given detection; it cannot exceed a fault's length.
 
+    Raises
+    ------
+    TypeError
+        If incidents or faults are told by times and `index` is not given.
+
     Examples
     --------
     >>> import pandas as pd
@@ -34,7 +44,8 @@ def incident_report(incidents, faults, n_samples, *, tolerance=2):
     >>> report["precision"], report["recall"], report["delay"]
     (0.5, 1.0, 2.0)
     """
-    detected = np.asarray(incidents["detected"], dtype=int)
+    detected = np.array([position(row, index) for row in incidents["detected"]], dtype=int)
+    faults = [(position(first, index), position(stop, index), unit) for first, stop, unit in faults]
     roots = np.asarray(incidents["root"], dtype=str)
     matched = np.full(len(detected), -1)
     for k, (first, stop, _) in enumerate(faults):
@@ -91,6 +102,11 @@ def expected_calibration_error(probability, correct, n_bins=10):
     -------
     float
 
+    Raises
+    ------
+    ValueError
+        If there are no answers, not as many as probabilities, or what is no probability.
+
     References
     ----------
     .. [1] Guo, Pleiss, Sun, Weinberger (2017), On calibration of modern neural networks, ICML.
@@ -102,6 +118,13 @@ def expected_calibration_error(probability, correct, n_bins=10):
     0.267
     """
     probability, correct = np.asarray(probability, dtype=float), np.asarray(correct, dtype=float)
+    if probability.shape != correct.shape or probability.ndim != 1 or len(correct) == 0:
+        raise ValueError(
+            f"Got probabilities of shape {probability.shape} and answers of shape {correct.shape}; give one "
+            "of each per answer, and one answer at least."
+        )
+    if not ((probability >= 0) & (probability <= 1)).all():
+        raise ValueError("Got what is no probability: every one has to lie between 0 and 1.")
     bins = np.minimum((probability * n_bins).astype(int), n_bins - 1)
     error = 0.0
     for k in np.unique(bins):

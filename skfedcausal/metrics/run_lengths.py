@@ -10,8 +10,8 @@ def alarm_report(alarms, faults):
     ----------
     alarms : array-like of bool, shape (n_samples,)
         Whether any unit is in alarm.
-    faults : sequence of tuple (first row, row after the last, unit)
-        In time order.
+    faults : sequence of tuple (first row, row after the last, ...)
+        In time order; what else a tuple holds is not looked at.
 
     Returns
     -------
@@ -24,6 +24,11 @@ def alarm_report(alarms, faults):
         plus one, the steps needed. ``gap``: mean steps from one detected fault to the next, which grows with
         every fault missed and is no delay.
 
+    Raises
+    ------
+    ValueError
+        If `alarms` are no booleans, such as the +1 and -1 of a detector's `predict`.
+
     Examples
     --------
     >>> from skfedcausal.metrics import alarm_report
@@ -31,10 +36,15 @@ def alarm_report(alarms, faults):
     >>> report["arl0"], report["delay"], report["detected"]
     (5.0, 1.0, 1.0)
     """
-    alarms = np.asarray(alarms, dtype=bool)
+    alarms = np.asarray(alarms)
+    if not np.isin(alarms, (0, 1)).all():
+        raise ValueError(
+            "`alarms` must be true or false in every row; of a detector's answers give predict(X) == -1."
+        )
+    alarms = alarms.astype(bool)
     nominal = np.ones(len(alarms), dtype=bool)
     delays, starts = [], []
-    for first, stop, _ in faults:
+    for first, stop, *_ in faults:
         nominal[first:stop] = False
         inside = np.flatnonzero(alarms[first:stop])
         if len(inside):

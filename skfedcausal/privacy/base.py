@@ -115,7 +115,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     @property
     @abstractmethod
     def scope(self):
-        """What is protected, a :class:`Scope`."""
+        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
 
     @abstractmethod
     def statement(self, spent, names, n_samples):

@@ -201,7 +201,7 @@ def randomized_response_composition(epsilon, n_releases, delta, *, n_categories=
     Notes
     -----
     The privacy loss of a response is epsilon, 0 or -epsilon: a multiple of epsilon after any number of them,
-    with the probabilities of :func:`response_losses`. Given that loss L the Gaussian releases have to cover
+    with the probabilities of `response_losses`. Given that loss L the Gaussian releases have to cover
     ``epsilon_total - L``, hence ``delta(epsilon_total) = sum_L P(L) delta_mu(epsilon_total - L)``.
 
     References

@@ -180,7 +180,7 @@ class GaussianMechanism(PrivacyMechanism):
 
     @property
     def scope(self):
-        """What is protected, a :class:`Scope`."""
+        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
         return Scope(self.unit, self.relation, self.window)
 
     @property
@@ -331,7 +331,7 @@ class GaussianMechanism(PrivacyMechanism):
         ]
 
     def noise_of(self, name, Y):
-        """Ball and noise of a release of a unit's record, a :class:`UnitNoise`.
+        """Ball and noise of a release of a unit's record, a :class:`~skfedcausal.privacy.UnitNoise`.
 
         Parameters
         ----------
@@ -413,8 +413,6 @@ class GaussianMechanism(PrivacyMechanism):
 
     def statement(self, spent, names, n_samples, left="everything"):
         """The promise in words: unit, relation, bound, composition, what is not covered.
-
-        `left` says what of all that left the units it is about.
 
         Parameters
         ----------

@@ -76,7 +76,7 @@ class RandomizedResponse(PrivacyMechanism):
 
     @property
     def scope(self):
-        """What is protected, a :class:`Scope`."""
+        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
         return Scope(self.unit)
 
     @property

@@ -67,7 +67,7 @@ def unit_series(Y):
     if not moving.any() or present.any(axis=1).sum() < _FEWEST_ROWS:
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+        warnings.simplefilter("ignore", UserWarning)  # a blunt model will do
         client = KalmanClient().fit(filled[:, moving])
         h = client.filter(filled[:, moving])
     e = np.zeros_like(h)

@@ -43,9 +43,11 @@ def pooled_offsets(series, known, n_lags):
     """
     offsets = dict(known)
     there = {name: own for name, own in series.items() if own is not None and own.states is not None}
-    aligned = {name: _moved(own, -offsets[name].rows if offsets[name] else 0) for name, own in there.items()}
+    evidence = PairEvidence(there, n_lags)
+    for name in there:
+        evidence.move(name, -offsets[name].rows if offsets[name] else 0)
     while left := [name for name in there if offsets[name] is None]:
-        ties = {name: pooled_tie(name, aligned, n_lags, _LEVEL / len(series)) for name in left}
+        ties = {name: pooled_tie(evidence.of(name), n_lags, _LEVEL / len(series)) for name in left}
         ties = {name: tie for name, tie in ties.items() if tie is not None}
         if not ties:
             break
@@ -56,17 +58,55 @@ def pooled_offsets(series, known, n_lags):
         if tie.lag and back is not None and back.lag and back.excess >= _MUTUAL * tie.excess:
             offsets[name] = Offset(tie.lag, tie.against, sure=False)
             offsets[tie.against] = Offset(-tie.lag, name, sure=False)
-        aligned[name] = _moved(there[name], -tie.lag)
+        evidence.move(name, -tie.lag)
     return offsets
 
 
-def pooled_tie(name, series, n_lags, level):
+class PairEvidence:
+    """Evidence of ties between pairs of units at every lag, kept until one of the two is moved.
+
+    Parameters
+    ----------
+    series : dict of str to UnitSeries
+    n_lags : int
+    """
+
+    def __init__(self, series, n_lags):
+        self._series, self._n_lags, self._known = dict(series), n_lags, {}
+
+    def move(self, name, rows):
+        """Take a unit's series some rows later."""
+        if rows:
+            self._series[name] = _moved(self._series[name], rows)
+            self._known = {pair: S for pair, S in self._known.items() if name not in pair}
+
+    def of(self, name):
+        """Evidence of one unit's ties to each other one, both directions of influence together.
+
+        Returns
+        -------
+        dict of str to ndarray of shape (2 n_lags + 1,)
+            Positive lag: the unit follows.
+        """
+        return {other: self._of_pair(name, other) for other in self._series if other != name}
+
+    def _of_pair(self, first, second):
+        if (second, first) in self._known:
+            return self._known[second, first][::-1]
+        if (first, second) not in self._known:
+            one, other = self._series[first], self._series[second]
+            back = score_by_lag(other, one, self._n_lags)[::-1]
+            self._known[first, second] = score_by_lag(one, other, self._n_lags) + back
+        return self._known[first, second]
+
+
+def pooled_tie(pairs, n_lags, level):
     """Tie of one unit to all others, whose clocks agree.
 
     Parameters
     ----------
-    name : str
-    series : dict of str to UnitSeries
+    pairs : dict of str to ndarray of shape (2 n_lags + 1,)
+        The unit's evidence against each other one, see :class:`PairEvidence`.
     n_lags : int
     level : float
         Chance of finding some lag where there is no tie.
@@ -76,12 +116,6 @@ def pooled_tie(name, series, n_lags, level):
     PooledTie or None
         Of lag zero where clocks agree, None where nothing clear ties the unit to the others.
     """
-    own = series[name]
-    pairs = {
-        other: score_by_lag(own, its, n_lags) + score_by_lag(its, own, n_lags)[::-1]
-        for other, its in series.items()
-        if other != name
-    }
     if not pairs:
         return None
     S = sum(pairs.values())
@@ -121,8 +155,6 @@ def _usual_gamma(S):
 
 def _moved(series, rows):
     """A unit's series some rows later, zero where there is nothing."""
-    if rows == 0:
-        return series
     return UnitSeries(_later(series.innovations, rows), _later(series.states, rows))
 
 

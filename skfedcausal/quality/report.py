@@ -22,7 +22,7 @@ _WORDS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlantCheck:
-    """Answer of :func:`check_plant`; printing it shows `units`.
+    """Answer of :func:`~skfedcausal.check_plant`; printing it shows `units`.
 
     Attributes
     ----------

@@ -14,7 +14,7 @@ class StateAnswers:
         return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
 
     def filter(self, messages):
-        """Filter of the whole plant over a record, a :class:`PlantFilter`.
+        """Filter of the whole plant over a record, a `PlantFilter`.
 
         Parameters
         ----------

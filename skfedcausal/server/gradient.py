@@ -1,6 +1,7 @@
 """The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
 
 import warnings
+from copy import copy
 from numbers import Integral, Real
 
 import numpy as np
@@ -19,6 +20,7 @@ from .training.gradient_state import Plant, Training
 from .training.step_sizes import VARIANTS, choose_sizes, load
 
 _ROUNDS = {"batch": 3000, "online": 2}
+_STEP_SIZES = ("eta1", "eta2", "gamma", "gamma1", "gamma2", "alpha_A", "alpha_B")
 _POSITIVE = [Interval(Real, 0, None, closed="neither"), None]
 
 
@@ -111,7 +113,7 @@ class GradientServer(GradientAnswers, BaseEstimator):
     See Also
     --------
     LikelihoodServer : The default, which identifies the blocks.
-    skfedcausal.statespace.unified : Training as one linear recurrence, its radius, limit and rates.
+    skfedcausal.statespace.unified.recurrence : Training as one linear map, its limit and rates.
 
     Notes
     -----
@@ -387,17 +389,8 @@ class GradientServer(GradientAnswers, BaseEstimator):
 
 
 def _free(settings):
-    """Settings with the same weights, all step sizes left to curvature."""
-    return GradientServer(
-        update=settings.update,
-        solve=settings.solve,
-        client_weight=settings.client_weight,
-        xi=settings.xi,
-        constraint=settings.constraint,
-        n_warm_up=settings.n_warm_up,
-        max_iter=settings.max_iter,
-        ridge=settings.ridge,
-    )
+    """Settings of joint training with the same weights, all step sizes left to curvature."""
+    return copy(settings).set_params(variant="joint", **dict.fromkeys(_STEP_SIZES))
 
 
 def _rate_table(plant, sizes):

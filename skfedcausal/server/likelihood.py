@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..statespace.blas import few_threads
 from ..statespace.geweke import geweke_measures
 from .answers import StateAnswers
 from .estimation.diagnosis import warn_of_convergence, warn_of_drift
@@ -257,6 +258,12 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         self._validate_params()
         record = JointRecord.from_messages(messages)
         check_separable(record)
+        with few_threads(record.partition.n_states):
+            self._fit_record(record, messages)
+        return self
+
+    def _fit_record(self, record, messages):
+        """Everything the server learns from a record."""
         self.noise_share_ = self.filter_noise_share_ = None
         if self.horizon > 1 and record.has_choice and record.partition.n_inputs:
             estimate = partial(self._estimate, messages=messages)
@@ -276,7 +283,6 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         self.benefit_ = None
         if self.held_out is not None:
             self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
-        return self
 
     def _learn(self, record, plant, messages):
         """Keep the estimate of a plant; the record with the noise that its filter supposes."""

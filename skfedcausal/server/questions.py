@@ -12,8 +12,13 @@ class InputQuestions:
     def abducted(self, messages):
         """Every unit's states given all messages, at the operating point of `fit`.
 
-        Unlike :meth:`LikelihoodServer.smoothed` with the plant that answers questions, and without a level of
-        their own for the episodes.
+        Unlike :meth:`~skfedcausal.LikelihoodServer.smoothed` with the plant that answers questions, and
+        without a level of their own for the episodes.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
 
         Returns
         -------

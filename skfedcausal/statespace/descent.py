@@ -100,7 +100,8 @@ def descend(problem, rates, parameters, blocks, *, max_iter, tol=0.0, warm_up=No
     tol : float, default=0.0
         Stop when no element moved by more than `tol` times the largest element in a round.
     warm_up : WarmUp, default=None
-        First rounds by the augmented Lagrangian, see :mod:`skfedcausal.statespace.lagrangian`.
+        First rounds by the augmented Lagrangian, see
+        :class:`~skfedcausal.statespace.lagrangian.LagrangianSteps`.
 
     Returns
     -------
@@ -231,7 +232,7 @@ def descend_step(A, C, rates, parameters, blocks, *, y, v, c, constant=False):
 
 
 def descend_online(A, C, rates, parameters, blocks, *, measurements, drivers, residuals, constant=False):
-    """One pass of the per-step algorithm over a record; see :func:`descend_step`.
+    """One pass of the per-step algorithm over a record; see `descend_step`.
 
     Returns
     -------

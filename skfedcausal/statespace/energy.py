@@ -159,6 +159,15 @@ class ConditionalEnergy:
         """``(L e)_m' L_mm^-1 (L e)_m``, shape (n_samples, n_units)."""
         return self._block_sums((e @ self._given) ** 2)
 
+    def shared(self):
+        """Share of each unit's innovations that the others' of the same step explain, shape (n_units,).
+
+        ``1 - tr(C_mm^-1 L_mm^-1) / P_m``, the mean of the squared canonical correlations.
+        """
+        precision = np.linalg.inv(self.covariance)
+        left = [np.linalg.inv(precision[b, b] @ self.covariance[b, b]) for b in self.blocks]
+        return np.array([1 - np.trace(part) / len(part) for part in left])
+
     def _block_sums(self, squares):
         return squares @ self._sums
 

@@ -86,12 +86,13 @@ class InformationColumns:
 
     def __init__(self, info, free):
         self._free = free
-        self._n_frequencies, self._n_lagged = info.U.shape[0], info.H.shape[-2]
+        self._n_lagged = info.H.shape[-2]
         # a product Re(x y) over frequencies is one real product if one factor has its sign flipped
         self._W_left, self._V_left = _by_column(info.W, -1.0), _by_column(info.V, -1.0)
         self._U_left = _by_column(info.U, -1.0)
-        self._W_right = _by_column(np.swapaxes(info.W, -1, -2))
-        self._U_right = _by_column(np.swapaxes(info.U, -1, -2))
+        # the right factors carry the mean over frequencies
+        self._W_right = _by_column(np.swapaxes(info.W, -1, -2)) / len(info.U)
+        self._U_right = _by_column(np.swapaxes(info.U, -1, -2)) / len(info.U)
 
     @cached_property
     def is_large(self):
@@ -183,7 +184,7 @@ class InformationColumns:
         return columns
 
     def _products(self, right, left, out, places=None):
-        """``mean_w Re sum_k right_k' left_k`` for every column, in chunks that stay in cache.
+        """``Re sum_wk right_k' left_k`` for every column, in chunks that stay in cache.
 
         Columns go to the `places` in `out`, one after the other by default.
         """
@@ -196,7 +197,6 @@ class InformationColumns:
                 _take(factors, start, stop, buffer)
             size = stop - start
             turned = np.swapaxes(rights[:size], 1, 2)
-            turned /= self._n_frequencies
             if places is None:
                 np.matmul(turned, lefts[:size], out=out[start:stop])
             else:
@@ -268,14 +268,13 @@ class InformationColumns:
                 yield chosen, piece
 
     def _pairwise(self, terms, out):
-        """``mean_w Re sum x[r, w, k] y[s, w, m]`` of every row (r, s) of `out` and column (k, m)."""
+        """Terms ``Re sum_w x[r, w, k] y[s, w, m]`` of every row (r, s) of `out` and column (k, m), summed."""
         out[:] = 0.0
         for start in range(0, len(out), _ROWS):
             rows = slice(start, start + _ROWS)
             for x, r, k, y, s, m in terms:
                 left, right = np.take(x[r[rows]], k, axis=2), np.take(y[s[rows]], m, axis=2)
                 out[rows] += np.einsum("fwg,fwg->fg", left, right)
-        out /= self._n_frequencies
 
 
 def chosen_elements(matrices, rows, cols):

@@ -77,6 +77,28 @@ def add_lag_products(sums, series, lags, n_early=None):
                 add_product(sums[k], series[first + lag : stop + lag] if lag else early, early)
 
 
+def recentre_lag_sums(sums, lags, shift, total, n_rows, head, tail):
+    """Turn the lag sums of one stretch of rows into those of the rows less a shift, in place.
+
+    Parameters
+    ----------
+    sums : ndarray of shape (n_lags, n, n)
+        ``sum_t s[t+l] s[t]'`` of the stretch; sums of others may have been added.
+    lags : sequence of int
+    shift : ndarray of shape (n,)
+    total : ndarray of shape (n,)
+        Sum of the rows.
+    n_rows : int
+    head, tail : ndarray of shape (>= max(lags), n)
+        First and last rows; fewer if there are no more.
+    """
+    for k, lag in enumerate(lags):
+        if lag < n_rows:
+            late, early = total - head[:lag].sum(axis=0), total - tail[len(tail) - lag :].sum(axis=0)
+            sums[k] += (n_rows - lag) * np.outer(shift, shift)
+            sums[k] -= np.outer(late, shift) + np.outer(shift, early)
+
+
 def add_product(total, left, right):
     """Add ``left.T @ right`` in place, in a way that lets other threads run.
 

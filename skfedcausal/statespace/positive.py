@@ -16,17 +16,26 @@ def floor_eigenvalues(S, floor):
 
 
 def covariance_root(S):
-    """L with ``L L' = S``: the Cholesky factor, where a covariance is singular :func:`symmetric_root`."""
+    """L with ``L L' = S``: the Cholesky factor, :func:`eigen_root` where a covariance is singular."""
     try:
         return np.linalg.cholesky(S)
     except np.linalg.LinAlgError:
-        return symmetric_root(S)
+        return eigen_root(S)
+
+
+def eigen_root(S):
+    """L with ``L L' = S`` of symmetric matrices: their eigenvectors, each as long as the deviation along it.
+
+    Eigenvalues below zero count as zero.
+    """
+    values, vectors = np.linalg.eigh(S)
+    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
 
 def symmetric_root(S):
-    """L with ``L L' = S`` of symmetric matrices; eigenvalues below zero count as zero."""
+    """The symmetric square root of a positive definite matrix."""
     values, vectors = np.linalg.eigh(S)
-    return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
+    return (vectors * np.sqrt(values)) @ vectors.T
 
 
 def symmetric_basis(p):

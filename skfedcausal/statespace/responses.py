@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from .positive import eigen_root
 from .recurrence import driven_recurrence
 
 
@@ -116,9 +117,8 @@ def response_covariances(response, rows, cols, covariance, blocks):
     found = [np.zeros((n_steps, b.stop - b.start, b.stop - b.start)) for b in blocks]
     if not len(rows):
         return found
-    values, vectors = np.linalg.eigh(covariance)
     order = np.argsort(rows, kind="stable")
-    root = (vectors * np.sqrt(np.maximum(values, 0.0)))[order]
+    root = eigen_root(covariance)[order]
     cols = cols[order]
     present, first = np.unique(rows[order], return_index=True)
     derivative = np.zeros((len(response.step), root.shape[1]))

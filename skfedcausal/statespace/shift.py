@@ -289,7 +289,7 @@ def best_onset(model, u, shortest):
     table = step_information(F, W, settled)
     whole = model.held.T @ W @ model.held
     cross_table = np.cumsum(_responses(F, settled).transpose(0, 2, 1) @ (W @ model.held), axis=0)
-    rows = np.arange(shortest, n - shortest)
+    rows = np.arange(shortest, n - shortest + 1)
     left = n - rows  # rows from the onset on
     k = np.minimum(left, settled) - 1
     beyond = (left - 1 - k)[:, None, None]

@@ -3,7 +3,7 @@
 import numpy as np
 
 from .episodes import episodes
-from .positive import covariance_root, symmetric_root
+from .positive import covariance_root, eigen_root
 from .recurrence import driven_recurrence
 from .riccati import stationary_covariance
 
@@ -57,5 +57,5 @@ def simulated_information(patterns, index, states, rng):
     ndarray of shape (n_samples, n)
     """
     z = np.einsum("tij,tj->ti", patterns[index], states)
-    z += np.einsum("tij,tj->ti", symmetric_root(patterns)[index], rng.normal(size=z.shape))
+    z += np.einsum("tij,tj->ti", eigen_root(patterns)[index], rng.normal(size=z.shape))
     return z

@@ -148,7 +148,6 @@ class _Backward:
                 break
         self._N, self._N_sum = N, total
         self._N_carried = total @ (schedule.A @ Pf)
-        self._n_settled = n_rows
 
     def add_gradients(self, sums, predicted, inputs):
         """Add the derivatives of this episode."""

@@ -149,7 +149,7 @@ def read_plant(
 
     See Also
     --------
-    stack_clients : The flat table of a list or dict.
+    skfedcausal.stack_clients : The flat table of a list or dict.
 
     Examples
     --------

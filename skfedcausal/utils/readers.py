@@ -67,7 +67,7 @@ def read_table(X, layout, min_samples, *, client_labels, input_columns, estimato
     as_learned = layout is not None and layout.named and columns == layout.columns
     if width and not as_learned:  # what has no columns is refused by `to_floats` below
         if estimator is not None:
-            validate_data(estimator, X, reset=layout is None, skip_check_array=True)
+            _check_names(estimator, X, columns, layout)
         if layout is None:
             layout = _learn_table(X, columns, width, client_labels, input_columns)
         else:
@@ -92,6 +92,19 @@ def read_table(X, layout, min_samples, *, client_labels, input_columns, estimato
     ]
     index = X.index if isinstance(X, pd.DataFrame) else None
     return layout, arrays, [("X", len(values), index)]
+
+
+def _check_names(estimator, X, columns, layout):
+    """scikit-learn's check of a table's columns; where only their order is wrong, say how to put it right."""
+    try:
+        validate_data(estimator, X, reset=layout is None, skip_check_array=True)
+    except ValueError as error:
+        if layout is None or not layout.named or sorted(columns or ()) != sorted(layout.columns):
+            raise
+        came, learned = next((a, b) for a, b in zip(columns, layout.columns, strict=True) if a != b)
+        raise ValueError(
+            f"{error}{came!r} came where `fit` had {learned!r}: give X[list(estimator.feature_names_in_)]."
+        ) from error
 
 
 def _learn_table(X, columns, width, client_labels, input_columns):

@@ -39,6 +39,63 @@ def check_sampling(index, period):
         )
 
 
+def warn_of_gaps(index, starts):
+    """Warn where rows of an episode are further apart than one sampling period.
+
+    Parameters
+    ----------
+    index : pandas.Index or None
+    starts : sequence of int
+        First row of each episode.
+    """
+    period = sampling_period(index)
+    if period is None:
+        return
+    far = np.array(index[1:] - index[:-1] > 1.5 * period)
+    far[[start - 1 for start in starts if start > 0]] = False
+    gaps = np.flatnonzero(far)
+    if len(gaps):
+        more = f" and {len(gaps) - 1} times more" if len(gaps) > 1 else ""
+        warnings.warn(
+            f"X has no rows between {index[gaps[0]]} and {index[gaps[0] + 1]}{more}; its rows are taken as "
+            "one step apart. Give missing rows as NaN, or cut there by `lengths`.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+class StreamTimes:
+    """Times of the rows of a stream by their positions, as long as somebody may ask for them.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.utils.sampling import StreamTimes
+    >>> times = StreamTimes(n_kept=2)
+    >>> for start in ("2026-01-01 00:00", "2026-01-01 00:03"):
+    ...     times.extend(pd.date_range(start, periods=3, freq="min"))
+    ...     times.keep([1])
+    >>> str(times[1]), str(times[5])
+    ('2026-01-01 00:01:00', '2026-01-01 00:05:00')
+    """
+
+    def __init__(self, n_kept):
+        self._n_kept, self._index, self._first, self._held = n_kept, None, 0, {}
+
+    def extend(self, index):
+        """Take note of the times of the next rows."""
+        self._index = index if self._index is None else self._index.append(index)
+
+    def keep(self, rows):
+        """Forget all but the last rows and these."""
+        self._held = {row: self[row] for row in rows}
+        gone = max(len(self._index) - self._n_kept, 0)
+        self._index, self._first = self._index[gone:], self._first + gone
+
+    def __getitem__(self, row):
+        return self._held[row] if row < self._first else self._index[row - self._first]
+
+
 def check_following(index, last, period):
     """Time of the last row of a batch that follows another.
 

@@ -120,6 +120,7 @@ class SilenceWatch:
         PlantData
         """
         outputs, starts = {}, data.starts
+        passed = 0 if stream is None else stream.get(None, 0)  # rows of the stream before these
         for m, (name, Y) in enumerate(zip(data.names, data.outputs, strict=True)):
             if name not in self._moving:
                 continue
@@ -129,8 +130,12 @@ class SilenceWatch:
                 stream[name] = Y[-1, moving], int(count[-1])
             if count.max() > self._allowed[name]:
                 silent = count > self._allowed[name]
-                _warn(name, silent, count, data)
                 outputs[m] = np.where(silent[:, None], np.nan, Y)
+                noticed = np.flatnonzero(count == self._allowed[name] + 1)
+                if len(noticed):
+                    _warn(name, noticed[0], silent, count, data, passed)
+        if stream is not None:
+            stream[None] = passed + data.n_samples
         if not outputs:
             return data
         return replace(data, outputs=tuple(outputs.get(m, Y) for m, Y in enumerate(data.outputs)))
@@ -149,21 +154,21 @@ def _moving_columns(Y):
     return np.flatnonzero(moving)
 
 
-def _warn(name, silent, count, data):
-    first = int(np.argmax(silent))
+def _warn(name, first, silent, count, data, passed):
+    first = int(first)
     begin = first - int(count[first])
     end = first + int(np.argmin(np.append(silent[first:], False)))
     stop = next((start for start in [*episode_starts(data.lengths)[1:], len(silent)] if start >= end), end)
-    until = "" if end == stop else f" until {_when(data.index, end)}"
+    until = "" if end == stop else f" until {_when(data.index, end, passed)}"
     warnings.warn(
-        f"{name} is silent since {_when(data.index, begin)}{until}; treated as missing, certainty lowered. "
-        "All its tags repeat their values, for longer than they ever did in `fit`.",
+        f"{name} is silent since {_when(data.index, begin, passed)}{until}; treated as missing, certainty "
+        "lowered. All its tags repeat their values, for longer than they ever did in `fit`.",
         UserWarning,
         stacklevel=4,
     )
 
 
-def _when(index, row):
+def _when(index, row, passed):
     if not isinstance(index, pd.DatetimeIndex) or row < 0:
-        return f"row {row}"
+        return f"row {row + passed}"
     return f"{index[row]:%H:%M}" if index[row].date() == index[-1].date() else f"{index[row]:%Y-%m-%d %H:%M}"

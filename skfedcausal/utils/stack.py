@@ -9,8 +9,8 @@ from .containers import read_plant
 def stack_clients(clients, inputs=None):
     """Put units side by side in one table, the form that travels best through scikit-learn.
 
-    A list or dict of arrays cannot be split along time by :class:`~sklearn.model_selection
-    .GridSearchCV`; a table can.
+    A list or dict of arrays cannot be split along time by :class:`~sklearn.model_selection.GridSearchCV`; a
+    table can.
 
     Parameters
     ----------
@@ -33,7 +33,7 @@ def stack_clients(clients, inputs=None):
 
     See Also
     --------
-    read_plant : The way back.
+    skfedcausal.utils.read_plant : The way back.
 
     Notes
     -----

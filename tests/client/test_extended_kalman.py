@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 
-from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, MomentServer
+from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, KalmanClient, MomentServer
 from skfedcausal.client.maps import fitted_map
 from skfedcausal.client.nonlinear import WatchedNonlinearClient
 from skfedcausal.datasets import make_nonlinear_plant
@@ -162,3 +162,23 @@ def test_detector_takes_it_as_the_model_of_a_unit():
     detector = FederatedRCADetector(clients, server=MomentServer(), false_alarm_rate=0.002).fit(nominal)
     faulty = make_nonlinear_plant(n_samples=150, roots=[1], size=3.0, random_state=1)
     assert detector.attribute(faulty.data, start=100, end=110).client[0] == "unit1"
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_with_linear_maps_it_answers_as_the_kalman_filter_does(missing):
+    rng = np.random.default_rng(0)
+    A, C = np.array([[0.8, 0.2], [-0.1, 0.7]]), rng.standard_normal((3, 2))
+    Q, R = np.diag([0.5, 0.3]), np.diag([0.2, 0.4, 0.6])
+    Y = rng.standard_normal((80, 3))
+    if missing:
+        Y[10:15], Y[30:40, 1] = np.nan, np.nan
+    client = ExtendedKalmanClient(lambda x: A @ x, lambda x: C @ x, Q=Q, R=R).fit(Y)
+    exact = KalmanClient(A=A, C=C, Q=Q, R=R)
+    for method in ("transform", "predict", "score_samples"):
+        found, expected = (getattr(c, method)(Y, lengths=[50, 30]) for c in (client, exact))
+        settled = np.r_[25:50, 75:80]  # the two start from different beliefs
+        assert_allclose(found[settled], expected[settled], atol=1e-6)
+    assert client.fit_transform(Y).shape == (80, 2)
+    assert np.isfinite(client.score(Y))
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        client.transform(Y[:, :2])

@@ -33,6 +33,7 @@ def test_hai_21_03_and_22_04(tmp_path):
     assert set(hai.variables.query("role == 'output'")["column"]) == HAI_OUTPUTS
     tested = load_hai(tmp_path, "test1", inputs="separate")
     assert tested.labels.tolist() == [False, True, True]
+    assert load_hai(tmp_path / "test1.csv").files == ["test1"]
     assert tested.inputs == ["P1__P1_FCV01D", "P2__P2_OnOff", "P4__P4_LD"]
 
 

@@ -69,7 +69,7 @@ def test_nothing_after_a_release_needs_the_raw_record(transport, evidence):
         FederatedRCADetector.transform,
         FederatedRCADetector.predict,
         lambda d, X: d.attribute(X).to_numpy()[:, 1:].astype(float),
-        lambda d, X: d.incidents(X).drop(columns=["root", "path", "ranking"]).to_numpy(dtype=float),
+        lambda d, X: d.incidents(X).drop(columns=["root", "path", "ranking", "kind"]).to_numpy(dtype=float),
     ]
     calls += [FederatedRCADetector.flags] if evidence == "flags" else []
     for call in calls:
@@ -231,7 +231,7 @@ def test_copies_share_the_account_and_files_have_none(several):
     mechanism = GaussianMechanism(**SETTINGS)
     privacy = [mechanism, RandomizedResponse(epsilon=2.0)] if several else mechanism
     detector = FederatedRCADetector(privacy=privacy, evidence="flags", horizon=20).fit(nominal)
-    detector.update(new)
+    (detector.attribute if several else detector.update)(new)
     clone(detector).fit({name: 2 * Y for name, Y in nominal.items()})
     assert_allclose(mechanism.account.spent().mu, np.sqrt(3) * 2.0)
     with pytest.raises(TypeError, match="cannot be pickled"):
@@ -357,8 +357,11 @@ def test_flags_are_answered_at_random_and_only_flags_leave():
     assert detector.privacy_spent_.epsilon == pytest.approx(2.0)
     assert detector.privacy_spent_.unit == "flag pair"
     detector.predict(new)
+    detector.incidents(new)
     assert {entry.op for entry in detector.ledger_.entries[before:]} == {"flags", "verdict"}
-    for call in (detector.incidents, detector.update, detector.attribute, detector.score, detector.transform):
+    with pytest.raises(ValueError, match="stream of randomised flags"):
+        detector.update(new)
+    for call in (detector.attribute, detector.score, detector.transform):
         with pytest.raises(ValueError, match="protects flags, and this method needs states"):
             call(new)
 
@@ -370,7 +373,7 @@ def test_both_mechanisms_protect_what_is_theirs():
     detector.predict(new)
     assert len(privacy[0].account) == 3  # the flags come from the raw record, at home
     assert len(privacy[1].account) == 3
-    detector.incidents(new)
+    detector.attribute(new)
     assert len(privacy[0].account) == 6
     assert "the distribution of all but flags that left the units" in detector.privacy_statement_
     assert "4-ary randomised responses" in detector.privacy_statement_

@@ -22,7 +22,8 @@ from skfedcausal import (
     PrivacyAccountant,
     stack_clients,
 )
-from skfedcausal.client.worker import UnitWorker, local_prediction
+from skfedcausal.client.at_home import local_prediction
+from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.packet import Packet
 from skfedcausal.message import REQUEST, StateMessage

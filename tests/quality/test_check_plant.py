@@ -9,7 +9,7 @@ from benchmarks._defects import DEFECTS, clean_plant, swinging_door
 from skfedcausal import check_plant
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.quality.clocks import evidence_by_lag, score_by_lag, unit_offsets, unit_series
-from skfedcausal.quality.pooled_clocks import pooled_offsets
+from skfedcausal.quality.pooled_clocks import PairEvidence, pooled_offsets
 from skfedcausal.quality.runs import Tag
 
 SEEDS = range(500, 508)
@@ -254,6 +254,20 @@ def test_a_clock_that_no_pair_of_units_shows_is_found_from_all_ties_together():
     found = pooled_offsets(series, by_pairs, 300)
     assert abs(found["unit3"].rows - 40) <= 2
     assert [found[name].rows for name in ("unit0", "unit1", "unit2") if found[name]] == [0, 0, 0]
+
+
+def test_evidence_of_pairs_is_that_of_the_series_as_they_were_moved():
+    X, _ = make_granger_plant(3, n_samples=400, random_state=1)
+    series = {name: unit_series(Y) for name, Y in X.items()}
+    evidence, moved = PairEvidence(series, 20), PairEvidence(series, 20)
+    moved.move("unit1", 5)
+    first = {name: evidence.of(name) for name in series}
+    evidence.move("unit1", 5)
+    for name, others in first.items():
+        for other, S in evidence.of(name).items():
+            np.testing.assert_array_equal(S, evidence.of(other)[name][::-1])
+            np.testing.assert_array_equal(S, moved.of(name)[other])
+            assert np.array_equal(others[other], S) == ("unit1" not in (name, other))
 
 
 def test_evidence_for_ties_of_all_units_together_keeps_its_level():

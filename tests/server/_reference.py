@@ -21,6 +21,7 @@ from ..statespace._reference import (
     simulate,
     unit_directions,
     whittle_information,
+    with_gaps,
 )
 
 
@@ -86,6 +87,15 @@ def coupled_plant(seed, sizes=(2, 2), n_sensors=3, links=(), strength=0.3, noise
         block = rng.normal(size=(sizes[effect], sizes[cause]))
         A[partition.slices[effect], partition.slices[cause]] = strength * block / np.linalg.norm(block)
     return CoupledPlant(Plant(A, Q, C, R, solve_discrete_lyapunov(A, Q)), partition, sensors)
+
+
+def coupled_record(missing=0.0, starts=(0, 25), sizes=(2, 1), n_samples=40):
+    """A coupled plant, measurements of it and their record."""
+    coupled = coupled_plant(0, sizes, links=[(1, 0)])
+    Y = coupled.simulate(n_samples, 1, starts)
+    if missing:
+        Y = with_gaps(Y, 2, missing)
+    return coupled, Y, coupled.record(Y, starts)
 
 
 def structure_of(partition, linked=(), correlated=(), *, free_dynamics=True, free_noise=True):

@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from skfedcausal.statespace.positive import cap_radius, floor_eigenvalues, symmetric_basis
+from skfedcausal.statespace.positive import (
+    cap_radius,
+    covariance_root,
+    eigen_root,
+    floor_eigenvalues,
+    symmetric_basis,
+    symmetric_root,
+)
 
 from ._reference import EPS, assert_within, radius, random_covariance, rounding
 
@@ -52,3 +59,17 @@ def test_radius_is_capped_and_smaller_ones_are_kept(limit):
             np.testing.assert_allclose(c, a * (limit / rho), rtol=8 * EPS)
     assert np.any(before > limit)
     assert np.any(before <= limit)
+
+
+@pytest.mark.parametrize("root", [covariance_root, eigen_root])
+@pytest.mark.parametrize("S", [np.diag([2.0, 1.0]) + 0.5, np.ones((2, 2)), np.zeros((2, 2))])
+def test_roots_of_covariances_that_may_be_singular(root, S):
+    L = root(S)
+    np.testing.assert_allclose(L @ L.T, S, atol=1e-15)
+
+
+def test_the_symmetric_root_is_its_own_transpose():
+    S = random_covariance(np.random.default_rng(3), 3) + np.eye(3)
+    L = symmetric_root(S)
+    assert_within(L, L.T, rounding(3) * np.abs(L).max())
+    assert_within(L @ L, S, rounding(3) * 3 * np.abs(S).max())

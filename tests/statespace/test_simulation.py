@@ -3,7 +3,6 @@
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
-from skfedcausal.statespace.positive import covariance_root
 from skfedcausal.statespace.simulation import simulated_information, simulated_states
 
 A = np.array([[0.7, 0.2], [0.0, 0.5]])
@@ -42,9 +41,3 @@ def test_information_has_the_mean_and_noise_of_its_pattern():
         assert (np.abs(rows.mean(axis=0) - J @ states[k]) <= 5 * scale / np.sqrt(N)).all()
         noise = rows - J @ states[k]
         assert (np.abs(noise.T @ noise / N - J) <= 5 * np.sqrt(2 / N) * np.outer(scale, scale)).all()
-
-
-def test_roots_of_singular_covariances():
-    for S in (Q, np.ones((2, 2)), np.zeros((2, 2))):
-        root = covariance_root(S)
-        np.testing.assert_allclose(root @ root.T, S, atol=1e-15)

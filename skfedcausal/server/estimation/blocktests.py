@@ -36,16 +36,36 @@ def link_estimates(scoring, *, screen=None):
     BlockEstimates
     """
     structure = scoring.structure
-    of_pairs = transition_pair_information if structure.partition.n_lags == 1 else lagged_pair_information
-    own = of_pairs(scoring.info, structure.partition)
-    return _coefficient_estimates(scoring, structure.partition, structure.linked, own, screen=screen)
+
+    def estimates():
+        of_pairs = transition_pair_information if structure.partition.n_lags == 1 else lagged_pair_information
+        own = of_pairs(scoring.info, structure.partition)
+        return _coefficient_estimates(scoring, structure.partition, structure.linked, own, screen=screen)
+
+    return estimates() if _screens(scoring, screen) else _kept(scoring, "links", estimates)
 
 
 def input_estimates(scoring):
     """The same for the blocks of the input matrix between different units."""
-    family = scoring.structure.partition.input_pairs
-    own = input_pair_information(scoring.info, scoring.structure.partition, family)
-    return _coefficient_estimates(scoring, family, scoring.structure.driven, own)
+
+    def estimates():
+        family = scoring.structure.partition.input_pairs
+        own = input_pair_information(scoring.info, scoring.structure.partition, family)
+        return _coefficient_estimates(scoring, family, scoring.structure.driven, own)
+
+    return _kept(scoring, "inputs", estimates)
+
+
+def _kept(scoring, name, estimates):
+    """Estimates of a family at a point, made when they are asked for first."""
+    if name not in scoring.estimates:
+        scoring.estimates[name] = estimates()
+    return scoring.estimates[name]
+
+
+def _screens(scoring, screen):
+    """Whether the plant is so large that pairs no test rejects are to be told by bounds."""
+    return screen is not None and scoring.columns.is_large
 
 
 def step_estimates(scoring):
@@ -124,7 +144,7 @@ def _estimates(
     if only_inside:
         covariance[outside] = PADDED_VARIANCE * np.eye(elements.shape[1])
         return BlockEstimates.padded(estimate, covariance, family)
-    if screen is not None and scoring.columns.is_large and len(outside):
+    if _screens(scoring, screen) and len(outside):
         least = _Screen(scoring, of, gradient)
         estimate[outside], covariance[outside] = least.bounds(family, outside, own[outside])
         bounds = BlockEstimates.padded(estimate.copy(), covariance.copy(), family)

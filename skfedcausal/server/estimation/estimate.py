@@ -25,7 +25,7 @@ from .exact_information import ExactInformation
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
 from .sandwich import Sandwich, lags_of
-from .scoring import Point, Scoring, ascend
+from .scoring import Goal, Point, Scoring, ascend
 from .search import StructureSearch, first_links, is_degenerate, is_singular, search_structure
 from .shrinkage import shrunk_transition
 from .standardised import StandardisedPlant
@@ -193,7 +193,7 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
     goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
     settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
     objective, search, ascent, degenerate = _maximum(plant, goal, **settings)
-    scoring = Scoring(objective, search.scoring.structure, ascent.point)
+    scoring = _scoring_at(objective, search, ascent)
     blocks = link_estimates(scoring)
     input_blocks = input_estimates(scoring) if plant.partition.n_inputs else None
     theta = shrunk = ascent.point.A
@@ -231,7 +231,7 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
         FittedParameters.of(ascent.point, free, of_coefficients, plant.state_scale),
         LevelShifts.of(plant.steps, levels, Q, scoring),
         search.n_rounds,
-        ascent.n_iter,
+        search.n_further + ascent.n_iter,
         search.settled and ascent.converged,
         float(np.sqrt(ascent.gain / plant.n_samples)),
         degenerate,
@@ -331,7 +331,14 @@ def fitted_likelihood(record, *, local, fix_local, sparsity, alpha, time_domain,
     objective, search, ascent, _ = _maximum(
         plant, goal, sparsity=sparsity, alpha=alpha, time_domain=time_domain
     )
-    return objective, Scoring(objective, search.scoring.structure, ascent.point), plant
+    return objective, _scoring_at(objective, search, ascent), plant
+
+
+def _scoring_at(objective, search, ascent):
+    """Information at the maximum: that of the search where it ended there."""
+    if ascent.point is search.scoring.point:
+        return search.scoring
+    return Scoring(objective, search.scoring.structure, ascent.point)
 
 
 def _climb(plant, goal, **settings):
@@ -339,6 +346,7 @@ def _climb(plant, goal, **settings):
     first = Uncoupled.of(plant)
     alpha = settings["alpha"]
     degenerate = is_degenerate(first.likelihood, plant.partition, first.point, alpha, tests=first.tests)
+    settings |= {"finish": Goal(goal["gain_tol"], goal["max_iter"])}
     objective, search = _learn_structure(plant, first, degenerate, **settings)
     ascent = ascend(objective, search.scoring, **goal)
     if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
@@ -388,22 +396,24 @@ def _uncoupled(plant):
     return likelihood, point
 
 
-def _learn_structure(plant, first, degenerate, *, sparsity, alpha, time_domain):
+def _learn_structure(plant, first, degenerate, *, sparsity, alpha, time_domain, finish):
     """Structure of the plant and the likelihood it was learned from, with a prior if it is degenerate.
 
     Where measurements are missing, or the exact likelihood is asked for, the Whittle likelihood of the
     scores that exist gives the start of the search with the exact one; where they are not clear enough for
-    it, the search starts with that.
+    it, the search starts with that. Only where it is the last and cheap is `finish` aimed at on the way.
     """
     structure, prior = plant.structure(), None
+    is_start = plant.has_clear_scores and (time_domain or not plant.is_complete)
+    aim = finish if plant.has_clear_scores and not is_start else None
     objective, point, tests = first.likelihood, first.point, first.tests
     if degenerate:
         prior = Prior.for_units(*plant.uncoupled, plant.partition, plant.n_samples)
         objective, tests = WithPrior(objective, prior), None
         point = Point.at(objective, *plant.uncoupled)
-    search = _search(objective, structure, point, sparsity, alpha, tests)
+    search = _search(objective, structure, point, sparsity, alpha, tests, aim)
     needs_prior = prior is None and is_singular(search.scoring.point.Q)  # the caller starts anew with one
-    if not needs_prior and plant.has_clear_scores and (time_domain or not plant.is_complete):
+    if is_start and not needs_prior:
         objective = WithPrior.of(plant.time_domain(), prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)
@@ -411,11 +421,12 @@ def _learn_structure(plant, first, degenerate, *, sparsity, alpha, time_domain):
     return objective, search
 
 
-def _search(objective, structure, point, sparsity, alpha, tests=None):
+def _search(objective, structure, point, sparsity, alpha, tests=None, finish=None):
     """Search for the structure, or every block free."""
     goals = _DEGENERATE_GOALS if isinstance(objective, WithPrior) else _GOALS
     if sparsity is not None:
-        return search_structure(objective, structure, point, alpha=alpha, tests=tests, **goals)
+        settings = {"alpha": alpha, "finish": finish, "tests": tests}
+        return search_structure(objective, structure, point, **settings, **goals)
     every = np.ones(len(structure.partition.pairs), dtype=bool)
     scoring = Scoring(objective, structure.with_links(every), point)
     ascent = ascend(objective, scoring, gain_tol=goals["tol"])

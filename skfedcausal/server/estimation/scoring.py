@@ -20,6 +20,7 @@ _SMALL = 2**28  # bytes that every machine has
 _INDEFINITE = 1e-6  # relative ridge that cures no rounding but a negative eigenvalue
 _DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
+_FAST = 0.1  # share of what a step found that it may leave where the climb goes on because it is fast
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
 
@@ -53,6 +54,11 @@ class Scoring:
     observed : bool, default=False
         Take the curvature of the likelihood itself in place of its expectation, which supposes that inputs do
         not depend on measurements.
+
+    Attributes
+    ----------
+    estimates : dict of str to BlockEstimates
+        Of families of blocks at the point, kept for who asks again.
     """
 
     def __init__(self, objective, structure, point, *, observed=False):
@@ -60,6 +66,7 @@ class Scoring:
         self.n_samples = objective.n_samples
         _check_memory(structure)
         self._objective, self._observed = objective, observed
+        self.estimates = {}
         matrix = self.columns.square()
         self.forget()
         self.add_prior(matrix)
@@ -291,17 +298,30 @@ def made_valid(A, Q, partition, radius=0.99):
 
 
 @dataclass(frozen=True)
+class Goal:
+    """The log-likelihood that a last step promises, and the iterations that getting there may take."""
+
+    gain: float
+    max_iter: int
+
+    def is_near(self, gain, before, n_iter):
+        """Whether it is still ahead and a step that left `gain` of `before` says that it is close."""
+        return self.gain < gain <= _FAST * before and n_iter < self.max_iter
+
+
+@dataclass(frozen=True)
 class Ascent:
     """Result of :func:`ascend`: the point, what a step from it promises, the iterations it took, whether
-    it reached its goal."""
+    it reached its goal, how many of the iterations came after that."""
 
     point: Point
     gain: float
     n_iter: int
     converged: bool
+    n_further: int = 0
 
 
-def ascend(objective, scoring, *, gain_tol, max_iter=300):
+def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     """Climb towards the maximum with a fixed structure, one gradient an iteration.
 
     BFGS in coordinates whitened by the information at the start: the first step is the scoring step, the
@@ -315,6 +335,9 @@ def ascend(objective, scoring, *, gain_tol, max_iter=300):
         At the point to start from.
     gain_tol : float
         Stop when a step promises less log-likelihood.
+    further : Goal, default=None
+        Go on to this as long as every step leaves less than a tenth of what it found: near the maximum a few
+        steps more cost less than starting once again. None ends at `gain_tol`.
     max_iter : int
 
     Returns
@@ -327,12 +350,15 @@ def ascend(objective, scoring, *, gain_tol, max_iter=300):
     """
     point, x = scoring.point, scoring.vector
     slope = scoring.whitened(scoring.gradient)
-    curvature = InverseCurvature()
+    curvature, before, n_further = InverseCurvature(), np.inf, 0
     for n_iter in range(max_iter):
         direction = curvature @ slope
         gain = scoring.n_samples * float(slope @ direction)
         if gain <= gain_tol:
-            return Ascent(point, gain, n_iter, True)
+            if further is None or not further.is_near(gain, before, n_further):
+                return Ascent(point, gain, n_iter, True, n_further)
+            n_further += 1
+        before = gain
         trial = _search_line(objective, scoring, point, x, direction, float(slope @ direction))
         if trial is None:
             if not curvature.pairs:

@@ -35,14 +35,17 @@ class StructureSearch:
     n_rounds : int
     settled : bool
         Whether the structure repeated.
+    n_further : int
+        Iterations towards `finish` on the way to `scoring`.
     """
 
     scoring: Scoring
     n_rounds: int
     settled: bool
+    n_further: int = 0
 
 
-def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=0.1, tests=None):
+def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=0.1, finish=None, tests=None):
     """Forward/backward search for links and noise correlations.
 
     A round takes one scoring step. While the step is small it also re-tests every pair at the corrected
@@ -67,6 +70,8 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
     tol : float
         Gain in log-likelihood, promised by a step or made by the last ascent, below which a settled
         search ends.
+    finish : Goal, default=None
+        Where a climb within a structure ends that gets there fast; None leaves it at `tol`.
     tests : tuple of BlockEstimates, default=None
         The :func:`uncoupled_estimates` at `point`, where they are known already.
 
@@ -77,7 +82,7 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
     if not (structure.linked.any() or structure.correlated.any()):
         structure, point = _first_structure(objective, structure, point, alpha, near, tests)
     seen = {structure.key}
-    left = np.inf
+    left, n_further = np.inf, 0
     for n_rounds in range(1, _MAX_ROUNDS + 1):
         scoring = Scoring(objective, structure, point)
         # where the likelihood bends more than the expected information says, a scoring step promises more
@@ -89,11 +94,12 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
         if proposed.key in seen:  # a structure that was left before: from here on only drop
             proposed = structure.within(proposed)
         if proposed.key == structure.key and left < tol:
-            return StructureSearch(scoring, n_rounds, True)
+            return StructureSearch(scoring, n_rounds, True, n_further)
         seen.add(proposed.key)
         goal = tol / 2 if proposed.key == structure.key and left < near else max(near / 10, tol / 2)
         before = point
-        point, left = _next_point(objective, scoring, proposed, goal)
+        aim = finish if n_rounds > 1 else None  # the first guess rarely stays
+        point, left, n_further = _next_point(objective, scoring, proposed, goal, aim)
         if point is before and proposed.key == structure.key:  # nowhere to climb
             return StructureSearch(scoring, n_rounds, False)
         structure = proposed
@@ -154,22 +160,42 @@ def _first_structure(objective, structure, point, alpha, near, tests):
 
 
 def _proposal(scoring, alpha):
-    """Structure that the tests at the current point suggest."""
+    """Structure that the tests at the current point suggest.
+
+    Families of blocks are tested in turn. What one of them adds has to settle before another adds something,
+    but blocks that explain nothing hide nothing either: they go at once.
+    """
     structure = scoring.structure
-    partition, linked = structure.partition, structure.linked
-    wanted = _wanted(link_estimates(scoring, screen=alpha).p_value, linked, partition, alpha)
-    if (wanted != linked).any():
-        return structure.with_links(wanted)
+    partition = structure.partition
+    linked = _wanted(link_estimates(scoring, screen=alpha).p_value, structure.linked, partition, alpha)
+    proposed = structure.with_links(linked)
+    if _adds(linked, structure.linked):
+        return _without_idle_correlations(scoring, proposed, alpha)
     if partition.n_inputs:
         driven = _wanted(input_estimates(scoring).p_value, structure.driven, partition.input_pairs, alpha)
-        if (driven != structure.driven).any():
-            return structure.with_driven(driven)
+        proposed = proposed.with_driven(driven)
+        if _adds(driven, structure.driven):
+            return _without_idle_correlations(scoring, proposed, alpha)
     if partition.n_steps:
         shifted = structure.shifted & (step_estimates(scoring).p_value <= _STEP_LEVEL)
-        if (shifted != structure.shifted).any():
-            return structure.with_shifted(shifted)
+        proposed = proposed.with_shifted(shifted)
+    if proposed.key != structure.key:
+        return _without_idle_correlations(scoring, proposed, alpha)
     correlated = _symmetric_bh(correlation_estimates(scoring, screen=alpha).p_value, partition, alpha)
     return structure.with_correlated(correlated)
+
+
+def _without_idle_correlations(scoring, proposed, alpha):
+    """The proposed structure without correlations that no false discovery control at this level keeps."""
+    if not proposed.correlated.any():
+        return proposed
+    p_values = correlation_estimates(scoring, only_inside=True).p_value
+    return proposed.with_correlated(proposed.correlated & (p_values <= alpha))
+
+
+def _adds(wanted, inside):
+    """Whether there are pairs that were not inside."""
+    return bool((wanted & ~inside).any())
 
 
 def _wanted(p_values, inside, family, alpha):
@@ -187,18 +213,20 @@ def _symmetric_bh(p_values, partition, alpha):
     return chosen | chosen[partition.reverse_pairs]
 
 
-def _next_point(objective, scoring, proposed, goal):
+def _next_point(objective, scoring, proposed, goal, finish):
     """Higher up with the same structure, then with the blocks that are dropped set to zero.
 
-    Also the log-likelihood that is left to be gained with the structure `proposed`, as far as known.
+    Also the log-likelihood that is left to be gained with the structure `proposed`, as far as known, and the
+    iterations that went towards `finish`.
     """
     structure = scoring.structure
-    ascent = ascend(objective, scoring, gain_tol=goal)
+    stays = proposed.key == structure.key
+    ascent = ascend(objective, scoring, gain_tol=goal, further=finish if stays else None)
     if structure.within(proposed).key == structure.key:  # nothing is dropped
-        return ascent.point, ascent.gain if proposed.key == structure.key else np.inf
+        return ascent.point, ascent.gain if stays else np.inf, ascent.n_further
     if ascent.n_iter:
         scoring = Scoring(objective, structure, ascent.point)
-    return dropped(objective, scoring, proposed), np.inf
+    return dropped(objective, scoring, proposed), np.inf, 0
 
 
 def dropped(objective, scoring, proposed, max_steps=8):

@@ -5,7 +5,7 @@ from functools import cached_property
 import numpy as np
 
 from ...statespace.contributions import score_contributions
-from ...statespace.positive import companion, floor_eigenvalues, spectral_radius
+from ...statespace.positive import companion, floor_eigenvalues, spectral_radius, symmetric_root
 from ...statespace.riccati import predicted_covariance, stationary_covariance
 from ...statespace.slow_reports import slow_start
 from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood
@@ -374,9 +374,9 @@ class StandardisedPlant:
             for own, covariance in zip(partition.slices, covariances, strict=True)
         ]
 
-    @property
+    @cached_property
     def standard_record(self):
-        """The record in standardised states."""
+        """The record in standardised states, which nobody changes in place."""
         return self._record.rescaled(self._scale)
 
     def time_domain(self, record=None, *, rows=None, levels=True):
@@ -433,8 +433,7 @@ def _state_scales(record, scores, local):
             )
         else:
             state = stationary_covariance(*local[k][:2])
-        values, vectors = np.linalg.eigh(state)
-        scales.append((vectors * np.sqrt(values)) @ vectors.T)
+        scales.append(symmetric_root(state))
     return scales
 
 

@@ -13,7 +13,7 @@ from scipy import special
 from ...statespace.episodes import episodes
 from ...statespace.filter import filtered_states, predicted_states
 from ...statespace.inputs import input_term
-from ...statespace.lagcov import TransitionMoments, lag_covariances, remove_episode_means
+from ...statespace.lagcov import TransitionMoments, lag_covariances, recentre_lag_sums, remove_episode_means
 from ...statespace.positive import floor_eigenvalues
 from ...statespace.shift import InnovationModel, best_onset
 from ...statespace.units import fit_units, moment_start
@@ -21,7 +21,7 @@ from ..joint import step_series
 
 SHORTEST = 20  # rows between two shifts, and between a shift and the end of an episode
 _FLOOR = 1e-9
-_PIECE = 1 << 12  # rows whose sums stay in cache
+_PIECE = 1 << 13  # rows of a stretch of which each is looked at as the first of another level
 _SUMS = 3  # lagged products, from lag zero, of which the covariance in the long run is made
 _LOW = 16  # frequencies that count as low: steps are slower than the fastest of them
 _MOST_LAGS = 60  # a shift makes a unit without it look like a random walk, which asks for many
@@ -83,31 +83,42 @@ class UnitRecord:
         """
         best = (None, 0.0)
         for start, stop in episodes(sorted({*self.starts, *onsets}), len(self.scores)):
-            if stop - start < 2 * SHORTEST:
-                continue
-            counts = None if self.present is None else np.cumsum(self.present[start:stop, 0])
-            total = stop - start if counts is None else counts[-1]
-            if total < 2 * SHORTEST:
-                continue
-            before = self._walk[:, start]
-            slope = (self._walk[:, stop] - before) / total
-            for first in range(start + SHORTEST, stop - SHORTEST + 1, _PIECE):
-                last = min(first + _PIECE, stop - SHORTEST + 1)
-                n = np.arange(first - start, last - start, dtype=float)
-                if counts is not None:
-                    n = counts[first - start - 1 : last - start - 1]
-                walk = self._walk[:, first:last] - before[:, None]
-                walk -= np.multiply.outer(slope, n)
-                statistic = np.einsum("pt,pt->t", walk, walk)
-                statistic /= np.maximum(n * (total - n), total) / total
-                k = int(statistic.argmax())
-                if statistic[k] > best[1]:
-                    best = (first + k, float(statistic[k]))
+            if stop - start >= 2 * SHORTEST:
+                best = max(best, self._split(start, stop), key=lambda split: split[1])
         if best[0] is None:
             return best
         long_run = self._long_run_covariance([*onsets, best[0]])
         whitened = self._root.T @ long_run @ self._root
         return best[0], best[1] / float(np.linalg.eigvalsh(whitened)[-1])
+
+    def _split(self, start, stop):
+        """Best row to split a stretch, with its statistic: of every few rows in long records, and of all
+        around the best of them."""
+        first, last = start + SHORTEST, stop - SHORTEST
+        step = self._step if stop - start > _PIECE else 1
+        row, statistic = self._best_of(start, stop, first, last, step)
+        if step == 1 or row is None:
+            return row, statistic
+        return self._best_of(start, stop, max(row - step, first), min(row + step, last), 1)
+
+    def _best_of(self, start, stop, first, last, step):
+        """The same of every `step`-th row from `first` to `last`."""
+        counts, total = None, stop - start
+        if self.present is not None:
+            counts = np.cumsum(self.present[start:stop, 0])
+            total = counts[-1]
+        if total < 2 * SHORTEST:
+            return None, 0.0
+        rows, walk = self._walk(first, last, step)
+        before, after = (self._walk(row, row, 1)[1] for row in (start, stop))
+        n = (rows - start).astype(float) if counts is None else counts[rows - start - 1]
+        walk -= before
+        walk -= np.multiply.outer(n, (after - before)[0] / total)
+        walk = walk @ self._root
+        statistic = np.einsum("tp,tp->t", walk, walk)
+        statistic /= np.maximum(n * (total - n), total) / total
+        k = int(statistic.argmax())
+        return int(rows[k]), float(statistic[k])
 
     @cached_property
     def _root(self):
@@ -116,15 +127,34 @@ class UnitRecord:
         floor = np.trace(sample) * _FLOOR
         return np.linalg.cholesky(np.linalg.inv(floor_eigenvalues(sample, floor)))
 
+    @property
+    def _step(self):
+        """Rows of a block whose sum is kept."""
+        return -(-len(self.scores) // _PIECE)
+
     @cached_property
-    def _walk(self):
-        """Sums of the whitened scores before each row, shape (p, n_samples + 1)."""
-        walk = np.zeros((len(self.N), len(self.scores) + 1))
-        for first in range(0, len(self.scores), _PIECE):
-            steps = self._root.T @ self.scores[first : first + _PIECE].T
-            steps[:, 0] += walk[:, first]
-            np.cumsum(steps, axis=1, out=walk[:, first + 1 : first + 1 + steps.shape[1]])
-        return walk
+    def _sums_before_blocks(self):
+        """Sums of the scores before every block, shape (n_blocks + 1, p)."""
+        step, p = self._step, len(self.N)
+        whole = len(self.scores) // step
+        add = np.tile(np.eye(p), (step, 1))  # one product is several times faster than sums of few rows
+        sums = np.zeros((whole + 1, p))
+        np.cumsum(self.scores[: whole * step].reshape(whole, -1) @ add, axis=0, out=sums[1:])
+        return sums
+
+    def _walk(self, first, last, step):
+        """Rows from `first` to `last`, and sums of the scores before each of them.
+
+        Every row, or where `step` is the size of a block the first rows of blocks.
+        """
+        blocks = self._sums_before_blocks
+        if step > 1:
+            chosen = np.arange(-(-first // step), last // step + 1)
+            return chosen * step, blocks[chosen]
+        block = min(first // self._step, len(blocks) - 1)
+        sums = blocks[block] + np.cumsum(self.scores[block * self._step : last], axis=0)
+        sums = np.concatenate([blocks[block : block + 1], sums])
+        return np.arange(first, last + 1), sums[first - block * self._step :]
 
     @cached_property
     def _lag_sums(self):
@@ -211,10 +241,6 @@ def _centred_lag_sums(series, sums, borders, starts):
     for start, stop in episodes(starts, len(series)):
         rows = series[start:stop]
         total = np.ones(len(rows)) @ rows
-        mean = total / len(rows)
-        for lag in range(n_lags):
-            early, late = total - rows[len(rows) - lag :].sum(axis=0), total - rows[:lag].sum(axis=0)
-            sums[lag] += (
-                (len(rows) - lag) * np.outer(mean, mean) - np.outer(late, mean) - np.outer(mean, early)
-            )
+        ends = rows[:n_lags], rows[-n_lags:]
+        recentre_lag_sums(sums, range(n_lags), total / len(rows), total, len(rows), *ends)
     return sums

@@ -15,6 +15,7 @@ References
 
 import numpy as np
 
+from ...statespace.positive import symmetric_root
 from .evidence import PADDED_VARIANCE, BlockEstimates
 
 
@@ -43,9 +44,8 @@ def unit_state_roots(plant, point, likelihood=None):
     for covariance, determined in zip(
         plant.state_covariances(point, likelihood), plant.determined, strict=True
     ):
-        values, vectors = np.linalg.eigh(covariance)
-        root = (vectors * np.sqrt(values)) @ vectors.T
-        roots.append(root if determined else np.eye(len(root)))  # a given model says what unit variance is
+        # a model that was given says itself what unit variance is
+        roots.append(symmetric_root(covariance) if determined else np.eye(len(covariance)))
     return roots
 
 

@@ -358,10 +358,14 @@ class LinkQuestions:
         -------
         DataFrame
             Columns ``frequency``, in radians per time step up to pi, and ``measure``; with `level` also
-            ``low, high``. ``attrs["total"]`` is
-            the measure of the time domain (the column ``geweke`` of `links_` where it is conditional), and
-            ``attrs["averages_to_total"]`` says whether Geweke's root condition holds, so that the
-            mean over frequency is the total.
+            ``low, high``. ``attrs["total"]`` is the measure of the time domain (the column ``geweke`` of
+            `links_` where it is conditional), and ``attrs["averages_to_total"]`` says whether Geweke's root
+            condition holds, so that the mean over frequency is the total.
+
+        Raises
+        ------
+        ValueError
+            If a unit is unknown, cause and effect are the same unit, or `level` is no coverage.
         """
         for name in (cause, effect):
             if name not in self.names_:

@@ -83,6 +83,11 @@ class GradientAnswers:
     def abducted(self, messages):
         """Every unit's states given all messages, by the smoother of the learned plant.
 
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
         Returns
         -------
         dict of str to SmoothedReply

@@ -10,7 +10,15 @@ DECIDED = 0.5  # probability from which a root is named
 COLUMNS = ("start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind")
 _INDEX = pd.Index(COLUMNS)
 _NO_ROWS = pd.DataFrame([], columns=_INDEX)
-_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800, "month": 2629746}
+_SECONDS = {
+    "second": 1,
+    "minute": 60,
+    "hour": 3600,
+    "day": 86400,
+    "week": 604800,
+    "month": 2629746,
+    "year": 31556952,
+}
 
 
 def steps_between_alarms(rate, index=None):
@@ -19,7 +27,7 @@ def steps_between_alarms(rate, index=None):
     Parameters
     ----------
     rate : float or str
-        Alarms per time step, or for instance "1 per day", "2 per week", "1 per 500 steps".
+        Alarms per time step, or for instance "1 per day", "2/week", "1 per 500 steps".
     index : pandas.Index, default=None
         Time index of the nominal record, for rates per unit of time.
 
@@ -30,11 +38,12 @@ def steps_between_alarms(rate, index=None):
     Raises
     ------
     ValueError
-        If the budget cannot be read, or is per unit of time and the record has no times.
+        If the budget cannot be read, is per unit of time and the record has no times, or allows one alarm
+        per step or more.
     """
     if not isinstance(rate, str):
         return 1.0 / rate
-    found = re.fullmatch(r"\s*([\d.]+)\s+per\s+(?:([\d.]+)\s+)?([a-z]+?)s?\s*", rate)
+    found = re.fullmatch(r"\s*([\d.]+)(?:\s+per\s+|\s*/\s*)(?:([\d.]+)\s+)?([a-z]+?)s?\s*", rate)
     if found is None or found[3] not in {*_SECONDS, "step"} or float(found[1]) <= 0:
         raise ValueError(
             f"false_alarm_rate={rate!r} cannot be read; give a number per time step or for instance "
@@ -42,14 +51,22 @@ def steps_between_alarms(rate, index=None):
         )
     count, every = float(found[1]), float(found[2] or 1)
     if found[3] == "step":
-        return every / count
+        return _at_least_one(every / count, rate)
     if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
         raise ValueError(
             f"false_alarm_rate={rate!r} needs to know the sampling period: give frames with a DatetimeIndex, "
             "or the rate as a number per time step."
         )
     period = np.median(np.diff(index.to_numpy())) / np.timedelta64(1, "s")
-    return every * _SECONDS[found[3]] / period / count
+    return _at_least_one(float(every * _SECONDS[found[3]] / period / count), rate)
+
+
+def _at_least_one(steps, rate):
+    if steps <= 1:
+        raise ValueError(
+            f"false_alarm_rate={rate!r} allows {1 / steps:.3g} alarms per time step; give less than one."
+        )
+    return steps
 
 
 def root_of(verdict, names):

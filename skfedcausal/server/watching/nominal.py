@@ -36,6 +36,15 @@ def watch_budget(run_length, n_samples):
         )
 
 
+def check_enough_rows(n_rows, n_states):
+    """Refuse a record whose states have no covariance of full rank."""
+    if n_rows <= n_states:
+        raise ValueError(
+            f"{n_rows} nominal rows are too few to learn what is usual of {n_states} states of all units "
+            "together. Give several times as many rows as states, or fewer states."
+        )
+
+
 def usual_pattern(part):
     """The information matrix that a unit has most of the time it is there.
 

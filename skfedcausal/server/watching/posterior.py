@@ -26,7 +26,6 @@ _MAX_PAIRED = 20  # units up to which two roots at a time are candidates
 _SECOND_ROOT = 0.2  # prior weight of a second root
 _SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the same unit
 _OUTSIDE = {"sensor": 0.9, "process": 0.1}  # prior probability that a fault shows off the subspace
-_LOOSE = 1.25  # times the nominal variance that may be left for a kind of fault to be stated
 _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
 
 
@@ -73,17 +72,15 @@ class ShiftAnswer:
         Log evidence of all candidates together against no fault.
     sensor : float
         Probability that the best unit's sensors are at fault, not its states.
-    fits : bool
-        Whether what the best candidate leaves unexplained is near nominal.
     explains : bool
-        Whether it is nominal, the other units' off-subspace numbers included.
+        Whether what the best candidate leaves unexplained is nominal, the other units' off-subspace numbers
+        included.
     """
 
     probability: np.ndarray
     onset: int
     evidence: float
     sensor: float
-    fits: bool
     explains: bool
 
 
@@ -198,7 +195,7 @@ class RootPosterior:
         rest /= self.nominal.rest * steps[onset] * scaled.shape[1]
         explains = rest <= 1 and self._nothing_else_outside(outside[onset:], best)
         evidence = float(top) + log_sum(total)
-        return ShiftAnswer(probability, onset, evidence, sensor, bool(rest <= _LOOSE), explains)
+        return ShiftAnswer(probability, onset, evidence, sensor, explains)
 
     def _nothing_else_outside(self, outside, root):
         """Whether the off-subspace numbers of all units but the root are nominal."""
@@ -240,6 +237,7 @@ class RootPosterior:
         self._steps = np.arange(n_rows, 0, -1.0)  # rows from each onset to the end
         self._gain = log_bayes_factor(1.0, 0, self._steps)  # log Bayes factors are linear in the ratio
         self._penalty = log_bayes_factor(0.0, n_params[:, None], self._steps)
+        self._penalty[np.isneginf(self._log_priors)] = -np.inf  # not to set the scale of those that may be
 
 
 def _stacked(series):

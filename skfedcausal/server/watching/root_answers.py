@@ -89,6 +89,6 @@ def deciding(answers):
 
 def _kind(found):
     """Name of the kind of fault, empty if what the shift leaves is not nominal or both explain it."""
-    if not found.fits or 1 - SURE < found.sensor < SURE:
+    if not found.explains or 1 - SURE < found.sensor < SURE:
         return ""
     return "sensor" if found.sensor >= SURE else "process"

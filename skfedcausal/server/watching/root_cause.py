@@ -10,8 +10,10 @@ from ...statespace.filter import filtered_states, predicted_states
 from ...statespace.shift import InnovationModel
 from ..joint import JointRecord
 from .complete import complete_distance, complete_states
+from .jumps import Jumps
 from .levels import GAP, STATISTICS, AlarmLevels
 from .nominal import (
+    check_enough_rows,
     direct_causes,
     held_out_folds,
     inverse_root,
@@ -115,6 +117,11 @@ class RootCauseServer:
         plant : LikelihoodServer
             Fitted to the same messages.
         messages : dict of str to StateMessage
+
+        Raises
+        ------
+        ValueError
+            If there are not more rows than states.
         """
         record = JointRecord.from_messages(messages, names=plant.names_)
         self.names = record.names
@@ -122,6 +129,7 @@ class RootCauseServer:
         J = record.block_diagonal([usual_pattern(part) for part in record.parts])
         self.model = InnovationModel(plant.transition_, plant.process_cov_, J)
         rows, starts = rows_to_learn_from(record)
+        check_enough_rows(len(rows), len(self.model.A))
         folds = held_out_folds(starts, len(rows))
         distance = complete_distance(off_subspace(messages, record), record, self._rng)[rows]
         outside_dims = mean_dims(distance)
@@ -131,6 +139,7 @@ class RootCauseServer:
             self.model, x, distance, folds, self.slices, getattr(plant, "regressor", None)
         )
         self.usual = np.concatenate(given).mean(axis=0)
+        self._jumps = Jumps.learn(given, self.usual, self.prior, self.watch.energy.shared())
         surprise = [np.log1p(a / self.dims) for a in own]
         self.level = np.concatenate(surprise).mean(axis=0)
         z = x @ self.model.J
@@ -224,10 +233,10 @@ class RootCauseServer:
         levels, state.averages = self.levels.rows(surprise, found.scaled @ self.model.held, state.averages)
         return {
             "surprise": surprise,
-            "given_others": found.given_others,
-            "off_subspace": distance,
+            "evidence": np.log1p(found.given_others / self.usual),
             "scaled": found.scaled,
             "predicted": found.predicted,
+            "surplus": (found.given_others - distance) / self._usual_inside,
             "outside": self._shown.relative(found.states, distance),
             "absent": np.zeros(distance.shape, dtype=bool) if found.present is None else ~found.present,
             **levels,
@@ -301,24 +310,18 @@ class RootCauseServer:
         if "energy" in self.statistics and not explained(answers):
             answers = [*answers, self._by_energy(rows, first, look.begin, stop, look.detected)]
         answer = deciding(answers)
+        if not explained([answer]):
+            answer = self._jumps.revised(answer, rows, first, look.detected, stop)
         probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
         root = int(probability.argmax())
         probability *= self._unseen(root, rows["absent"][answer.start - first : stop - first])
-        if probability[root] >= SURE:
+        if probability[root] >= SURE and self._causes[:, root].any():  # others tell what is at fault
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         above = rows[answer.statistic][answer.start - first : stop - first]
         above = above > self.levels.thresholds[answer.statistic]
         reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)
-        return Verdict(
-            answer.start,
-            look.detected,
-            incident.last,
-            incident.open,
-            answer.statistic,
-            probability,
-            reached,
-            kind,
-        )
+        where, named = (answer.start, look.detected, incident.last, incident.open), answer.statistic
+        return Verdict(*where, named, probability, reached, kind)
 
     def _by_energy(self, rows, first, begin, stop, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""
@@ -329,9 +332,8 @@ class RootCauseServer:
 
     def _energy_of(self, rows, window):
         """Log evidence and posterior of the energy statistic over a window."""
-        given, rest, outside = (rows[name][window] for name in _ENERGY_SERIES)
-        strength = self.posterior.energy_evidence((given - rest) / self._usual_inside, outside)
-        return strength, self.posterior.from_energy(np.log1p(given / self.usual))
+        strength = self.posterior.energy_evidence(rows["surplus"][window], rows["outside"][window])
+        return strength, self.posterior.from_energy(rows["evidence"][window])
 
     def attribute(self, messages, start, stop):
         """Posterior over roots in a window of an episode that the user names.
@@ -374,4 +376,3 @@ class RootCauseServer:
 
 
 _SHIFT_SERIES = ("scaled", "predicted", "outside")
-_ENERGY_SERIES = ("given_others", "off_subspace", "outside")

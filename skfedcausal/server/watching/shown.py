@@ -3,6 +3,7 @@
 import numpy as np
 
 from ...statespace.energy import block_sums
+from ...statespace.positive import eigen_root
 from .nominal import inverse_root
 
 _REWEIGHTINGS = 3
@@ -54,8 +55,7 @@ def _quadratic_scale(x, g):
         coefficients = np.linalg.lstsq(terms / expected[:, None], g / expected, rcond=None)[0]
         B = np.zeros((x.shape[1],) * 2)
         B[i, j] = coefficients[1:] / 2
-        values, vectors = np.linalg.eigh(B + B.T)
-        root = vectors * np.sqrt(np.maximum(values, 0.0))
+        root = eigen_root(B + B.T)
         expected = max(coefficients[0], 0.01 * g.mean()) + ((x @ root) ** 2).sum(axis=1)
         scale = (g / expected).mean()
         expected *= scale

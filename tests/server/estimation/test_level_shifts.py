@@ -189,13 +189,22 @@ def test_onsets_are_where_a_regression_of_innovations_puts_them():
     always = np.tile(model.weight @ model.held, (n, 1))
     white = np.kron(np.eye(n), np.linalg.inv(np.linalg.cholesky(model.weight)))
     gains = {}
-    for row in range(20, n - 20):
+    for row in range(SHORTEST, n - SHORTEST + 1):
         step = np.vstack([np.zeros((2 * row, 2)), *responses[: n - row]])
         design = white @ np.hstack([always, step])
         target = white @ u.ravel()
         rest = target - design @ np.linalg.lstsq(design, target, rcond=None)[0]
         gains[row] = -rest @ rest
     assert best_onset(model, u, SHORTEST) == max(gains, key=gains.get)
+    assert best_onset(model, u[: 2 * SHORTEST], SHORTEST) == SHORTEST  # the only row it can be
+
+
+def test_the_shortest_record_that_can_have_a_shift_has_one_place_for_it():
+    rng = np.random.default_rng(0)
+    X = {name: rng.normal(size=(2 * SHORTEST, 4)) for name in ("a", "b")}
+    X["a"][SHORTEST:] += 20
+    est = FederatedGrangerEstimator(KalmanClient(n_states=1)).fit(X)
+    assert set(est.server_.level_shifts_["start"]) <= {SHORTEST}
 
 
 def test_the_threshold_is_bonferronis():
@@ -214,6 +223,28 @@ def test_likelihood_ratios_of_a_step_anywhere_have_their_law():
         unit = UnitRecord(scores, None, np.eye(1), np.zeros((400, 0)), (0,), 12)
         ratios.append(800 * float(unit.fit([200]).value[0] - unit.fit([]).value[0]))
     assert np.mean(ratios) == pytest.approx(1.0, abs=3 * np.sqrt(2 / 60))
+
+
+@pytest.mark.parametrize("n_rows", [300, 8191, 50_003])
+@pytest.mark.parametrize("known", [(), (150,)])
+def test_the_best_split_is_that_of_all_rows(n_rows, known):
+    """Split of the sum of squares between the two sides of every row, each around its own mean."""
+    rng = np.random.default_rng(n_rows)
+    scores = remove_episode_means(
+        rng.normal(size=(n_rows, 2)) + (np.arange(n_rows) >= 7 * n_rows // 9)[:, None], (0,)
+    )
+    unit = UnitRecord(scores, None, np.eye(2), np.zeros((n_rows, 0)), (0,), 12)
+    white = scores @ np.linalg.cholesky(np.linalg.inv(scores.T @ scores / n_rows))
+    best, largest = None, 0.0
+    for start, stop in zip([0, *known], [*known, n_rows], strict=True):
+        rows = np.arange(start + SHORTEST, stop - SHORTEST + 1)
+        before = np.cumsum(white[start:stop], axis=0)[rows - start - 1]
+        total, n = white[start:stop].sum(axis=0), (rows - start)[:, None]
+        levels = (before**2 / n + (total - before) ** 2 / (stop - start - n)).sum(axis=1)
+        gain = levels - total @ total / (stop - start)
+        if gain.max() > largest:
+            best, largest = rows[gain.argmax()], gain.max()
+    assert unit.best_split(known)[0] == best
 
 
 def test_step_tests_are_wald_tests_of_one_column():

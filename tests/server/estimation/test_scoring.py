@@ -6,6 +6,7 @@ from scipy.optimize import minimize
 
 from skfedcausal.server.estimation.scoring import (
     MAX_RADIUS,
+    Goal,
     InverseCurvature,
     ObservedColumns,
     Point,
@@ -104,6 +105,24 @@ def test_the_climb_stops_when_little_is_left_to_gain():
     # the gain that a step promises is twice the quadratic one, and BFGS knows the curvature to a factor
     assert 0 <= 200 * (best - rough.point.evaluation.value) < 2.0
     assert 0 <= 200 * (best - fine.point.evaluation.value) < 2e-6
+
+
+def test_a_climb_goes_on_beyond_its_goal_while_it_is_fast():
+    coupled = coupled_plant(2, (2, 1), links=[(1, 0)])
+    objective = exact_likelihood(coupled, coupled.simulate(200, 1))
+    structure = structure_of(coupled.partition, linked=[(1, 0)])
+    start = Scoring(objective, structure, Point.at(objective, 0.3 * np.eye(3), np.eye(3)))
+    scoring = Scoring(objective, structure, ascend(objective, start, gain_tol=10.0).point)
+    rough = ascend(objective, scoring, gain_tol=1.0)
+    on = ascend(objective, scoring, gain_tol=1.0, further=Goal(1e-12, 100))
+    assert on.gain < 0.1 * rough.gain
+    assert on.n_iter - on.n_further == rough.n_iter
+    once = ascend(objective, scoring, gain_tol=1.0, further=Goal(1e-12, 1))
+    assert (once.n_iter, once.n_further) == (rough.n_iter + 1, 1)
+    far = Goal(1e-12, 100)
+    assert far.is_near(0.5, 10.0, 0)
+    assert not far.is_near(0.5, 2.0, 0)  # the last step took less than nine tenths
+    assert not far.is_near(1e-13, 10.0, 0)
 
 
 class Pull:

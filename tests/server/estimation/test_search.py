@@ -7,9 +7,10 @@ import pytest
 
 from skfedcausal.server.estimation.blocktests import link_estimates
 from skfedcausal.server.estimation.evidence import benjamini_hochberg
-from skfedcausal.server.estimation.scoring import Point, Scoring, ascend, is_valid
+from skfedcausal.server.estimation.scoring import Goal, Point, Scoring, ascend, is_valid
 from skfedcausal.server.estimation.search import (
     _capped,
+    _proposal,
     _symmetric_bh,
     dropped,
     is_degenerate,
@@ -88,6 +89,30 @@ def test_the_search_ends_near_the_maximum():
     left = objective.n_samples * (top.evaluation.value - found.scoring.point.evaluation.value)
     # the step promises twice the quadratic gain, which is below 0.1
     assert 0 <= left < 0.1
+
+
+def test_a_search_that_aims_at_the_end_of_the_climb_finds_the_same_and_ends_there():
+    objective, structure, point = started(LINKS["chain"])
+    short = search_structure(objective, structure, point)
+    found = search_structure(objective, structure, point, finish=Goal(1e-12, 100))
+    assert found.scoring.structure.key == short.scoring.structure.key
+    assert found.n_further > 0
+    assert found.scoring.gain <= 1e-11  # in the curvature at the end; the climb has learned another one
+    again = link_estimates(Scoring(objective, found.scoring.structure, found.scoring.point))
+    np.testing.assert_array_equal(found.scoring.estimates["links"].estimate, again.estimate)
+
+
+def test_correlations_that_explain_nothing_leave_with_the_links_that_come():
+    """Without its links a chain looks correlated; one proposal puts both right."""
+    objective, structure, point = started(LINKS["chain"], n_samples=5000)
+    pairs = structure.partition.pairs.tolist()
+    correlated = np.array([sorted(pair) == [0, 1] for pair in pairs])
+    linked = np.array([tuple(pair) in LINKS["chain"][:1] for pair in pairs])
+    start = structure.with_links(linked).with_correlated(correlated)
+    top = ascend(objective, Scoring(objective, start, point), gain_tol=1e-6).point
+    proposed = _proposal(Scoring(objective, start, top), 0.05)
+    assert (proposed.linked & ~linked).any()
+    assert not proposed.correlated.any()
 
 
 def test_a_search_continued_from_its_answer_stays_there():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from skfedcausal.server.estimation.standardised import StandardisedPlant
-from skfedcausal.server.joint import JointRecord, Scores
+from skfedcausal.server.joint import JointRecord
+from skfedcausal.server.scores import Scores
 from skfedcausal.statespace.observation import information
 
 from ...statespace._reference import assert_within, brute_force_rounding, rounding, with_gaps
