@@ -321,33 +321,35 @@ def judged(found, truth):
     return "right" if found.root.iloc[0] == truth else "wrong"
 
 
-def speed():
-    """Milliseconds of one call on 400 steps of six units, and microseconds per row of a stream."""
-    nominal, record = Network(6, 0, "linear").record(0.5)[0], Network(6, 0, "linear").record(0.5)[1]
-    detector = FederatedRCADetector().fit(nominal)
-    detector.incidents(record)
-    start, cpu = perf_counter(), process_time()
-    for _ in range(50):
-        detector.incidents(record)
-    call, call_cpu = (perf_counter() - start) / 50, (process_time() - cpu) / 50
-    start, cpu = perf_counter(), process_time()
-    for _ in range(10):
+def speed(n_plants=8, calls=60):
+    """Rows of the table of processor and wall time: calls on 400 steps of six units, rows of a stream."""
+    times = {}
+    for seed in range(n_plants):
+        network = Network(6, seed, "linear")
+        nominal, record = network.record(SIZES[0] if seed % 4 else 0.0)
+        detector = FederatedRCADetector().fit(nominal)
+        n_incidents = len(detector.incidents(record))
+        measured = [_timed(detector.incidents, record) for _ in range(calls)]
+        times.setdefault(n_incidents, []).append(np.median(measured, axis=0))
+    rows = []
+    for n_incidents in sorted(times):
+        wall, cpu = 1e3 * np.median(times[n_incidents], axis=0)
+        what = f"incidents, 400 steps, {n_incidents} found ({len(times[n_incidents])} records)"
+        rows.append({"what": what, "wall": f"{wall:.2f} ms", "processor": f"{cpu:.2f} ms"})
+    for n_rows in (1, 10, 100):
         detector.reset()
-        for first in range(0, 400, 100):
-            detector.update([y[first : first + 100] for y in record])
-    rows = 10 * 400
-    return [
-        {
-            "what": "incidents, 400 steps",
-            "wall": f"{1e3 * call:.1f} ms",
-            "processor": f"{1e3 * call_cpu:.1f} ms",
-        },
-        {
-            "what": "update in batches of 100, per row",
-            "wall": f"{1e6 * (perf_counter() - start) / rows:.0f} µs",
-            "processor": f"{1e6 * (process_time() - cpu) / rows:.0f} µs",
-        },
-    ]
+        batches = [[y[first : first + n_rows] for y in record] for first in range(0, 400, n_rows)]
+        wall, cpu = 1e6 * np.array(_timed(lambda rows: [*map(detector.update, rows)], batches)) / 400
+        what = f"update in batches of {n_rows}, per row"
+        rows.append({"what": what, "wall": f"{wall:.0f} µs", "processor": f"{cpu:.0f} µs"})
+    return rows
+
+
+def _timed(call, argument):
+    """Wall and processor time of a call in seconds."""
+    start, cpu = perf_counter(), process_time()
+    call(argument)
+    return perf_counter() - start, process_time() - cpu
 
 
 def main():

@@ -80,7 +80,8 @@ class FederatedEstimator(CallbackSupportMixin, RehearsedFit, TransformerMixin, B
 
         `stream` is what is kept between the batches of a stream, see :class:`SilenceWatch`.
         """
-        check_is_fitted(self)
+        if not hasattr(self, "layout_"):
+            check_is_fitted(self)  # takes as long as to read a short record
         data = _row_by_row(
             read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
         )
@@ -357,6 +358,8 @@ def _row_by_row(data):
     Products and sums of arrays that lie differently round differently; one record shall give the identical
     plant whatever container it came in. Frames, which lie column by column, are copied.
     """
+    if all(Y.flags.c_contiguous for Y in data.outputs):
+        return data
     return replace(data, outputs=tuple(np.ascontiguousarray(Y) for Y in data.outputs))
 
 

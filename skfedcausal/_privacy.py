@@ -39,6 +39,8 @@ def mechanisms(privacy):
     messages : GaussianMechanism or None
     flags : RandomizedResponse or None
     """
+    if privacy is None:
+        return None, None
     given = privacy if isinstance(privacy, list | tuple) else [privacy]
     given = [mechanism for mechanism in given if mechanism is not None]
     kinds = [

@@ -166,10 +166,11 @@ class UnitMonitor:
 
     @cached_property
     def _weights(self):
-        """Weights of the information vector and of the whitened rest, and the information matrix."""
+        """Weights of the information vector, in rows those of the whitened rest, and information matrix."""
         rest = self.outside @ np.linalg.cholesky(self.precision)
         J = self.model.C.T @ self.model.weights
-        return np.hstack([self.model.weights, rest]), ((J + J.T) / 2)[None]  # packets carry one triangle
+        J = ((J + J.T) / 2)[None]  # packets carry one triangle
+        return np.ascontiguousarray(self.model.weights), np.ascontiguousarray(rest.T), J
 
     def _plain_message(self, Y, starts):
         """Message about measurements of nominal resolution."""
@@ -177,17 +178,14 @@ class UnitMonitor:
         if not np.isfinite(centred.sum()):
             distance = self._distance(centred, None)
             return replace(message_of(self.model, Y, starts), off_subspace=distance)
-        weights, J = self._weights
-        p = J.shape[1]
-        seen = centred @ weights
-        distance = _squares(seen[:, p:])
-        if not distance.max(initial=0.0) < _BEYOND**2:
+        weights, outside, J = self._weights
+        distance = _squares(outside @ centred.T)
+        if not distance.max() < _BEYOND**2:
             limit = _BEYOND * np.sqrt(np.diag(self.covariance))
-            seen = np.clip(centred, -limit, limit) @ weights
-            distance = _squares(seen[:, p:])
-        z = np.ascontiguousarray(seen[:, :p])
+            centred = np.clip(centred, -limit, limit)
+            distance = _squares(outside @ centred.T)
         lengths = tuple(stop - start for start, stop in episodes(starts, len(Y)))
-        return StateMessage(z, J, None, lengths, off_subspace=distance)
+        return StateMessage(centred @ weights, J, None, lengths, off_subspace=distance)
 
     def _coarse_message(self, Y, starts, extra, index):
         n_samples, p = len(Y), self.model.n_states
@@ -222,8 +220,8 @@ class UnitMonitor:
 
 
 def _squares(rest):
-    """Sum of squares of every row."""
-    return np.einsum("ti,ti->t", rest, rest)
+    """Sum of squares of every column."""
+    return np.einsum("it,it->t", rest, rest)
 
 
 def _regression_noise(model, G, scale):

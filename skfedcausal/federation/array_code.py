@@ -43,7 +43,8 @@ def code_size(n, itemsize, leading):
     """Bytes of the code of an array of n numbers."""
     if leading == 0:
         return n * itemsize
-    return leading + _n_bits(leading) * _packed(n) + n * (itemsize - 1)
+    bits = (leading - 1).bit_length()  # inlined: the ledger asks for the size of every array
+    return leading + bits * -(-n // 8) + n * (itemsize - 1)
 
 
 def encoded(array, leading):

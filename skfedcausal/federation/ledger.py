@@ -1,7 +1,6 @@
 """The account of everything that crossed a border."""
 
-from dataclasses import dataclass
-from functools import cache
+from typing import NamedTuple
 
 import pandas as pd
 
@@ -10,8 +9,7 @@ from .purposes import purpose
 from .site_ledger import ByteLimitError
 
 
-@dataclass(frozen=True)
-class LedgerEntry:
+class LedgerEntry(NamedTuple):
     """One packet.
 
     Attributes
@@ -31,11 +29,6 @@ class LedgerEntry:
     op: str
     n_bytes: int
     fields: dict
-
-
-@cache
-def _dtype_name(dtype):
-    return str(dtype)
 
 
 class Ledger:
@@ -85,9 +78,9 @@ class Ledger:
         if not isinstance(packet, Packet):
             raise TypeError(f"Only packets cross a border, got {type(packet).__name__}.")
         n_bytes = packet.nbytes
-        fields = tuple((name, _dtype_name(value.dtype), value.shape) for name, value in packet.arrays.items())
+        fields = tuple([(name, value.dtype, value.shape) for name, value in packet.arrays.items()])
         if fields not in self._fields:
-            self._fields[fields] = {name: (dtype, shape) for name, dtype, shape in fields}
+            self._fields[fields] = {name: (str(dtype), shape) for name, dtype, shape in fields}
         if direction == "up":
             if self.max_bytes is not None and self._sent + n_bytes > self.max_bytes:
                 raise ByteLimitError(

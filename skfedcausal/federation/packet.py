@@ -70,7 +70,7 @@ class Packet:
 
     def _header(self):
         for value in (self.arrays, self.scalars):
-            if not isinstance(value, Mapping):
+            if type(value) is not dict and not isinstance(value, Mapping):
                 raise PacketError(f"Arrays and scalars of a packet are dicts, not a {type(value).__name__}.")
         specs = self._specs
         if self.scalars or type(self.op) is not str or type(self.round) is not int:
@@ -86,8 +86,8 @@ class Packet:
     def nbytes(self):
         """Length of the encoding in bytes."""
         size = _PREFIX.size + len(self._header())
-        for name, value in self.arrays.items():
-            size += code_size(value.size, value.dtype.itemsize, _leading(self._specs[name]))
+        for value, spec in zip(self.arrays.values(), self._specs.values(), strict=True):
+            size += code_size(value.size, value.dtype.itemsize, _leading(spec))
         return size
 
     def encode(self):

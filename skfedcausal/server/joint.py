@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import accumulate
 
 import numpy as np
 
@@ -69,7 +70,7 @@ class JointRecord:
         lengths = {name: messages[name].lengths for name in names}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"The units' messages cover different episodes: {lengths}.")
-        starts = (0, *np.cumsum(lengths[names[0]])[:-1].tolist())
+        starts = (0, *accumulate(lengths[names[0]][:-1]))
         inputs = tuple(messages[name].inputs for name in names)
         if all(u is None for u in inputs):
             inputs = ()

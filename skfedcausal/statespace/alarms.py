@@ -12,6 +12,8 @@ References
 .. [2] Page (1954), Continuous inspection schemes, Biometrika 41(1/2).
 """
 
+from itertools import pairwise
+
 import numpy as np
 from scipy import stats
 from scipy.signal import lfilter
@@ -143,9 +145,9 @@ def alarm_runs(alarm, gap):
     rows = np.flatnonzero(alarm)
     if len(rows) == 0:
         return []
-    cut = np.flatnonzero(np.diff(rows) > gap)
-    firsts, lasts = rows[np.concatenate([[0], cut + 1])], rows[np.concatenate([cut, [len(rows) - 1]])]
-    return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+    cuts = np.flatnonzero(rows[1:] - rows[:-1] > gap).tolist()
+    rows = rows.tolist()
+    return [(rows[i + 1], rows[j]) for i, j in pairwise([-1, *cuts, len(rows) - 1])]
 
 
 def onset(evidence, drift):

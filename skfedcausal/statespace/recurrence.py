@@ -55,25 +55,29 @@ def _levels(F, rows):
 
 def _solve(g, out, levels, F_last):
     """Write the states driven by `g` (overwritten) from a zero start into `out`."""
-    if levels and len(g) < 2 * levels[0].block:
-        F_last, levels = levels[0].step.T, ()
+    *batch, n_rows, p = g.shape
     if not levels:
-        x = out[0] = g[0]
-        for t in range(1, len(g)):
-            x = out[t] = F_last @ x + g[t]
+        x = out[..., 0, :] = g[..., 0, :]
+        for t in range(1, n_rows):
+            x = out[..., t, :] = x @ F_last.T + g[..., t, :]
         return
     level = levels[0]
-    p = g.shape[1]
-    n_blocks = len(g) // level.block
+    n_blocks = n_rows // level.block
     rows = n_blocks * level.block
-    blocks = g[:rows].reshape(n_blocks, level.block * p)
-    ends_input = blocks @ level.last
-    ends = np.empty_like(ends_input)
-    _solve(ends_input, ends, levels[1:], F_last)
-    blocks[1:, :p] += ends[:-1] @ level.step  # the state before a block acts like an input to it
-    np.dot(blocks, level.toeplitz, out=out[:rows].reshape(n_blocks, level.block * p))
-    for t in range(rows, len(g)):
-        out[t] = level.step.T @ out[t - 1] + g[t]
+    if n_blocks:
+        in_blocks = (*batch, n_blocks, level.block * p)
+        blocks = g[..., :rows, :].reshape(in_blocks)
+        if n_blocks > 1:
+            ends = blocks[..., :-1, :] @ level.last
+            _solve(ends, ends, levels[1:], F_last)
+            blocks[..., 1:, :p] += ends @ level.step  # the state before a block acts like an input to it
+        np.matmul(blocks, level.toeplitz, out=out[..., :rows, :].reshape(in_blocks))
+    if rows < n_rows:
+        rest = g[..., rows:, :].reshape(*batch, -1)
+        if rows:
+            rest[..., :p] += out[..., rows - 1, :] @ level.step
+        k = rest.shape[-1]
+        np.matmul(rest, level.toeplitz[:k, :k], out=out[..., rows:, :].reshape(*batch, k))
 
 
 class Recurrence:
@@ -93,21 +97,22 @@ class Recurrence:
 
     def run(self, *drives, offset=None, x0=None, out=None):
         """States of the recurrence, see :func:`driven_recurrence`."""
-        n_samples, p = len(drives[0][0]), len(self._F)
-        X = np.empty((n_samples, p)) if out is None else out
+        *batch, n_samples, _ = drives[0][0].shape
+        p = len(self._F)
+        X = np.empty((*batch, n_samples, p)) if out is None else out
         if n_samples == 0:
             return X
         drives = [(Y, None if K is None else np.ascontiguousarray(K.T)) for Y, K in drives]
-        buffer = np.empty((min(n_samples, self._chunk), p))
+        buffer = np.empty((*batch, min(n_samples, self._chunk), p))
         x = x0
         for start in range(0, n_samples, self._chunk):
             stop = min(n_samples, start + self._chunk)
-            g = buffer[: stop - start]
+            g = buffer[..., : stop - start, :]
             _gather(drives, offset, start, stop, g)
             if x is not None:
-                g[0] += self._F @ x
-            _solve(g, X[start:stop], self._levels, self._F_last)
-            x = X[stop - 1]
+                g[..., 0, :] += x @ self._F.T
+            _solve(g, X[..., start:stop, :], self._levels, self._F_last)
+            x = X[..., stop - 1, :]
         return X
 
 
@@ -119,7 +124,8 @@ def driven_recurrence(F, *drives, offset=None, x0=None, out=None):
     F : ndarray of shape (p, p)
     *drives : tuples (Y, K)
         ``Y`` of shape (n_samples, d) holds one row per time step, ``K`` of shape (p, d) maps it to the
-        state; ``K=None`` stands for the identity. Reversed views run the recurrence backwards.
+        state; ``K=None`` stands for the identity. Reversed views run the recurrence backwards. Several
+        series of the same length are run together with axes before these two.
     offset : ndarray of shape (p,), default=None
         Constant added at every step.
     x0 : ndarray of shape (p,), default=None
@@ -129,7 +135,7 @@ def driven_recurrence(F, *drives, offset=None, x0=None, out=None):
 
     Returns
     -------
-    X : ndarray of shape (n_samples, p)
+    X : ndarray of shape (..., n_samples, p)
 
     Notes
     -----
@@ -137,18 +143,18 @@ def driven_recurrence(F, *drives, offset=None, x0=None, out=None):
     product ``Y K'`` per drive plus about ``2 * block * p**2`` flops per row; beyond the output, memory is a
     fixed buffer of about half a megabyte.
     """
-    return Recurrence(F, len(drives[0][0])).run(*drives, offset=offset, x0=x0, out=out)
+    return Recurrence(F, drives[0][0].shape[-2]).run(*drives, offset=offset, x0=x0, out=out)
 
 
 def _gather(drives, offset, start, stop, g):
     """Write the summed drive of rows `start` to `stop` into `g`."""
     for k, (Y, KT) in enumerate(drives):
-        rows = Y[start:stop]
+        rows = Y[..., start:stop, :]
         if k > 0:
             g += rows if KT is None else rows @ KT
         elif KT is None:
             np.copyto(g, rows)
         else:
-            np.dot(rows, KT, out=g)
+            np.matmul(rows, KT, out=g)
     if offset is not None:
         g += offset

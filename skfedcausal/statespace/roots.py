@@ -1,9 +1,10 @@
 """Posterior over the units that may be the root of a fault."""
 
 from itertools import combinations
-from math import nextafter
 
 import numpy as np
+
+_LESS = 1e-13  # share by which a unit ranks below another of the same probability
 
 
 def log_bayes_factor(ratio, n_params, n_steps):
@@ -55,16 +56,17 @@ def inclusion(members, log_weights, alone):
     weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
     probability = weights @ members
-    order = np.lexsort((-alone, -np.round(probability, 2)))
-    probability[order] = _decreasing(probability[order].tolist())
+    shares, alone = probability.tolist(), alone.tolist()
+    order = sorted(range(len(shares)), key=lambda m: (-round(100 * shares[m]), -alone[m]))
+    probability[order] = _decreasing([shares[m] for m in order])
     return probability, weights
 
 
 def _decreasing(values):
-    """The values, each lowered below the one before."""
+    """The values, each lowered below the one before by more than rounding."""
     lowered = values[:1]
     for value in values[1:]:
-        lowered.append(min(value, nextafter(lowered[-1], 0.0)))
+        lowered.append(min(value, lowered[-1] * (1 - _LESS)))
     return lowered
 
 

@@ -83,8 +83,8 @@ class InnovationModel:
         return Recurrence(self.carry.T)
 
     def smoothing_scores(self, u):
-        """``r_t = u_t + F' r_(t+1)`` with nothing after the last row, shape (n_samples, n)."""
-        return self._backwards.run((u[::-1], None))[::-1]
+        """``r_t = u_t + F' r_(t+1)`` with nothing after the last row, shape (..., n_samples, n)."""
+        return self._backwards.run((u[..., ::-1, :], None))[..., ::-1, :]
 
     @cached_property
     def held(self):
@@ -107,16 +107,16 @@ class InnovationModel:
 
 
 def step_scores(model, u):
-    """Score of a fault that starts in each row and lasts to the end, shape (n_samples, n).
+    """Score of a fault that starts in each row and lasts to the end, shape (..., n_samples, n).
 
     Row tau is ``sum_(t >= tau) G_(t - tau)' u_t`` with ``G_k = I + F + ... + F^k``.
     """
-    return _sums_to_end(model.smoothing_scores(u))
+    return sums_to_end(model.smoothing_scores(u))
 
 
-def _sums_to_end(series):
-    """Sum of each row and all after it."""
-    return series[::-1].cumsum(axis=0)[::-1]
+def sums_to_end(series):
+    """Sum of each row and all after it, shape (..., n_samples, k)."""
+    return series[..., ::-1, :].cumsum(axis=-2)[..., ::-1, :]
 
 
 def step_information(F, W, n_steps):
@@ -155,8 +155,8 @@ def bias_scores(model, u):
 def step_and_bias_scores(model, u):
     """Both :func:`step_scores` and :func:`bias_scores`."""
     r = model.smoothing_scores(u)
-    step = _sums_to_end(r)
-    return step, _sums_to_end(u) - (step - r) @ model.gain
+    step = sums_to_end(r)
+    return step, sums_to_end(u) - (step - r) @ model.gain
 
 
 def bias_information(model, n_steps):
@@ -178,14 +178,17 @@ class Signatures:
 
     Attributes
     ----------
-    groups : tuple of (positions, i, j, inverse)
-        Candidates of the same number of states: their positions, the pairs ``i <= j`` of their states, shape
+    pairs : tuple (i, j) of ndarray of int, shape (n_pairs,)
+        Pairs of states of which some candidate has both.
+    groups : tuple of (positions, chosen, inverse)
+        Candidates of the same number of states: their positions, which `pairs` are theirs, shape
         (n_sets, q), and the inverse information of each pair, off-diagonal ones counted twice, of shape
         (n_sets, q, n_rows); the last entry is about one row, the first about `n_rows`.
     n_params : ndarray of shape (n_candidates,)
         States of each candidate.
     """
 
+    pairs: tuple
     groups: tuple
     n_params: np.ndarray
 
@@ -201,6 +204,12 @@ class Signatures:
             States of each candidate.
         """
         sizes = np.array([len(columns) for columns in candidates])
+        number = np.zeros(information.shape[1:], dtype=np.intp)
+        for columns in candidates:
+            i, j = np.triu_indices(len(columns))
+            number[columns[i], columns[j]] = 1
+        pairs = np.nonzero(number)
+        number[pairs] = np.arange(len(pairs[0]))
         groups = []
         for size in np.unique(sizes):
             positions = np.flatnonzero(sizes == size)
@@ -209,13 +218,13 @@ class Signatures:
             i, j = np.triu_indices(size)
             packed = np.where(i == j, 1.0, 2.0) * inverse[:, :, i, j]
             along_rows = np.ascontiguousarray(packed.swapaxes(1, 2))
-            groups.append((positions, columns[:, i], columns[:, j], along_rows))
-        return cls(tuple(groups), sizes)
+            groups.append((positions, number[columns[:, i], columns[:, j]], along_rows))
+        return cls(pairs, tuple(groups), sizes)
 
     @property
     def n_rows(self):
         """Longest window."""
-        return self.groups[0][3].shape[2]
+        return self.groups[0][2].shape[2]
 
     def ratios(self, scores, n_after=0):
         """Likelihood ratio of every candidate for every onset, shape (n_candidates, n_rows).
@@ -228,13 +237,11 @@ class Signatures:
             Rows of the window after those of the scores, in which no fault starts.
         """
         series = np.ascontiguousarray(scores.T)
+        products = np.multiply(*series.take(self.pairs, axis=0))
         ratios = np.empty((len(self.n_params), len(scores)))
         rows = slice(self.n_rows - n_after - len(scores), self.n_rows - n_after)
-        for positions, i, j, inverse in self.groups:
-            products = series[i]
-            products *= series[j]
-            products *= inverse[:, :, rows]
-            ratios[positions] = products.sum(axis=1)
+        for positions, chosen, inverse in self.groups:
+            ratios[positions] = np.einsum("cqt,cqt->ct", products.take(chosen, axis=0), inverse[:, :, rows])
         return ratios
 
 

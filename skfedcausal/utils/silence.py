@@ -119,7 +119,7 @@ class SilenceWatch:
         -------
         PlantData
         """
-        outputs, starts = list(data.outputs), data.starts
+        outputs, starts = {}, data.starts
         passed = 0 if stream is None else stream.get(None, 0)  # rows of the stream before these
         for m, (name, Y) in enumerate(zip(data.names, data.outputs, strict=True)):
             if name not in self._moving:
@@ -128,15 +128,17 @@ class SilenceWatch:
             count = repeated_rows(Y, starts, None if stream is None else stream.get(name), moving)
             if stream is not None:
                 stream[name] = Y[-1, moving], int(count[-1])
-            silent = count > self._allowed[name]
-            if silent.any():
+            if count.max() > self._allowed[name]:
+                silent = count > self._allowed[name]
                 outputs[m] = np.where(silent[:, None], np.nan, Y)
-            noticed = np.flatnonzero(count == self._allowed[name] + 1)
-            if len(noticed):
-                _warn(name, noticed[0], silent, count, data, passed)
+                noticed = np.flatnonzero(count == self._allowed[name] + 1)
+                if len(noticed):
+                    _warn(name, noticed[0], silent, count, data, passed)
         if stream is not None:
             stream[None] = passed + data.n_samples
-        return replace(data, outputs=tuple(outputs))
+        if not outputs:
+            return data
+        return replace(data, outputs=tuple(outputs.get(m, Y) for m, Y in enumerate(data.outputs)))
 
 
 def _moving_columns(Y):

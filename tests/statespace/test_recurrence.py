@@ -77,6 +77,18 @@ def test_drives_offset_and_start_add_up(widths, with_offset, with_x0, monkeypatc
     assert_same_states(driven_recurrence(F, *drives, offset=offset, x0=x0), F, total, x0)
 
 
+@pytest.mark.parametrize("p", [1, 2, 9, 33])
+def test_series_together_are_those_of_each_alone(p, monkeypatch):
+    monkeypatch.setattr(recurrence, "_CHUNK_BYTES", 1)
+    rng = np.random.default_rng(p)
+    F = transition(rng, p)
+    for n_samples in (*LENGTHS, 300):
+        drive, K, x0 = rng.normal(size=(3, n_samples, 4)), rng.normal(size=(p, 4)), rng.normal(size=(3, p))
+        together = driven_recurrence(F, (drive[:, ::-1], K), x0=x0)
+        for states, rows, start in zip(together, drive, x0, strict=True):
+            assert_same_states(states, F, rows[::-1] @ K.T, start)
+
+
 def test_result_is_written_to_the_array_given_and_inputs_are_left_alone():
     rng = np.random.default_rng(1)
     F, Y, K = transition(rng, 3), rng.normal(size=(100, 5)), rng.normal(size=(3, 5))

@@ -48,6 +48,15 @@ def test_two_roots_are_both_included():
     assert_allclose(weights.sum(), 1.0)
 
 
+def test_units_of_the_same_probability_stay_in_the_order_of_what_they_explain():
+    """Also once probabilities are multiplied by how certain it is that anything happened."""
+    alone = np.array([0.3, 0.1, 0.2])
+    probability, _ = inclusion(np.eye(3), np.zeros(3), alone)
+    for factor in np.linspace(0.1, 1, 50):
+        assert (factor * probability).argsort().tolist() == alone.argsort().tolist()
+    assert_allclose(probability, 1 / 3, rtol=1e-12)
+
+
 def test_scale_factor_is_the_likelihood_ratio_of_a_normal_variance():
     rng = np.random.default_rng(0)
     x = 1.7 * rng.standard_normal((50, 2))

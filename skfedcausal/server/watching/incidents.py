@@ -100,7 +100,9 @@ def incident_row(verdict, names, offset=0, index=None):
 
 def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
-    return pd.DataFrame(rows, columns=_INDEX) if rows else _NO_ROWS.copy()
+    if not rows:
+        return _NO_ROWS.copy()
+    return pd.DataFrame([tuple(row.values()) for row in rows], columns=_INDEX)
 
 
 def roots_per_step(verdicts, names, n_samples):

@@ -3,11 +3,13 @@
 import warnings
 
 import numpy as np
+from scipy.stats import chi2
 
 from ...statespace.alarms import alarm_runs
 from ...statespace.episodes import episodes
 from ...statespace.lagcov import TransitionMoments, lag_covariances
 from ...statespace.plant_em import expectation_maximisation
+from ...statespace.shift import likelihood_ratios, step_information, step_scores
 from ...statespace.units import moment_start
 
 _N_FOLDS = 4
@@ -16,6 +18,7 @@ _MOST_GAPS = 8  # stretches without some unit that are cut out of the nominal re
 _LEAST_RUN = 4  # rows after the first that a stretch must have to learn from it
 LEAST_ATTENDED = 0.2  # share of the rows with all units for these to be learned from alone
 _MIN_ROWS = 4
+_TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
 
 
 def watch_budget(run_length, n_samples):
@@ -199,3 +202,54 @@ def held_out_folds(starts, n_samples):
             "out; give longer episodes, or rows with fewer gaps."
         )
     return folds
+
+
+def usual_windows(held_out, slices, horizon, least):
+    """Mean square of whitened innovations that nominal windows hardly pass, and by how much their ratios
+    exceed chi-square there, at least `least`.
+
+    Slow drifts that the plant's model does not have make innovations coherent without any fault.
+
+    Parameters
+    ----------
+    held_out : sequence of tuple (InnovationModel, ndarray of shape (n_rows, n))
+        Plant learned without a stretch, and the scaled innovations of the stretch.
+    slices : sequence of slice
+        States of each unit.
+    horizon : int
+        Rows of a window.
+    least : float
+    """
+    squares, ratios = [], []
+    for model, scaled in held_out:
+        information = step_information(model.carry, model.weight, horizon)[-1:]
+        for first in range(0, len(scaled) - horizon + 1, horizon // 2):
+            window = scaled[first : first + horizon]
+            squares.append(((window @ model.whitening) ** 2).mean())
+            b = step_scores(model, window)[:1]
+            ratios += [
+                likelihood_ratios(b, information, s)[0] / chi2.isf(_TAIL, s.stop - s.start) for s in slices
+            ]
+    if not squares:
+        return 1.0, least
+    return float(np.quantile(squares, 1 - _TAIL)), max(float(np.quantile(ratios, 1 - _TAIL)), least)
+
+
+def scale_dispersion(series, dof, horizon):
+    """By how much log-likelihood ratios of a scale in nominal windows exceed chi-square.
+
+    Parameters
+    ----------
+    series : sequence of ndarray of shape (n_rows, n_units)
+        Squares over what is expected of them.
+    dof : ndarray of shape (n_units,)
+        Their degrees of freedom.
+    horizon : int
+        Rows of a window.
+    """
+    found = []
+    for rows in series:
+        for first in range(0, len(rows) - horizon + 1, horizon // 2):
+            excess = np.maximum(rows[first : first + horizon].mean(axis=0), 1e-300)
+            found += (horizon * dof * (excess - 1 - np.log(excess)))[dof > 0].tolist()
+    return float(np.quantile(found, 1 - _TAIL)) / chi2.isf(_TAIL, 1) if found else 1.0

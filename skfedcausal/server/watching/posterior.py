@@ -13,7 +13,13 @@ from ...statespace.roots import (
     root_sets,
     tempered,
 )
-from ...statespace.shift import Signatures, bias_information, step_and_bias_scores, step_information
+from ...statespace.shift import (
+    Signatures,
+    bias_information,
+    step_and_bias_scores,
+    step_information,
+    sums_to_end,
+)
 
 _SHARPNESS = 8.0  # of the energy posterior, by log loss on simulated faults
 _MAX_PAIRED = 20  # units up to which two roots at a time are candidates
@@ -135,54 +141,57 @@ class RootPosterior:
             factor = np.maximum(*factors) / nominal.energy + np.log(self.prior)
         return log_sum(factor) + float(np.log(_WHATEVER))
 
-    def from_shift(self, scaled, predicted, outside, n_onsets=None, at_once=0.0):
-        """Posterior over roots from the coherent shift statistic, its onset free.
+    def from_shift(self, windows, n_onsets, at_once=0.0):
+        """Posterior over roots in every window from the coherent shift statistic, its onset free.
 
         Parameters
         ----------
-        scaled, predicted : ndarray of shape (n_rows, n)
-            Scaled innovations and predicted states of the window.
-        outside : ndarray of shape (n_rows, n_units)
-            Off-subspace numbers over what the states let expect.
-        n_onsets : int, default=None
-            Rows from the first one on in which the fault may have started; None for all of the window.
+        windows : sequence of tuple (scaled, predicted, outside)
+            Of each window the scaled innovations and predicted states, shape (n_rows, n), and the
+            off-subspace numbers over what the states let expect, shape (n_rows, n_units).
+        n_onsets : int
+            Rows from the first one on in which the fault may have started.
         at_once : float
             Prior probability that the fault is there from the first row; the rest is spread evenly.
 
         Returns
         -------
-        ShiftAnswer
+        list of ShiftAnswer
         """
+        longest = max(len(scaled) for scaled, _, _ in windows)
+        if longest > self._process.n_rows:
+            self._prepare(longest)
+        scores = step_and_bias_scores(self.model, _stacked([scaled for scaled, _, _ in windows]))
+        onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
+        onsets[0] += at_once
+        return [
+            self._answer(window, step[:n_onsets], bias[:n_onsets], onsets)
+            for window, step, bias in zip(windows, *scores, strict=True)
+        ]
+
+    def _answer(self, window, step, bias, onsets):
+        """Answer to one window from the scores of both kinds of fault and the prior of their onsets."""
+        scaled, predicted, outside = window
         n_rows, n_units = outside.shape
-        if n_rows > self._process.n_rows:
-            self._prepare(n_rows)
-        n_onsets = n_rows if n_onsets is None else n_onsets
-        at = slice(len(self._steps) - n_rows, len(self._steps) - n_rows + n_onsets)
-        steps = self._steps[at]
-        step, bias = (b[:n_onsets] for b in step_and_bias_scores(self.model, scaled))
-        after = n_rows - n_onsets
+        at = slice(len(self._steps) - n_rows, len(self._steps) - n_rows + len(onsets))
+        steps, after = self._steps[at], n_rows - len(onsets)
         ratios = np.concatenate([self._process.ratios(step, after), self._sensor.ratios(bias, after)])
         tempering = self.nominal.shift * self._uncertainty(predicted, steps)
-        ratios /= tempering
-        logs = ratios * self._gain[at]
+        logs = ratios * (self._gain[at] / tempering)
         logs += self._penalty[:, at]
         logs[-n_units:] += self._outside_evidence(outside, steps)
         top = logs.max()
-        onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
-        onsets[0] += at_once
         logs -= top
         weights = np.exp(logs, out=logs)
-        weights *= onsets
         with np.errstate(divide="ignore"):
-            total = np.log(weights.sum(axis=1)) + self._log_priors
+            total = np.log(weights @ onsets) + self._log_priors
         alone = np.maximum(total[:n_units], total[-n_units:])
         probability, posterior = inclusion(self._members, total, alone)
         best = int(probability.argmax())
-        having = posterior * self._members[:, best]
-        sensor = float(having[-n_units:].sum() / having.sum())
-        onset = int(weights.sum(axis=0).argmax())
+        sensor = float(posterior[best - n_units] / (posterior @ self._members[:, best]))
+        onset = int((weights.sum(axis=0) * onsets).argmax())
         white = (scaled[onset:] @ self.model.whitening).ravel()
-        rest = float(white @ white - tempering[onset] * ratios[total.argmax(), onset])
+        rest = float(white @ white - ratios[total.argmax(), onset])
         rest /= self.nominal.rest * steps[onset] * scaled.shape[1]
         explains = rest <= 1 and self._nothing_else_outside(outside[onset:], best)
         evidence = float(top) + log_sum(total)
@@ -193,7 +202,7 @@ class RootPosterior:
         dims = self.nominal.outside_dims / self.nominal.off_subspace
         moved = log_scale_factor(outside.sum(axis=0) / len(outside), dims, len(outside))
         moved[root] = 0.0
-        return not (moved > 0).any()
+        return bool(moved.max() <= 0)
 
     def _uncertainty(self, predicted, steps):
         """Variance of the mean innovation of a window over what it would be with the plant known.
@@ -201,13 +210,13 @@ class RootPosterior:
         An error of A moves the mean innovation by itself times the mean state; its variance is that of a
         regression on n rows, leverage included. Victims that are pushed far have the largest such errors.
         """
-        level = (predicted[::-1] @ self.nominal.leverage).cumsum(axis=0)[::-1][: len(steps)]
+        level = sums_to_end(predicted @ self.nominal.leverage)[: len(steps)]
         leverage = np.einsum("ti,ti->t", level, level) / steps
         return 1.0 + (steps + leverage) / self.nominal.n_rows
 
     def _outside_evidence(self, outside, steps):
         """Log evidence for a sensor fault against a process fault in the off-subspace numbers."""
-        excess = outside[::-1].cumsum(axis=0)[::-1][: len(steps)].T / steps
+        excess = sums_to_end(outside)[: len(steps)].T / steps
         dims = self.nominal.outside_dims / self.nominal.off_subspace
         moved = log_scale_factor(excess, dims[:, None], steps)
         still = np.exp(-moved)  # relative likelihood that nothing moved, at most the root of n_rows + 1
@@ -229,3 +238,13 @@ class RootPosterior:
         self._gain = log_bayes_factor(1.0, 0, self._steps)  # log Bayes factors are linear in the ratio
         self._penalty = log_bayes_factor(0.0, n_params[:, None], self._steps)
         self._penalty[np.isneginf(self._log_priors)] = -np.inf  # not to set the scale of those that may be
+
+
+def _stacked(series):
+    """Series of several windows side by side, zero after the end of the shorter ones."""
+    if len(series) == 1:
+        return series[0][None]
+    stack = np.zeros((len(series), max(map(len, series)), series[0].shape[1]))
+    for rows, window in zip(stack, series, strict=True):
+        rows[: len(window)] = window
+    return stack

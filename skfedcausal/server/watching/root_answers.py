@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 SURE = 0.8  # probability from which a kind of fault is stated
+_TOGETHER = 16  # windows whose likelihood ratios stay in cache
 
 
 @dataclass(frozen=True)
@@ -17,6 +18,51 @@ class Answer:
     start: int
     kind: str = ""
     explains: bool = False
+
+
+@dataclass(frozen=True)
+class Look:
+    """Rows by which an incident is judged.
+
+    Attributes
+    ----------
+    begin, detected : int
+        First row, and the last one in which what happened may have started.
+    ends : tuple of int
+        Rows after the last of the windows in which the fault may have gone on.
+    """
+
+    begin: int
+    detected: int
+    ends: tuple
+
+
+def shift_answers(posterior, series, looks):
+    """Answers of the shift statistic, those to windows with as many onsets together.
+
+    Parameters
+    ----------
+    posterior : RootPosterior
+    series : callable
+        ``series(begin, end)`` gives what :meth:`RootPosterior.from_shift` needs of these rows.
+    looks : sequence of Look
+
+    Returns
+    -------
+    list of list of Answer
+        To every look, in the order of its ends.
+    """
+    answers, alike = [[] for _ in looks], {}
+    for look, found in zip(looks, answers, strict=True):
+        windows = alike.setdefault(look.detected - look.begin + 1, [])
+        windows += [(found, look.begin, end) for end in look.ends]
+    for n_onsets, windows in alike.items():
+        for k in range(0, len(windows), _TOGETHER):
+            some = windows[k : k + _TOGETHER]
+            shifts = posterior.from_shift([series(begin, end) for _, begin, end in some], n_onsets)
+            for (found, begin, _), shift in zip(some, shifts, strict=True):
+                found.append(shift_answer(shift, begin))
+    return answers
 
 
 def shift_answer(found, begin):

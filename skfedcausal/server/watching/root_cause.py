@@ -4,11 +4,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 from scipy.special import expit
-from scipy.stats import chi2
 
 from ...statespace.alarms import alarm_runs, onset
 from ...statespace.filter import filtered_states, predicted_states
-from ...statespace.shift import InnovationModel, likelihood_ratios, step_information, step_scores
+from ...statespace.shift import InnovationModel
 from ..joint import JointRecord
 from .complete import complete_distance, complete_states
 from .jumps import Jumps
@@ -22,10 +21,12 @@ from .nominal import (
     mean_dims,
     off_subspace,
     rows_to_learn_from,
+    scale_dispersion,
     usual_pattern,
+    usual_windows,
 )
 from .posterior import Nominal, RootPosterior
-from .root_answers import SURE, Answer, deciding, explained, shift_answer
+from .root_answers import SURE, Answer, Look, deciding, explained, shift_answer, shift_answers
 from .shown import ShownOutside
 from .watch import WatchState, learn_watch
 
@@ -33,7 +34,6 @@ LOOKBACK = 100  # steps before the alarm in which the onset is looked for
 HORIZON = 80  # steps after the alarm until which an answer is revised
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
-_TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
@@ -167,9 +167,9 @@ class RootCauseServer:
             outside_dims,
             inverse_root(np.cov(predicted.T)),
             len(x),
-            *_usual_windows(held_out, self.slices, self.levels.shift_excess(self.run_length)),
-            energy=max(_scale_dispersion(whole, self.dims), 1.0),
-            off_subspace=max(_scale_dispersion(outside, outside_dims), 1.0),
+            *usual_windows(held_out, self.slices, HORIZON, self.levels.shift_excess(self.run_length)),
+            energy=max(scale_dispersion(whole, self.dims, HORIZON), 1.0),
+            off_subspace=max(scale_dispersion(outside, outside_dims, HORIZON), 1.0),
         )
         self._causes = direct_causes(self.model.A, np.atleast_2d(np.cov(x.T)), self.slices)
         self.posterior = RootPosterior(
@@ -238,7 +238,7 @@ class RootCauseServer:
             "predicted": found.predicted,
             "surplus": (found.given_others - distance) / self._usual_inside,
             "outside": self._shown.relative(found.states, distance),
-            "present": np.ones(distance.shape, dtype=bool) if found.present is None else found.present,
+            "absent": np.zeros(distance.shape, dtype=bool) if found.present is None else ~found.present,
             **levels,
         }
 
@@ -264,8 +264,13 @@ class RootCauseServer:
             state.incidents.append(run)
         for incident in state.incidents:
             incident.open = incident.open and state.position - 1 - incident.last <= GAP
-            if incident.verdict is None or incident.detected + HORIZON >= begin:
-                incident.verdict = self._locate(rows, first, incident, state.position)
+        self._locate(
+            rows,
+            first,
+            [i for i in state.incidents if i.verdict is None or i.detected + HORIZON >= begin],
+            state.position,
+        )
+        for incident in state.incidents:
             incident.verdict = replace(incident.verdict, last=incident.last, open=incident.open)
         changed = [incident.verdict for incident in state.incidents]
         state.incidents = [
@@ -277,47 +282,58 @@ class RootCauseServer:
 
     # -- naming the root -------------------------------------------------------------------------
 
-    def _locate(self, rows, first, incident, position):
-        """Verdict on an incident from the rows kept, the first of them `first`, up to the horizon."""
+    def _locate(self, rows, first, incidents, position):
+        """Verdicts on incidents from the rows kept, the first of them `first`, up to the horizon."""
+        looks = [self._look(incident, first, position) for incident in incidents]
+        answers = [[] for _ in looks]
+        if "shift" in self.statistics:
+            answers = shift_answers(
+                self.posterior,
+                lambda begin, end: [rows[name][begin - first : end - first] for name in _SHIFT_SERIES],
+                looks,
+            )
+        for incident, look, found in zip(incidents, looks, answers, strict=True):
+            incident.verdict = self._verdict(rows, first, incident, look, found)
+
+    @staticmethod
+    def _look(incident, first, position):
+        """Rows by which an incident is judged: the fault may have ended with a short alarm, or not."""
         detected = incident.detected
-        begin = max(detected - LOOKBACK, first)
         stop = min(detected + HORIZON + 1, position)
         ended = min(stop, incident.last + 1)
-        answers, kind = [], "undecided"
-        if "shift" in self.statistics:  # the fault may have ended with a short alarm, or not
-            windows = (stop, ended) if ended - detected < HORIZON // 2 else (stop,)
-            answers += [self._by_shift(rows, first, begin, until, detected) for until in windows]
+        ends = (stop, ended) if ended < stop and ended - detected < HORIZON // 2 else (stop,)
+        return Look(max(detected - LOOKBACK, first), detected, ends)
+
+    def _verdict(self, rows, first, incident, look, answers):
+        """Verdict on an incident from the answers of the shift statistic and that of the energy one."""
+        stop, kind = look.ends[0], "undecided"
         if "energy" in self.statistics and not explained(answers):
-            answers.append(self._by_energy(rows, first, begin, stop, detected))
+            answers = [*answers, self._by_energy(rows, first, look.begin, stop, look.detected)]
         answer = deciding(answers)
         if not explained([answer]):
-            answer = self._jumps.revised(answer, rows, first, detected, stop)
+            answer = self._jumps.revised(answer, rows, first, look.detected, stop)
         probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
         root = int(probability.argmax())
-        probability *= self._unseen(root, rows["present"][answer.start - first : stop - first])
+        probability *= self._unseen(root, rows["absent"][answer.start - first : stop - first])
         if probability[root] >= SURE and self._causes[:, root].any():  # others tell what is at fault
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         above = rows[answer.statistic][answer.start - first : stop - first]
         above = above > self.levels.thresholds[answer.statistic]
         reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)
-        where, named = (answer.start, detected, incident.last, incident.open), answer.statistic
+        where, named = (answer.start, look.detected, incident.last, incident.open), answer.statistic
         return Verdict(*where, named, probability, reached, kind)
-
-    def _by_shift(self, rows, first, begin, stop, detected):
-        """Answer of the shift statistic to the rows from `begin` on, onset not after the alarm."""
-        window = slice(begin - first, stop - first)
-        series = (rows[name][window] for name in _SHIFT_SERIES)
-        found = self.posterior.from_shift(*series, n_onsets=detected - begin + 1)
-        return shift_answer(found, begin)
 
     def _by_energy(self, rows, first, begin, stop, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""
         unit = int(rows["energy"][detected - first].argmax())
         start = begin + onset(rows["surprise"][begin - first : detected - first + 1, unit], _DRIFT)
-        evidence = rows["evidence"][start - first : stop - first]
-        excess = [rows[name][start - first : stop - first] for name in ("surplus", "outside")]
-        strength = self.posterior.energy_evidence(*excess) - np.log(stop - begin)  # of any onset
-        return Answer("energy", strength, self.posterior.from_energy(evidence), start)
+        strength, probability = self._energy_of(rows, slice(start - first, stop - first))
+        return Answer("energy", strength - np.log(stop - begin), probability, start)  # of any onset
+
+    def _energy_of(self, rows, window):
+        """Log evidence and posterior of the energy statistic over a window."""
+        strength = self.posterior.energy_evidence(rows["surplus"][window], rows["outside"][window])
+        return strength, self.posterior.from_energy(rows["evidence"][window])
 
     def attribute(self, messages, start, stop):
         """Posterior over roots in a window of an episode that the user names.
@@ -340,57 +356,23 @@ class RootCauseServer:
         window = slice(start, stop)
         answers = []
         if "shift" in self.statistics:
-            series = (rows[name][window] for name in _SHIFT_SERIES)
-            found = self.posterior.from_shift(*series, at_once=NAMED_FROM_START)
-            answers.append(shift_answer(found, start))
+            series = [rows[name][window] for name in _SHIFT_SERIES]
+            found = self.posterior.from_shift([series], stop - start, at_once=NAMED_FROM_START)
+            answers.append(shift_answer(found[0], start))
         if "energy" in self.statistics and not explained(answers):
-            strength = self.posterior.energy_evidence(rows["surplus"][window], rows["outside"][window])
-            probability = self.posterior.from_energy(rows["evidence"][window])
-            answers.append(Answer("energy", strength, probability, start))
+            answers.append(Answer("energy", *self._energy_of(rows, window), start))
         answer = deciding(answers)
         if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
             answer = answers[0]
         name, probability = answer.statistic, answer.probability
-        unseen = self._unseen(int(probability.argmax()), rows["present"][window])
+        unseen = self._unseen(int(probability.argmax()), rows["absent"][window])
         return name, probability * unseen, rows[name][window].max(axis=0)
 
-    def _unseen(self, root, present):
+    def _unseen(self, root, absent):
         """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
-        if present.all():
+        if not absent.any():
             return 1.0
-        absent = 1 - present[:, self._causes[root]].mean(axis=0)
-        return 1 - _ABSENT * absent.max(initial=0.0)
+        return 1 - _ABSENT * absent[:, self._causes[root]].mean(axis=0).max(initial=0.0)
 
 
 _SHIFT_SERIES = ("scaled", "predicted", "outside")
-
-
-def _usual_windows(held_out, slices, least):
-    """Mean square of whitened innovations that nominal windows hardly pass, and by how much their ratios
-    exceed chi-square there, at least `least`.
-
-    Slow drifts that the plant's model does not have make innovations coherent without any fault.
-    """
-    squares, ratios = [], []
-    for model, scaled in held_out:
-        information = step_information(model.carry, model.weight, HORIZON)[-1:]
-        for first in range(0, len(scaled) - HORIZON + 1, HORIZON // 2):
-            window = scaled[first : first + HORIZON]
-            squares.append(((window @ model.whitening) ** 2).mean())
-            b = step_scores(model, window)[:1]
-            ratios += [
-                likelihood_ratios(b, information, s)[0] / chi2.isf(_TAIL, s.stop - s.start) for s in slices
-            ]
-    if not squares:
-        return 1.0, least
-    return float(np.quantile(squares, 1 - _TAIL)), max(float(np.quantile(ratios, 1 - _TAIL)), least)
-
-
-def _scale_dispersion(series, dof):
-    """The same of the log-likelihood ratios of a scale."""
-    found = []
-    for rows in series:
-        for first in range(0, len(rows) - HORIZON + 1, HORIZON // 2):
-            excess = np.maximum(rows[first : first + HORIZON].mean(axis=0), 1e-300)
-            found += (HORIZON * dof * (excess - 1 - np.log(excess)))[dof > 0].tolist()
-    return float(np.quantile(found, 1 - _TAIL)) / chi2.isf(_TAIL, 1) if found else 1.0

@@ -6,7 +6,7 @@ values gives the surprises of the energy statistic. Both go on exactly where the
 stream in pieces gives what one call on the whole gives.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from sklearn.base import clone
@@ -93,6 +93,7 @@ class PlantWatch:
         self.model, self.regression, self.energy, self.slices = model, regression, energy, slices
         self.usual = usual
         self._noise = np.linalg.pinv(model.J, hermitian=True)
+        self._blocks = [model.J[b, b] for b in slices]
         settled = model.schedule.filtered[-1]
         self._filter = Recurrence(model.A - settled @ model.J @ model.A)
         before = model.schedule.predicted[:-1]
@@ -116,27 +117,28 @@ class PlantWatch:
         WatchState
         """
         nominal = self._is_nominal(record)
-        scaled, predicted, state = self._kalman(record, nominal, state)
+        scaled, predicted, mean, covariance = self._kalman(record, nominal, state)
         if nominal and (state.row is None or state.row.covariance is None):
             x = record.z @ self._noise
             e = self._regression_innovations(x, state.row)
             own, given = self.energy.own(e) + off_subspace, self.energy.given_others(e) + off_subspace
-            return Innovations(scaled, predicted, own, given, x), replace(state, row=RowBelief(x[-1]))
-        return self._surprises(record, off_subspace, scaled, predicted, state)
+            found, row = Innovations(scaled, predicted, own, given, x), RowBelief(x[-1])
+        else:
+            found, row = self._surprises(record, off_subspace, scaled, predicted, state.row)
+        return found, WatchState(mean, covariance, row)
 
     def _is_nominal(self, record):
         """Whether every sensor is there in every row, with its nominal noise."""
         return record.is_constant and all(
-            _same(part.patterns[0], self.model.J[b, b])
-            for part, b in zip(record.parts, self.slices, strict=True)
+            _same(part.patterns[0], J) for part, J in zip(record.parts, self._blocks, strict=True)
         )
 
     def _kalman(self, record, nominal, state):
-        """Scaled innovations, predicted states and the state after the last row."""
+        """Scaled innovations, predicted states, and mean and covariance of the states after the last row."""
         z, model = record.z, self.model
         fresh = state.mean is None
         if nominal and state.covariance is None:
-            return self._settled_rows(z, state.mean, state) if not fresh else self._first_rows(z, state)
+            return self._first_rows(z) if fresh else self._settled_rows(z, state.mean)
         n = len(model.A)
         mean = np.zeros(n) if fresh else state.mean
         P = state.covariance
@@ -150,9 +152,9 @@ class PlantWatch:
         scaled = np.linalg.solve(np.eye(n) + J @ covariances.predicted, r[:, :, None])[:, :, 0]
         settled = model.schedule.predicted[-1]
         near = np.abs(P - settled).max() <= _SETTLED * np.abs(settled).max()
-        return scaled, predicted, replace(state, mean=mean, covariance=None if near else P)
+        return scaled, predicted, mean, None if near else P
 
-    def _first_rows(self, z, state):
+    def _first_rows(self, z):
         """The first rows of an episode, with the covariances of its start until they settle."""
         head = min(len(z), self.model.schedule.n_transient)
         scaled, predicted = np.empty_like(z), np.empty_like(z)
@@ -165,11 +167,11 @@ class PlantWatch:
         if head == len(z):
             schedule = self.model.schedule
             P = schedule.at(head)[0] if head < schedule.n_transient else None
-            return scaled, predicted, replace(state, mean=mean, covariance=P)
-        scaled[head:], predicted[head:], state = self._settled_rows(z[head:], mean, state)
-        return scaled, predicted, state
+            return scaled, predicted, mean, P
+        scaled[head:], predicted[head:], mean, P = self._settled_rows(z[head:], mean)
+        return scaled, predicted, mean, P
 
-    def _settled_rows(self, z, mean, state):
+    def _settled_rows(self, z, mean):
         model = self.model
         gain = model.schedule.filtered[-1]
         first = mean + gain @ (z[0] - model.J @ mean)
@@ -180,7 +182,7 @@ class PlantWatch:
         predicted = np.empty_like(z)
         predicted[0] = mean
         np.dot(filtered[:-1], model.A.T, out=predicted[1:])
-        return model.scaled(z, predicted), predicted, replace(state, mean=model.A @ filtered[-1])
+        return model.scaled(z, predicted), predicted, model.A @ filtered[-1], None
 
     def _regression_innovations(self, x, last):
         """Innovations of complete rows; the first row of an episode has none."""
@@ -190,22 +192,21 @@ class PlantWatch:
             e[0] = 0.0
         return e
 
-    def _surprises(self, record, off_subspace, scaled, predicted, state):
+    def _surprises(self, record, off_subspace, scaled, predicted, row):
         """Energy side of rows in which sensors are missing or noisier than nominally."""
-        x, present, pattern = self._states(record)
-        patterns, index = np.unique(pattern, axis=0, return_inverse=True)
+        x, present, pattern_of = self._states(record)
+        patterns, index = np.unique(pattern_of, axis=0, return_inverse=True)
         own, given, belief = surprises_with_gaps(
             self.regression,
             self.energy,
             self.usual,
             x,
-            [self._row_pattern(record, row) for row in patterns],
+            [self._row_pattern(record, pattern) for pattern in patterns],
             index.reshape(-1),
-            state.row,
+            row,
         )
         here = np.where(present, off_subspace, 0.0)
-        found = Innovations(scaled, predicted, own + here, given + here, x, present)
-        return found, replace(state, row=belief)
+        return Innovations(scaled, predicted, own + here, given + here, x, present), belief
 
     def _row_pattern(self, record, pattern):
         """What rows show in which every unit is in a given pattern of its message, -1 for an absent unit.
@@ -214,8 +215,8 @@ class PlantWatch:
         the average, because innovations were never seen without its noise.
         """
         extra = np.zeros_like(self._noise)
-        for part, b, k in zip(record.parts, self.slices, pattern, strict=True):
-            if k >= 0 and not _same(part.patterns[k], self.model.J[b, b]):
+        for part, b, J, k in zip(record.parts, self.slices, self._blocks, pattern, strict=True):
+            if k >= 0 and not _same(part.patterns[k], J):
                 extra[b, b] = floor_eigenvalues(np.linalg.inv(part.patterns[k]) - self._noise[b, b], 0.0)
         return RowPattern(pattern >= 0, extra)
 
@@ -224,9 +225,9 @@ class PlantWatch:
         x = np.zeros_like(record.z)
         present = np.empty((len(x), len(record.parts)), dtype=bool)
         pattern = np.empty((len(x), len(record.parts)), dtype=np.intp)
-        for m, (part, b) in enumerate(zip(record.parts, self.slices, strict=True)):
+        for m, (part, b, nominal) in enumerate(zip(record.parts, self.slices, self._blocks, strict=True)):
             index = part.pattern_of
-            regular = np.array([is_regular(J) and _informative(J, self.model.J[b, b]) for J in part.patterns])
+            regular = np.array([is_regular(J) and _informative(J, nominal) for J in part.patterns])
             inverse = np.zeros_like(part.patterns)
             inverse[regular] = np.linalg.inv(part.patterns[regular])
             x[:, b] = np.einsum("tij,tj->ti", inverse[index], part.z)
