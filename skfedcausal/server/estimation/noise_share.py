@@ -13,7 +13,6 @@ from ..prediction import InputDrive, PlantFilter
 
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 2.0, 5.0, 20.0)  # of what the past leaves unpredicted
 _TOLERANCE = 0.001  # relative rise of the error over the best that a smaller share may have
-_WORSE = 0.003  # relative rise of the error over the best after which no larger share is tried
 _LONGEST = 10  # parts of an episode that forecasts reach at most one of: fewer say too little of them
 _MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
 
@@ -40,7 +39,7 @@ def choose_noise_share(record, estimate, horizon):
         other = record.with_noise_share(share)
         plants.append(estimate(other))
         errors.append(forecast_error(other, plants[-1], horizon))
-        if share > 1 and errors[-1] > (1 + _WORSE) * min(errors):  # still more noise takes longest
+        if share > 1 and errors[-1] > min(errors):  # still more noise takes longest
             break
     best = smallest(SHARES[: len(errors)], errors)
     return best, plants[SHARES.index(best)]
