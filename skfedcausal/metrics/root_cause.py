@@ -4,6 +4,8 @@ import numpy as np
 
 from ..utils.sampling import position
 
+_ROUNDING = 1e-9  # by which a sum of probabilities may exceed one
+
 
 def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
     """Match incidents with known faults.
@@ -123,9 +125,9 @@ def expected_calibration_error(probability, correct, n_bins=10):
             f"Got probabilities of shape {probability.shape} and answers of shape {correct.shape}; give one "
             "of each per answer, and one answer at least."
         )
-    if not ((probability >= 0) & (probability <= 1)).all():
+    if not ((probability >= -_ROUNDING) & (probability <= 1 + _ROUNDING)).all():
         raise ValueError("Got what is no probability: every one has to lie between 0 and 1.")
-    bins = np.minimum((probability * n_bins).astype(int), n_bins - 1)
+    bins = np.clip((probability * n_bins).astype(int), 0, n_bins - 1)
     error = 0.0
     for k in np.unique(bins):
         here = bins == k

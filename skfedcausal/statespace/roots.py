@@ -55,7 +55,7 @@ def inclusion(members, log_weights, alone):
     """
     weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
-    probability = weights @ members
+    probability = np.minimum(weights @ members, 1.0)  # sums of shares exceed one by rounding
     shares, alone = probability.tolist(), alone.tolist()
     order = sorted(range(len(shares)), key=lambda m: (-round(100 * shares[m]), -alone[m]))
     probability[order] = _decreasing([shares[m] for m in order])

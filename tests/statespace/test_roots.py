@@ -70,3 +70,11 @@ def test_prior_moves_a_tie_and_a_zero_prior_excludes():
     p = tempered(np.array([3.0, 3.0]), 10, 8.0, np.array([0.8, 0.2]))
     assert_allclose(p, [0.8, 0.2])
     assert tempered(np.array([3.0, 9.0]), 10, 8.0, np.array([1.0, 0.0]))[1] == 0.0
+
+
+def test_no_unit_is_more_than_certain():
+    """Every set holds the unit: shares that add up to one but for rounding."""
+    members = np.ones((3, 1), dtype=bool)
+    for seed in range(200):
+        logs = np.random.default_rng(seed).normal(size=3)
+        assert inclusion(members, logs, np.zeros(1))[0][0] <= 1.0
