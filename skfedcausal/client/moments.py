@@ -93,7 +93,7 @@ class Moments:
             for first in range(start, stop, PIECE):
                 rows = slice(first, min(first + len(buffer), stop))
                 piece, n_early = buffer[: rows.stop - first], min(PIECE, stop - first)
-                self._joined(rows, out=piece)
+                self._rows_of_both(rows, out=piece)
                 piece -= level[: len(piece)]  # row by row it takes twice as long
                 add_lag_products(sums, piece, lags, n_early)
                 if not np.isfinite(np.trace(sums[0])):
@@ -114,7 +114,7 @@ class Moments:
         """Measurements, and inputs where there are any."""
         return self._raw[: 1 if self._raw[1] is None else 2]
 
-    def _joined(self, rows, out=None):
+    def _rows_of_both(self, rows, out=None):
         """Some rows of measurements and inputs side by side."""
         return np.concatenate([part[rows] for part in self._parts], axis=1, out=out)
 
@@ -135,8 +135,8 @@ class Moments:
             self.input_mean = (near + shift)[self._d :]
         for (start, stop), total in zip(episodes(self.starts, self.n_samples), totals, strict=True):
             n_ends = min(lags[-1], stop - start)
-            head = self._joined(slice(start, start + n_ends)) - near
-            tail = self._joined(slice(stop - n_ends, stop)) - near
+            head = self._rows_of_both(slice(start, start + n_ends)) - near
+            tail = self._rows_of_both(slice(stop - n_ends, stop)) - near
             recentre_lag_sums(sums, lags, shift, total, stop - start, head, tail)
 
     def _sums_with_gaps(self, lags):

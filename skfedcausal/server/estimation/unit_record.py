@@ -94,31 +94,30 @@ class UnitRecord:
     def _split(self, start, stop):
         """Best row to split a stretch, with its statistic: of every few rows in long records, and of all
         around the best of them."""
-        first, last = start + SHORTEST, stop - SHORTEST
-        step = self._step if stop - start > _PIECE else 1
-        row, statistic = self._best_of(start, stop, first, last, step)
-        if step == 1 or row is None:
-            return row, statistic
-        return self._best_of(start, stop, max(row - step, first), min(row + step, last), 1)
-
-    def _best_of(self, start, stop, first, last, step):
-        """The same of every `step`-th row from `first` to `last`."""
         counts, total = None, stop - start
         if self.present is not None:
             counts = np.cumsum(self.present[start:stop, 0])
             total = counts[-1]
         if total < 2 * SHORTEST:
             return None, 0.0
-        rows, walk = self._walk(first, last, step)
         before, after = (self._walk(row, row, 1)[1] for row in (start, stop))
-        n = (rows - start).astype(float) if counts is None else counts[rows - start - 1]
-        walk -= before
-        walk -= np.multiply.outer(n, (after - before)[0] / total)
-        walk = walk @ self._root
-        statistic = np.einsum("tp,tp->t", walk, walk)
-        statistic /= np.maximum(n * (total - n), total) / total
-        k = int(statistic.argmax())
-        return int(rows[k]), float(statistic[k])
+
+        def best_of(first, last, step):
+            rows, walk = self._walk(first, last, step)
+            n = (rows - start).astype(float) if counts is None else counts[rows - start - 1]
+            walk -= before
+            walk -= np.multiply.outer(n, (after - before)[0] / total)
+            walk = walk @ self._root
+            statistic = np.einsum("tp,tp->t", walk, walk)
+            statistic /= np.maximum(n * (total - n), total) / total
+            k = int(statistic.argmax())
+            return int(rows[k]), float(statistic[k])
+
+        first, last = start + SHORTEST, stop - SHORTEST
+        if stop - start <= _PIECE:
+            return best_of(first, last, 1)
+        row, _ = best_of(first, last, self._step)
+        return best_of(max(row - self._step, first), min(row + self._step, last), 1)
 
     @cached_property
     def _root(self):
