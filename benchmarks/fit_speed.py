@@ -9,6 +9,7 @@ import numpy as np
 from statsmodels.tsa.api import VAR
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal.containers import read_plant
 from skfedcausal.server.estimation.blocktests import link_estimates, uncoupled_estimates
 from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
 from skfedcausal.server.estimation.search import search_structure
@@ -16,7 +17,6 @@ from skfedcausal.server.estimation.shrinkage import shrunk_transition
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.statespace.geweke import geweke_measures
-from skfedcausal.utils import read_plant
 
 from ._plants import weak_links
 from ._report import table, write

@@ -16,8 +16,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from skfedcausal.containers import read_plant
 from skfedcausal.datasets import load_sysid
-from skfedcausal.utils import read_plant
 
 from ._report import table, write
 from .counterfactual import RECORDS, free_run, normalised, subspace, varx

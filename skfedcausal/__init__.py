@@ -8,19 +8,19 @@ from ._version import __version__
 from .client.augmenter import LinearAugmenter, RegressorAugmenter
 from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
-from .counterfactual import FederatedCounterfactualEstimator
-from .granger import FederatedGrangerEstimator
+from .containers import stack_clients
+from .containers.scaler import UnitScaler
+from .estimators.counterfactual import FederatedCounterfactualEstimator
+from .estimators.detector import FederatedRCADetector
+from .estimators.granger import FederatedGrangerEstimator
 from .historian import read_historian
 from .networks import LSTMRegressor, SELURegressor
-from .preprocessing import UnitScaler
 from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from .quality import check_plant
-from .rca import FederatedRCADetector
-from .server.gradient import GradientServer
+from .server.gradient.server import GradientServer
 from .server.likelihood import LikelihoodServer
 from .server.moments import MomentServer
 from .server.regressor import RegressorServer
-from .utils import stack_clients
 
 __all__ = [
     "ExtendedKalmanClient",

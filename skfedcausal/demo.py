@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from .datasets import make_granger_plant
-from .granger import FederatedGrangerEstimator
+from .estimators.granger import FederatedGrangerEstimator
 
 _UNITS = ("boiler", "turbine", "water", "cooling", "dosing", "storage")
 _PICTURE = "skfedcausal_plant.png"
@@ -78,7 +78,7 @@ def compare_links(links, truth):
 def _draw(estimator, truth, folder):
     """Save the picture; returns a line that says where it is."""
     from .displays import LinkMatrixDisplay
-    from .utils.optional import import_optional
+    from .optional import import_optional
 
     try:
         matplotlib = import_optional("matplotlib", "plot", "The picture")

@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from .optional import import_optional
 from .statespace.networks import LSTM, FeedForward, uniform_lstm
-from .utils.optional import import_optional
 
 _DECAY = (0.9, 0.999)  # of Adam's two averages
 _TINY = 1e-8

@@ -7,9 +7,9 @@ import pandas as pd
 from scipy import signal
 from scipy.linalg import block_diag, eig
 
+from .optional import import_optional
 from .statespace.positive import spectral_radius
 from .statespace.riccati import stationary_covariance
-from .utils.optional import import_optional
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,10 +23,9 @@ from skfedcausal.client.network_training import batch_loss, output_gradient
 from skfedcausal.client.nonlinear import NonlinearClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_nonlinear_plant
-from skfedcausal.federation.packet import Packet, PacketError
 from skfedcausal.federation.transport import InProcessTransport
-from skfedcausal.network_message import NetworkPlan, NoGradient, PredictedStates
-from skfedcausal.training_message import GradientReply
+from skfedcausal.message import GradientReply, NetworkPlan, NoGradient, PredictedStates
+from skfedcausal.message.packet import Packet, PacketError
 
 N = 400
 

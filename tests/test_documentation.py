@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 _ROOT = Path(__file__).parent.parent
-_MESSAGES = ("message", "watch_message", "training_message", "network_message", "privacy_message")
+_MESSAGES = ("states", "watching", "training", "networks", "promise")
 
 
 def page(name):
@@ -16,7 +16,7 @@ def page(name):
 
 @pytest.mark.parametrize("module", _MESSAGES)
 def test_every_type_that_crosses_the_border_is_on_the_page_of_messages(module):
-    module = importlib.import_module(f"skfedcausal.{module}")
+    module = importlib.import_module(f"skfedcausal.message.{module}")
     own = [kind for name, kind in vars(module).items() if name[0] != "_" and inspect.isclass(kind)]
     crossing = [kind.__name__ for kind in own if kind.__module__ == module.__name__]
     assert crossing
@@ -31,7 +31,8 @@ def test_every_table_of_results_is_on_the_page_of_benchmarks():
 
 
 @pytest.mark.parametrize(
-    "package", ["", ".datasets", ".displays", ".federation", ".metrics", ".privacy", ".quality", ".utils"]
+    "package",
+    ["", ".datasets", ".displays", ".federation", ".metrics", ".privacy", ".quality", ".containers"],
 )
 def test_every_public_name_is_on_the_page_of_the_api(package):
     public = importlib.import_module(f"skfedcausal{package}").__all__

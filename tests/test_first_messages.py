@@ -14,9 +14,9 @@ from skfedcausal import (
     GaussianMechanism,
     KalmanClient,
 )
+from skfedcausal.client.silence import repeated_rows
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.privacy import UtilityWarning
-from skfedcausal.utils.silence import repeated_rows
 
 
 def plant(n_samples=600, **options):

@@ -11,12 +11,12 @@ from sklearn.utils.fixes import parse_version
 
 from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.packet import Packet, PacketError
 from skfedcausal.federation.rounds import ClientError
 from skfedcausal.federation.transport import InProcessTransport
-from skfedcausal.statespace.augmented import augmented_problem
-from skfedcausal.statespace.descent import Rates, descend, descend_online
-from skfedcausal.training_message import TO_SERVER, TO_UNIT
+from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.training import TO_SERVER, TO_UNIT
+from skfedcausal.statespace.training.augmented import augmented_problem
+from skfedcausal.statespace.training.descent import Rates, descend, descend_online
 
 UNCONVERGED = "ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning"
 MODES = {

@@ -13,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal.containers import stack_clients
 from skfedcausal.datasets import load_tep, make_granger_plant
-from skfedcausal.utils import stack_clients
 
 from .statespace._reference import Plant, statsmodels_moments
 

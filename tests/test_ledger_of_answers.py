@@ -6,8 +6,8 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.exceptions import NotFittedError
 
-import skfedcausal._base
-import skfedcausal.rca
+import skfedcausal.estimators._base
+import skfedcausal.estimators.detector
 from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
@@ -18,7 +18,7 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ByteLimitError
-from skfedcausal.federation.purposes import PURPOSES
+from skfedcausal.message.purposes import PURPOSES
 
 N = 600
 X, TRUTH = make_granger_plant(
@@ -69,13 +69,13 @@ def test_every_message_about_a_record_passes_the_ledger(question, monkeypatch):
     fit, ask, reply = QUESTIONS[question]
     estimator = fit()
     made, before = [], len(estimator.ledger_.entries)
-    message_of = skfedcausal._base.unit_message
+    message_of = skfedcausal.estimators._base.unit_message
 
     def counted(*args, **kwargs):
         made.append(message_of(*args, **kwargs))
         return made[-1]
 
-    monkeypatch.setattr(skfedcausal._base, "unit_message", counted)
+    monkeypatch.setattr(skfedcausal.estimators._base, "unit_message", counted)
     ask(estimator)
     new = estimator.ledger_.entries[before:]
     up = [entry for entry in new if entry.direction == "up"]

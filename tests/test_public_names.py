@@ -17,14 +17,11 @@ MODULES = (
     "skfedcausal.historian",
     "skfedcausal.message",
     "skfedcausal.metrics",
-    "skfedcausal.network_message",
-    "skfedcausal.preprocessing",
+    "skfedcausal.containers",
     "skfedcausal.privacy",
     "skfedcausal.quality",
-    "skfedcausal.training_message",
     "skfedcausal.transfer",
-    "skfedcausal.utils",
-    "skfedcausal.watch_message",
+    "skfedcausal.containers",
 )
 # an example would need records that are not public, or an object that only a mechanism makes
 WITHOUT_EXAMPLE = {

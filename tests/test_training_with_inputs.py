@@ -13,13 +13,13 @@ from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.training import train_plant
 from skfedcausal.federation.transport import InProcessTransport
-from skfedcausal.statespace.augmented import augmented_problem
-from skfedcausal.statespace.descent import Rates, descend, descend_step
-from skfedcausal.statespace.disentanglement import disentanglement
-from skfedcausal.statespace.lagrangian import WarmUp
-from skfedcausal.statespace.training_costs import numbers_sent
-from skfedcausal.statespace.unified import fixed_point, from_delta, recurrence
-from skfedcausal.training_message import GradientReply
+from skfedcausal.message import GradientReply
+from skfedcausal.statespace.training.augmented import augmented_problem
+from skfedcausal.statespace.training.descent import Rates, descend, descend_step
+from skfedcausal.statespace.training.lagrangian import WarmUp
+from skfedcausal.theory.disentanglement import disentanglement
+from skfedcausal.theory.training_costs import numbers_sent
+from skfedcausal.theory.unified import fixed_point, from_delta, recurrence
 
 SETTINGS = {
     "plain": {},

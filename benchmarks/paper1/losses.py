@@ -6,9 +6,9 @@ Run ``python -m benchmarks.paper1.losses``.
 import numpy as np
 
 from skfedcausal import KalmanClient
-from skfedcausal.statespace.oracle_bounds import oracle_gaps, unit_dependence
 from skfedcausal.statespace.partition import Partition
-from skfedcausal.statespace.unified import (
+from skfedcausal.theory.oracle_bounds import oracle_gaps, unit_dependence
+from skfedcausal.theory.unified import (
     codependence,
     fixed_point,
     from_delta,

@@ -12,9 +12,9 @@ from sklearn.exceptions import ConvergenceWarning
 from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
 from skfedcausal.client.training import UnitTraining
 from skfedcausal.client.training_series import unit_series
-from skfedcausal.statespace.augmented import augmented_problem, stack_problems
-from skfedcausal.statespace.descent import Rates, descend, descend_online
-from skfedcausal.statespace.unified import fixed_point, recurrence
+from skfedcausal.statespace.training.augmented import augmented_problem, stack_problems
+from skfedcausal.statespace.training.descent import Rates, descend, descend_online
+from skfedcausal.theory.unified import fixed_point, recurrence
 
 from .._plants import weak_links
 from .._report import table, write

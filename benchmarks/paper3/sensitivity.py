@@ -9,9 +9,8 @@ from dataclasses import replace
 import numpy as np
 
 from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.message import GradientReply, PredictedStates
 from skfedcausal.metrics import alarm_report
-from skfedcausal.network_message import PredictedStates
-from skfedcausal.training_message import GradientReply
 
 from .._report import table, write
 from ._setting import SETTING, both_flags, rca, records, residuals, trained

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..utils.mapped import release_pages
+from .mapped import release_pages
 from .messages import stream_message
 
 

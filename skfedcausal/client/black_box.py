@@ -4,12 +4,12 @@ from inspect import signature
 
 import numpy as np
 
-from ..message import StateMessage
+from ..containers import check_lengths, episode_starts
+from ..message.states import StateMessage
 from ..statespace.em import observation_step
 from ..statespace.episodes import episodes
 from ..statespace.observation import information, information_from_filter
 from ..statespace.positive import floor_eigenvalues
-from ..utils import check_lengths, episode_starts
 from .identification import NOISE_FLOOR
 from .records import active_columns, column_means
 

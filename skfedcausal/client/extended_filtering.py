@@ -4,8 +4,8 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from ..containers import check_lengths, episode_starts
 from ..statespace.episodes import episodes
-from ..utils import check_lengths, episode_starts
 
 
 class ExtendedFilterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):

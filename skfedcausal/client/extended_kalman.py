@@ -8,9 +8,9 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted
 
+from ..containers import check_lengths, episode_starts
 from ..seeding import seeded
 from ..statespace.episodes import episodes
-from ..utils import check_lengths, episode_starts
 from .extended_filtering import ExtendedFilterMixin
 from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
 from .records import active_columns

@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from ..message import FeedbackLaw
+from ..message.states import FeedbackLaw
 from ..statespace.episodes import episodes
 
 _RIDGE = 1e-8  # share of each regressor's variance, for sensors that repeat each other

@@ -4,8 +4,8 @@ import numpy as np
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, validate_data
 
-from ..message import StateMessage
-from ..utils import check_lengths, episode_starts
+from ..containers import check_lengths, episode_starts
+from ..message.states import StateMessage
 from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
 
 

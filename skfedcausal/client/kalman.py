@@ -11,8 +11,8 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
+from ..containers import check_lengths, episode_starts
 from ..statespace.em import observation_step
-from ..utils import check_lengths, episode_starts
 from .filtering import FilterMixin
 from .given import COMPLETE, GIVEN, given_matrices, restricted, with_diagonal
 from .identification import METHODS, NOISE_FLOOR, dynamics, identify, split_variance

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..message import StateMessage
+from ..message.states import StateMessage
 from .filtering import message_of
 from .kalman import KalmanClient
 

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import null_space
 
-from ..message import StateMessage
+from ..message.states import StateMessage
 from ..statespace.episodes import episodes
 from ..statespace.observation import information
 from ..statespace.partial_covariance import expected_cells, partial_covariance

@@ -14,11 +14,11 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.neural_network import MLPRegressor
 
-from ..federation.packet import Packet, PacketError
-from ..message import ACKNOWLEDGEMENT
-from ..network_message import FINISH, NetworkPlan, NoGradient, PredictedStates
+from ..message.networks import FINISH, NetworkPlan, NoGradient, PredictedStates
+from ..message.packet import Packet, PacketError
+from ..message.states import ACKNOWLEDGEMENT
+from ..message.training import GradientReply
 from ..statespace.episodes import inner_rows, lagged_rows
-from ..training_message import GradientReply
 from .augmenter import RegressorAugmenter
 from .kalman import KalmanClient
 from .maps import LinearMap

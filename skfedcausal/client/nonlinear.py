@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import clone
 
-from ..message import StateMessage
+from ..message.states import StateMessage
 from ..statespace.episodes import inner_rows
 from ..statespace.observation import information_from_filter, is_regular
 from .black_box import BlackBoxClient

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..message.training import AugmentedMessage, LocalModel
 from ..privacy.paper import message_noise
-from ..statespace.descent import correction_curvature
-from ..training_message import AugmentedMessage, LocalModel
+from ..statespace.training.descent import correction_curvature
 
 
 @dataclass(frozen=True)

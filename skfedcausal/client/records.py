@@ -4,9 +4,9 @@ import warnings
 
 import numpy as np
 
+from ..containers import constant_columns
 from ..statespace.lagcov import column_mean
-from ..utils import constant_columns
-from ..utils.silence import repeated_rows
+from .silence import repeated_rows
 
 ROWS_PER_LOADING = 6  # a rule of thumb: rows for each number of C
 _REGULAR_HOLDS = 0.9  # share of reports that come after the usual number of rows

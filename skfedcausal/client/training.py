@@ -5,19 +5,9 @@ from zlib import crc32
 
 import numpy as np
 
-from ..federation.packet import Packet, PacketError
-from ..message import ACKNOWLEDGEMENT
-from ..statespace.augmented import (
-    Products,
-    augmented_problem,
-    correction,
-    gradients,
-    losses,
-)
-from ..statespace.descent import Rates, correction_curvature, correction_step, parameter_update
-from ..statespace.lagrangian import WarmUp, correction_divisor, risen
-from ..statespace.unified import fixed_point, from_delta, recurrence
-from ..training_message import (
+from ..message.packet import Packet, PacketError
+from ..message.states import ACKNOWLEDGEMENT
+from ..message.training import (
     REQUEST,
     TO_UNIT,
     AugmentedMessage,
@@ -29,6 +19,10 @@ from ..training_message import (
     TrainingEnd,
     TrainingPlan,
 )
+from ..statespace.training.augmented import Products, augmented_problem, correction, gradients, losses
+from ..statespace.training.descent import Rates, correction_curvature, correction_step, parameter_update
+from ..statespace.training.lagrangian import WarmUp, correction_divisor, risen
+from ..theory.unified import fixed_point, from_delta, recurrence
 from .augmenter import LinearAugmenter
 from .training_series import UnitSeries
 

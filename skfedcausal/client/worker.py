@@ -4,8 +4,8 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 
-from ..federation.packet import NOTHING, Packet, PacketError
-from ..message import (
+from ..message.packet import NOTHING, Packet, PacketError
+from ..message.states import (
     ACKNOWLEDGEMENT,
     LAW_REQUEST,
     REQUEST,
@@ -15,8 +15,7 @@ from ..message import (
     StateMessage,
     StateReply,
 )
-from ..utils.mapped import release_pages
-from ..watch_message import WATCH, VerdictReply
+from ..message.watching import WATCH, VerdictReply
 from . import network_training, training
 from .at_home import is_complete, loadings, local_features, mapped_effect
 from .augmenter import LinearAugmenter
@@ -26,6 +25,7 @@ from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law, warn_of_determined_inputs
 from .kalman import KalmanClient
 from .loading_error import loading_error
+from .mapped import release_pages
 from .messages import unit_message
 from .nonlinear import NonlinearClient
 from .records import column_means, warn_few_rows

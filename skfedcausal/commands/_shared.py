@@ -7,8 +7,8 @@ import tomllib
 from pathlib import Path
 
 from ..federation.lost import ClientError
-from ..federation.packet import PacketError
 from ..federation.site_ledger import ByteLimitError, LedgerError
+from ..message.packet import PacketError
 
 DONE, FAILED = 0, 1  # argparse leaves with 2 where a command was called wrongly
 ERRORS = (ClientError, PacketError, LedgerError, ByteLimitError, ValueError, OSError, RuntimeError)

@@ -1,6 +1,6 @@
 """``python -m skfedcausal links plant.csv``: which unit drives which."""
 
-from ..granger import FederatedGrangerEstimator
+from ..estimators.granger import FederatedGrangerEstimator
 from .plant_file import parser_for, run, save
 
 

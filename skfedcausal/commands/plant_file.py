@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..containers.names import SEPARATOR, listed
 from ..historian.forms import TIME_NAMES, Dialect, tag_series
 from ..quality import check_plant
-from ..utils.names import SEPARATOR, listed
 
 _SEPARATORS = (SEPARATOR, "/", ".", ":", "_", "-")
 

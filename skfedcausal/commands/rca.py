@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ..rca import FederatedRCADetector
+from ..estimators.detector import FederatedRCADetector
 from .plant_file import FileError, parser_for, run, save
 
 _MOST_PAGES = 20

@@ -3,7 +3,7 @@
 import time
 
 from ..federation.files import FileSite
-from ..site_settings import SettingsError, read_site_settings
+from ..sites.settings import SettingsError, read_site_settings
 from . import plan
 from ._shared import answer, parser, told
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger
-from ..site_settings import read_site_settings
+from ..sites.settings import read_site_settings
 from ._shared import answer, parser
 
 

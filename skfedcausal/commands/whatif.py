@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ..counterfactual import FederatedCounterfactualEstimator
-from ..utils.names import listed
+from ..containers.names import listed
+from ..estimators.counterfactual import FederatedCounterfactualEstimator
 from .plant_file import FileError, parser_for, run, save
 
 

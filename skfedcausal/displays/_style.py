@@ -1,6 +1,6 @@
 """Colours that colour-blind readers can tell apart, axes, names that fit."""
 
-from ..utils.optional import import_optional
+from ..optional import import_optional
 
 # Okabe, Ito (2008), Color universal design; the yellow, too light for lines, is left out
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")

@@ -2,7 +2,7 @@
 
 from pandas.api.types import is_datetime64_any_dtype
 
-from ..utils.optional import import_optional
+from ..optional import import_optional
 from ._style import COLOURS, pyplot, short
 
 _MOST = 12

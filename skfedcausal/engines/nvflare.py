@@ -18,9 +18,9 @@ from nvflare.apis.impl.controller import Controller
 from nvflare.apis.shareable import Shareable, make_reply
 
 from ..federation.framed import FramedTransport
-from ..federation.packet import Failure
-from ..server_settings import ServerSettings
-from ..site_settings import read_site_settings
+from ..message.packet import Failure
+from ..sites.server_settings import ServerSettings
+from ..sites.settings import read_site_settings
 
 TOPIC = "skfedcausal.exchange"
 SETTINGS = "skfedcausal.toml"  # in the folder `local` of a site's kit
@@ -144,7 +144,7 @@ class ServerController(Controller):
     Parameters
     ----------
     settings : dict
-        As :meth:`skfedcausal.server_settings.ServerSettings.to_args` gives them.
+        As :meth:`skfedcausal.sites.server_settings.ServerSettings.to_args` gives them.
     patience : float, default=60.0
         Seconds to wait for sites to come up at the start.
     """

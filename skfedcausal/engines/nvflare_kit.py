@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 
 from ..federation.atomic import write_whole
-from ..server_settings import read_server_settings
+from ..sites.server_settings import read_server_settings
 
 _CONTROLLER = "skfedcausal.engines.nvflare.ServerController"
 _EXECUTOR = "skfedcausal.engines.nvflare.SiteExecutor"

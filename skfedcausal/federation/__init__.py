@@ -1,11 +1,11 @@
 """What carries packets between a server and its units, and what accounts for them."""
 
+from ..message.packet import Failure, Packet, PacketError
 from .envelope import read_key, write_key
 from .files import FileLoopback, FileSite, FileTransport
 from .gate import Gate
 from .ledger import Ledger
 from .lost import ClientError, LostUnits, LostUnitWarning
-from .packet import Failure, Packet, PacketError
 from .site_ledger import ByteLimitError, LedgerError, SiteLedger, verify_ledger
 from .transport import InProcessTransport, Transport, Worker
 

@@ -1,9 +1,9 @@
 """The rounds in which units train nonlinear corrections of their models, over a transport."""
 
-from ..message import ACKNOWLEDGEMENT
-from ..network_message import FINISH, PredictedStates
+from ..message.networks import FINISH, PredictedStates
+from ..message.packet import Packet
+from ..message.states import ACKNOWLEDGEMENT
 from .lost import Attendance
-from .packet import Packet
 from .rounds import ask, collect_messages, messages_of
 
 

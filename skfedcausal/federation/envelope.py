@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from .packet import PacketError
+from ..message.packet import PacketError
 
 _MAGIC = b"SKFE"
 _VERSION = 1

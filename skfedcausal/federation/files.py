@@ -11,11 +11,11 @@ import threading
 import time
 from pathlib import Path
 
+from ..message.packet import Failure, PacketError
 from .atomic import file_name, write_whole
 from .envelope import PartialFrameError, outside, read_envelope
 from .framed import FramedTransport
 from .gate import Gate
-from .packet import Failure, PacketError
 
 _POLL = 0.02  # seconds between two looks into a folder
 _SUFFIX = ".packet"

@@ -6,10 +6,10 @@ import re
 import time
 from pathlib import Path
 
+from ..message.packet import NOTHING, Failure, Packet, PacketError
 from .atomic import file_name, write_whole
 from .envelope import MAX_FRAME, Envelope
 from .gate import CLOSE, ERROR
-from .packet import NOTHING, Failure, Packet, PacketError
 
 _LOG = logging.getLogger(__name__)
 _KINDS = ("client-error", "refused")

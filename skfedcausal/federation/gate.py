@@ -11,9 +11,9 @@ import logging
 import traceback
 from pathlib import Path
 
+from ..message.packet import NOTHING, Packet, PacketError
 from .atomic import file_name, write_whole
 from .envelope import MAX_FRAME, Envelope, read_envelope
-from .packet import NOTHING, Packet, PacketError
 from .site_ledger import ByteLimitError, SiteLedger
 
 CLOSE = "close"  # operation of the packet that says the run is over

@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from .packet import Failure, Packet, PacketError
-from .purposes import purpose
+from ..message.packet import Failure, Packet, PacketError
+from ..message.purposes import purpose
 from .site_ledger import ByteLimitError
 
 
@@ -46,7 +46,7 @@ class Ledger:
     Examples
     --------
     >>> from skfedcausal.federation.ledger import Ledger
-    >>> from skfedcausal.federation.packet import Packet
+    >>> from skfedcausal.message.packet import Packet
     >>> ledger = Ledger()
     >>> ledger.record("mill", "up", Packet("done"))
     >>> ledger.total("up") == ledger.entries[0].n_bytes == Packet("done").nbytes

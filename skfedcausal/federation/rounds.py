@@ -2,9 +2,9 @@
 
 import time
 
-from ..message import ACKNOWLEDGEMENT, LAW_REQUEST, REQUEST, FeedbackLaw, StateMessage
+from ..message.packet import NOTHING, Failure, Packet, PacketError
+from ..message.states import ACKNOWLEDGEMENT, LAW_REQUEST, REQUEST, FeedbackLaw, StateMessage
 from .lost import Attendance, ClientError
-from .packet import NOTHING, Failure, Packet, PacketError
 
 _PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before clients that had nothing to say are asked again
 

@@ -3,9 +3,9 @@
 import hashlib
 from pathlib import Path
 
+from ..message.purposes import described, purpose
 from .atomic import write_whole
 from .chain import START, Chain, LedgerError, check_chain, read_ledger
-from .purposes import described, purpose
 
 __all__ = ["ByteLimitError", "LedgerError", "SiteLedger", "read_ledger", "verify_ledger"]
 
@@ -39,7 +39,7 @@ class SiteLedger:
     --------
     >>> import tempfile
     >>> from skfedcausal.federation import SiteLedger
-    >>> from skfedcausal.federation.packet import Packet
+    >>> from skfedcausal.message.packet import Packet
     >>> folder = tempfile.TemporaryDirectory()
     >>> ledger = SiteLedger(f"{folder.name}/ledger.jsonl")
     >>> _ = ledger.record("march", "boiler", "up", Packet("done", 1), b"sealed bytes")

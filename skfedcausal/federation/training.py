@@ -1,9 +1,9 @@
 """The rounds of gradient training over a transport."""
 
-from ..message import ACKNOWLEDGEMENT
-from ..training_message import ANSWERS, REQUEST, LocalModel, later_answer
+from ..message.packet import Packet
+from ..message.states import ACKNOWLEDGEMENT
+from ..message.training import ANSWERS, REQUEST, LocalModel, later_answer
 from .lost import Answers, Attendance
-from .packet import Packet
 from .rounds import ask, messages_of
 
 

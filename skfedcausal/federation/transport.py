@@ -7,8 +7,8 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
+from ..message.packet import Failure, Packet
 from ..statespace.blas import few_threads
-from .packet import Failure, Packet
 
 
 class Worker(Protocol):

@@ -3,8 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from ..watch_message import WATCH, FlagMessage, VerdictReply
-from .packet import Packet
+from ..message.packet import Packet
+from ..message.watching import WATCH, FlagMessage, VerdictReply
 
 
 def watch_request(batch, round=1, dtype="float64"):

@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..utils.arrays import as_native
-from ..utils.names import listed
+from ..containers.arrays import as_native
+from ..containers.names import listed
 from .times import on_one_clock, parse_times
 from .values import BAD_TEXTS, is_good, to_numbers
 

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from ..utils.names import listed
+from ..containers.names import listed
 
 # what historians write in place of a value, lower case
 BAD_TEXTS = frozenset(

@@ -14,7 +14,7 @@ import secrets
 
 import numpy as np
 
-from ..utils.optional import import_optional
+from ..optional import import_optional
 
 _GRID_BITS = 20
 SAMPLERS = ("float-grid", "opendp")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ..utils.arrays import as_native
-from ..utils.containers import read_plant
+from ..containers.arrays import as_native
+from ..containers.plant import read_plant
 
 _GAP = 1.5  # steps between two rows that count as a gap
 

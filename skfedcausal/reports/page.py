@@ -9,7 +9,7 @@ from pathlib import Path
 import pandas as pd
 
 from .._version import __version__
-from ..utils.optional import import_optional
+from ..optional import import_optional
 
 _STYLE = """
 :root { color-scheme: light; }

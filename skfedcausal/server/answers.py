@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..message import SmoothedReply, StateReply
+from ..message.states import SmoothedReply, StateReply
 from .joint import JointRecord
 from .prediction import PlantFilter, smooth_plant
 

@@ -18,9 +18,9 @@ from .estimation.feedback import controlled_units, feedback_table
 from .estimation.noise_share import choose_noise_share
 from .estimation.sandwich import COVARIANCES
 from .estimation.tracking import choose_filter
-from .inference.link_questions import LinkQuestions
-from .inference.links import correlation_table, links_table
 from .joint import JointRecord
+from .links.questions import LinkQuestions
+from .links.table import correlation_table, links_table
 from .operating_point import OperatingPoint
 from .questions import InputQuestions
 

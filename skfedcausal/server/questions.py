@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..message import EffectReply
+from ..message.states import EffectReply
 from ..statespace.responses import FeedbackGains, input_response, response_covariances
 
 

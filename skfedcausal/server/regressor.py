@@ -10,10 +10,10 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ..network_message import NetworkPlan, NoGradient
+from ..message.networks import NetworkPlan, NoGradient
+from ..message.training import GradientReply
 from ..seeding import seeded
-from ..statespace.energy import ScaledMap
-from ..training_message import GradientReply
+from ..statespace.detection.energy import ScaledMap
 from .moments import MomentServer
 
 

@@ -12,7 +12,7 @@ References
 
 import numpy as np
 
-from .energy import block_sums
+from .detection.energy import block_sums
 from .episodes import episodes
 from .positive import cap_radius
 from .recurrence import driven_recurrence

@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import KalmanClient, LinearAugmenter, RegressorAugmenter
 from skfedcausal.client.worker import UnitWorker
-from skfedcausal.federation.packet import Packet, PacketError
 from skfedcausal.message import SmoothedReply, StateMessage, StateReply
+from skfedcausal.message.packet import Packet, PacketError
 
 from ._reference import random_unit
 

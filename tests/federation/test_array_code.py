@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal.federation import array_code
-from skfedcausal.federation.array_code import CodeError, code_size, decoded, encoded, n_leading
+from skfedcausal.message import array_code
+from skfedcausal.message.array_code import CodeError, code_size, decoded, encoded, n_leading
 
 RNG = np.random.default_rng(0)
 ARRAYS = {

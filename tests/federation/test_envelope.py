@@ -16,9 +16,9 @@ from skfedcausal.federation.envelope import (
 )
 from skfedcausal.federation.framed import FramedTransport
 from skfedcausal.federation.lost import Attendance, ClientError, LostUnits
-from skfedcausal.federation.packet import Packet, PacketError
 from skfedcausal.federation.rounds import collect_messages
 from skfedcausal.message import StateMessage
+from skfedcausal.message.packet import Packet, PacketError
 
 KEY = b"k" * 32
 OUTSIDE = Envelope("march", "mill", "up", 3)

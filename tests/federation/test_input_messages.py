@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from skfedcausal.federation.packet import Packet, PacketError
 from skfedcausal.message import EffectReply, FeedbackLaw, StateMessage, StateReply
+from skfedcausal.message.packet import Packet, PacketError
 
 RNG = np.random.default_rng(0)
 Z, U = RNG.standard_normal((20, 2)), 1e3 * RNG.standard_normal((20, 3))

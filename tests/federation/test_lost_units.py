@@ -17,7 +17,7 @@ from skfedcausal.federation import (
     Packet,
 )
 from skfedcausal.federation.lost import Answers
-from skfedcausal.server.training.gradient_session import _moving
+from skfedcausal.server.gradient.session import _moving
 from skfedcausal.statespace.partition import Partition
 
 X, _ = make_granger_plant(3, n_samples=400, random_state=3)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal.federation.packet import Packet, PacketError
+from skfedcausal.message.packet import Packet, PacketError
 
 PREFIX = struct.Struct("<4sHI")
 DTYPES = ["<f8", "<f4", "<f2", "|u1", "<u2", "<u4", "<i8"]

@@ -10,10 +10,10 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skfedcausal.federation.ledger import Ledger, LedgeredTransport
-from skfedcausal.federation.packet import Failure, Packet, PacketError
 from skfedcausal.federation.rounds import ClientError, collect_messages, deliver_replies, refine_messages
 from skfedcausal.federation.transport import InProcessTransport, Site, Transport
 from skfedcausal.message import SmoothedReply, StateMessage, StateReply
+from skfedcausal.message.packet import Failure, Packet, PacketError
 
 N, P = 6, 2
 MESSAGE = StateMessage(np.ones((N, P)), np.eye(P)[None], None, (N,))

@@ -5,9 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from skfedcausal.federation.packet import Packet
-from skfedcausal.federation.purposes import PURPOSES, UNKNOWN
 from skfedcausal.federation.site_ledger import ByteLimitError, LedgerError, SiteLedger, verify_ledger
+from skfedcausal.message.packet import Packet
+from skfedcausal.message.purposes import PURPOSES, UNKNOWN
 
 STATES = Packet("states", 1, {"z": np.zeros((5, 2), "<f2")}, {"dtype": "float16"})
 

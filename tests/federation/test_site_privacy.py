@@ -26,10 +26,10 @@ from skfedcausal.federation import (
 )
 from skfedcausal.federation.chain import Chain, read_ledger
 from skfedcausal.federation.framed import FramedTransport
-from skfedcausal.federation.packet import PacketError
+from skfedcausal.message import PrivacyPromise
+from skfedcausal.message.packet import PacketError
 from skfedcausal.privacy import PrivacyBudgetError, SiteAccount, epsilon_from_mu, mu_from_epsilon
-from skfedcausal.privacy_message import PrivacyPromise
-from skfedcausal.site_settings import SettingsError, read_site_settings
+from skfedcausal.sites.settings import SettingsError, read_site_settings
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::skfedcausal.privacy.{name}")

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal.federation import Packet, PacketError
-from skfedcausal.training_message import TrainingPlan
+from skfedcausal.message import TrainingPlan
 
 
 def plan(**told):

@@ -8,8 +8,8 @@ import numpy as np
 
 from skfedcausal import GaussianMechanism
 from skfedcausal.federation import FileLoopback
-from skfedcausal.federation.packet import Packet
 from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.message.packet import Packet
 
 
 class ByBytes:

@@ -10,12 +10,11 @@ from sklearn.base import clone
 
 from skfedcausal import FederatedRCADetector, GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.message import StateMessage
+from skfedcausal.message import FlagMessage, StateMessage, VerdictReply
 from skfedcausal.privacy import PrivacyBudgetError, UnitNoise
 from skfedcausal.privacy.bounds import Bounds
 from skfedcausal.privacy.stream import NoisedStream
 from skfedcausal.server.watching.flags import needed_answers, roots_of_flags
-from skfedcausal.watch_message import FlagMessage, VerdictReply
 
 from ._audit import gaussian_mu
 from ._poison import TRANSPORTS, ByBytes, Poisoning

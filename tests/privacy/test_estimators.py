@@ -25,8 +25,8 @@ from skfedcausal import (
 from skfedcausal.client.at_home import local_prediction
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.packet import Packet
-from skfedcausal.message import REQUEST, StateMessage
+from skfedcausal.message.packet import Packet
+from skfedcausal.message.states import REQUEST, StateMessage
 from skfedcausal.privacy import PrivacyBudgetError, UtilityWarning
 
 from ._audit import gaussian_mu

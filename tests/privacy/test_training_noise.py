@@ -12,13 +12,13 @@ from skfedcausal import (
     KalmanClient,
     PrivacyAccountant,
 )
-from skfedcausal._training_privacy import _filters
 from skfedcausal.client.unit_model import UnitModel
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.estimators._training_privacy import _filters
+from skfedcausal.message import AugmentedMessage, GradientReply, LocalModel, TrainingPlan
 from skfedcausal.privacy import PrivacyBudgetError
 from skfedcausal.privacy.gradients import GradientGuard, gradient_sensitivity
 from skfedcausal.privacy.paper import classical_noise_multiplier, message_noise, run_mu
-from skfedcausal.training_message import AugmentedMessage, GradientReply, LocalModel, TrainingPlan
 
 from ._audit import gaussian_mu
 from ._poison import TRANSPORTS, ByBytes

@@ -11,9 +11,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.inference.links import COLUMNS
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.likelihood import LikelihoodServer
+from skfedcausal.server.links.table import COLUMNS
 from skfedcausal.server.prediction import PlantFilter, smooth_plant
 
 from ..statespace._reference import with_gaps

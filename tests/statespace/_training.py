@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skfedcausal.statespace.augmented import augmented_problem
-from skfedcausal.statespace.descent import Rates
+from skfedcausal.statespace.training.augmented import augmented_problem
+from skfedcausal.statespace.training.descent import Rates
 
 
 @dataclass

@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from skfedcausal.statespace.alarms import (
+from skfedcausal.statespace.detection.alarms import (
     alarm_runs,
     budget_thresholds,
     ewma,

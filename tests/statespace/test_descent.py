@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.augmented import stack_problems
-from skfedcausal.statespace.descent import (
+from skfedcausal.statespace.training.augmented import stack_problems
+from skfedcausal.statespace.training.descent import (
     Rates,
     correction_curvature,
     descend,

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.augmented import Products
-from skfedcausal.statespace.disentanglement import (
+from skfedcausal.statespace.training.augmented import Products
+from skfedcausal.theory.disentanglement import (
     disentanglement,
     normal_equations_of_client,
     oracle_bias,
 )
-from skfedcausal.statespace.unified import fixed_point, from_delta, recurrence
+from skfedcausal.theory.unified import fixed_point, from_delta, recurrence
 
 from ._training import make_record, random_point, safe_rates
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.energy import ConditionalEnergy, held_out_innovations, ridge_transition
+from skfedcausal.statespace.detection.energy import ConditionalEnergy, held_out_innovations, ridge_transition
 
 BLOCKS = (slice(0, 2), slice(2, 3), slice(3, 6))
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
-from skfedcausal.statespace.energy import ConditionalEnergy, LinearMap, ScaledMap
-from skfedcausal.statespace.energy_gaps import RowBelief, RowPattern, surprises_with_gaps
+from skfedcausal.statespace.detection.energy import ConditionalEnergy, LinearMap, ScaledMap
+from skfedcausal.statespace.detection.energy_gaps import RowBelief, RowPattern, surprises_with_gaps
 
 BLOCKS = (slice(0, 2), slice(2, 3), slice(3, 5))
 N, T = 5, 9

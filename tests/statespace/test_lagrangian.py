@@ -5,10 +5,10 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import null_space
 
-from skfedcausal.statespace.augmented import Products, gradients, losses, stack_problems
-from skfedcausal.statespace.descent import Rates, descend
-from skfedcausal.statespace.lagrangian import ImplicitStep, LagrangianSteps, WarmUp
-from skfedcausal.statespace.unified import fixed_point, from_delta, recurrence
+from skfedcausal.statespace.training.augmented import Products, gradients, losses, stack_problems
+from skfedcausal.statespace.training.descent import Rates, descend
+from skfedcausal.statespace.training.lagrangian import ImplicitStep, LagrangianSteps, WarmUp
+from skfedcausal.theory.unified import fixed_point, from_delta, recurrence
 
 from ._training import make_record, random_point, safe_rates
 

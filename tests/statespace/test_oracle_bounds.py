@@ -5,8 +5,8 @@ import pytest
 
 from skfedcausal import KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.statespace.oracle_bounds import filter_radius, oracle_gaps, unit_dependence
 from skfedcausal.statespace.partition import Partition
+from skfedcausal.theory.oracle_bounds import filter_radius, oracle_gaps, unit_dependence
 
 
 def filtered_states(seed=0, n_samples=2000):

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.testing import assert_allclose
 from scipy import stats
 
-from skfedcausal.statespace.roots import (
+from skfedcausal.statespace.detection.roots import (
     inclusion,
     log_bayes_factor,
     log_prior_of_sets,

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.filter import filtered_states, predicted_states
-from skfedcausal.statespace.shift import (
+from skfedcausal.statespace.detection.shift import (
     InnovationModel,
     Signatures,
     bias_information,
@@ -14,6 +13,7 @@ from skfedcausal.statespace.shift import (
     step_information,
     step_scores,
 )
+from skfedcausal.statespace.filter import filtered_states, predicted_states
 
 T, N = 12, 4
 

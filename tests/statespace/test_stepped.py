@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.stepped import stepped, unstepped
+from skfedcausal.message.codes import stepped, unstepped
 
 T = 20_000
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.statespace.training_costs import multiplications
+from skfedcausal.theory.training_costs import multiplications
 
 
 class Counted:

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.augmented import Products, gradients
-from skfedcausal.statespace.descent import Rates, descend, descend_step
-from skfedcausal.statespace.unified import (
+from skfedcausal.statespace.training.augmented import Products, gradients
+from skfedcausal.statespace.training.descent import Rates, descend, descend_step
+from skfedcausal.theory.unified import (
     after_rounds,
     codependence,
     fixed_point,

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import (
 )
 from sklearn.utils.validation import check_is_fitted
 
-from skfedcausal.utils import (
+from skfedcausal.containers import (
     PlantData,
     PlantLayout,
     check_lengths,

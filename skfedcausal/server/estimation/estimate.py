@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..inference.geweke_intervals import FittedParameters
+from ..links.geweke_intervals import FittedParameters
 from .blocktests import (
     correlation_estimates,
     input_estimates,

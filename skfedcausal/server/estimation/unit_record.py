@@ -10,12 +10,12 @@ from functools import cached_property
 import numpy as np
 from scipy import special
 
+from ...statespace.detection.shift import InnovationModel, best_onset
 from ...statespace.episodes import episodes
 from ...statespace.filter import filtered_states, predicted_states
 from ...statespace.inputs import input_term
 from ...statespace.lagcov import TransitionMoments, lag_covariances, recentre_lag_sums, remove_episode_means
 from ...statespace.positive import floor_eigenvalues
-from ...statespace.shift import InnovationModel, best_onset
 from ...statespace.units import fit_units, moment_start
 from ..joint import step_series
 

@@ -5,7 +5,7 @@ from functools import reduce
 import numpy as np
 from scipy.stats import norm
 
-from ...statespace.alarms import (
+from ...statespace.detection.alarms import (
     RATES,
     alarm_runs,
     block_starts,
@@ -14,7 +14,7 @@ from ...statespace.alarms import (
     known_from,
     rate_interval,
 )
-from ...statespace.energy import block_sums
+from ...statespace.detection.energy import block_sums
 from ...statespace.episodes import episodes
 
 GAP = 20  # steps without an alarm after which an incident is over: the memory of the slowest average

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...statespace.roots import (
+from ...statespace.detection.roots import (
     inclusion,
     log_bayes_factor,
     log_prior_of_sets,
@@ -13,7 +13,7 @@ from ...statespace.roots import (
     root_sets,
     tempered,
 )
-from ...statespace.shift import (
+from ...statespace.detection.shift import (
     Signatures,
     bias_information,
     step_and_bias_scores,

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from scipy.special import expit
 
-from ...statespace.alarms import alarm_runs, onset
+from ...statespace.detection.alarms import alarm_runs, onset
+from ...statespace.detection.shift import InnovationModel
 from ...statespace.filter import filtered_states, predicted_states
-from ...statespace.shift import InnovationModel
 from ..joint import JointRecord
 from .complete import complete_distance, complete_states
 from .jumps import Jumps

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ...statespace.energy import block_sums
+from ...statespace.detection.energy import block_sums
 from ...statespace.positive import eigen_root
 from .nominal import inverse_root
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.base import clone
 
-from ...statespace.energy import (
+from ...statespace.detection.energy import (
     ConditionalEnergy,
     LinearMap,
     ScaledMap,
@@ -19,7 +19,7 @@ from ...statespace.energy import (
     held_out_innovations,
     ridge_transition,
 )
-from ...statespace.energy_gaps import RowBelief, RowPattern, surprises_with_gaps
+from ...statespace.detection.energy_gaps import RowBelief, RowPattern, surprises_with_gaps
 from ...statespace.observation import is_regular
 from ...statespace.positive import floor_eigenvalues
 from ...statespace.recurrence import Recurrence

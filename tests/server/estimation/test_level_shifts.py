@@ -21,8 +21,8 @@ from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.estimation.unit_record import SHORTEST, UnitRecord
 from skfedcausal.server.joint import JointRecord, step_series
+from skfedcausal.statespace.detection.shift import InnovationModel, best_onset
 from skfedcausal.statespace.lagcov import remove_episode_means
-from skfedcausal.statespace.shift import InnovationModel, best_onset
 
 AT = 700
 

@@ -5,7 +5,7 @@ import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.message import PacketError, StateMessage, StateReply
+from skfedcausal.message.states import PacketError, StateMessage, StateReply
 from skfedcausal.server.estimation.estimate import estimate_plant, process_covariance
 from skfedcausal.server.estimation.tracking import FILTERED
 from skfedcausal.server.joint import JointRecord

@@ -6,7 +6,7 @@ import pytest
 from skfedcausal import FederatedGrangerEstimator, GradientServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.evidence import BlockEstimates
-from skfedcausal.server.inference.intervals import deciding_rows, strength_intervals
+from skfedcausal.server.links.intervals import deciding_rows, strength_intervals
 from skfedcausal.statespace.partition import Partition
 
 

@@ -12,8 +12,8 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.inference.lags import fit_lags
 from skfedcausal.server.joint import JointRecord
+from skfedcausal.server.links.lags import fit_lags
 
 GOAL = {"max_iter": 300, "tol": 1e-10}
 

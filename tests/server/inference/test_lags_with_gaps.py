@@ -9,8 +9,8 @@ from scipy.stats import multivariate_normal
 
 from skfedcausal import FederatedGrangerEstimator, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.inference.lags import fit_lags, without_shifts
 from skfedcausal.server.joint import JointRecord
+from skfedcausal.server.links.lags import fit_lags, without_shifts
 from skfedcausal.statespace.positive import companion
 from skfedcausal.statespace.timedomain_lags import LaggedTimeDomainLikelihood
 from skfedcausal.statespace.whittle import WhittleLikelihood

@@ -10,7 +10,7 @@ from statsmodels.stats.multitest import multipletests
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.inference.link_tests import METHODS
+from skfedcausal.server.links.tests import METHODS
 
 
 def server_for(n_samples, seed, links=(), sparsity=None, **settings):

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose
 
 from skfedcausal.server.watching.jumps import Jumps
 from skfedcausal.server.watching.root_answers import Answer
-from skfedcausal.statespace.energy import ConditionalEnergy
+from skfedcausal.statespace.detection.energy import ConditionalEnergy
 
 LIMIT = np.log1p(np.full(3, 4.0))  # of every unit
 

@@ -5,7 +5,12 @@ import numpy as np
 from skfedcausal.server.watching.posterior import Nominal, RootPosterior
 from skfedcausal.server.watching.root_answers import Look, shift_answers
 from skfedcausal.server.watching.root_cause import NAMED_FROM_START
-from skfedcausal.statespace.shift import InnovationModel, likelihood_ratios, step_information, step_scores
+from skfedcausal.statespace.detection.shift import (
+    InnovationModel,
+    likelihood_ratios,
+    step_information,
+    step_scores,
+)
 
 N_UNITS, N_ROWS = 4, 120
 SLICES = tuple(slice(2 * m, 2 * m + 2) for m in range(N_UNITS))

@@ -1,0 +1,17 @@
+"""Containers for plants: many forms in, arrays and column positions out."""
+
+from .arrays import constant_columns
+from .episodes import check_lengths, episode_starts
+from .layout import PlantLayout
+from .plant import PlantData, read_plant
+from .stack import stack_clients
+
+__all__ = [
+    "PlantData",
+    "PlantLayout",
+    "check_lengths",
+    "constant_columns",
+    "episode_starts",
+    "read_plant",
+    "stack_clients",
+]

@@ -1,0 +1,329 @@
+"""From one table as it came to a float64 array, and simple facts about its columns."""
+
+import re
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_array
+
+from .names import SEPARATOR, check_flat_names, check_unique, listed
+
+_FEW = 2**20  # numbers that one bit each is no matter for
+
+
+def as_native(X):
+    """Bring a table into pandas or NumPy form without copying where it already is.
+
+    Parameters
+    ----------
+    X : object
+        Frames of other libraries (anything with ``to_pandas``) become pandas objects, objects
+        with ``__array__`` become arrays, masked values become NaN, two column levels become flat
+        names. Everything else, lists included, is returned as it is.
+
+    Returns
+    -------
+    object
+
+    Raises
+    ------
+    ValueError
+        If a frame has more than two column levels, or a unit's name cannot be part of a flat
+        name.
+    """
+    if type(X) is np.ndarray:
+        return X
+    if hasattr(X, "to_pandas"):
+        X = _to_pandas(X)
+    if isinstance(X, pd.DataFrame):
+        return _flatten_columns(X)
+    if np.ma.isMaskedArray(X):
+        return X.astype(np.float64).filled(np.nan)
+    if hasattr(X, "__dataframe__") or isinstance(X, (pd.Series, np.ndarray)):
+        return X
+    return np.asarray(X) if hasattr(X, "__array__") else X
+
+
+def _to_pandas(X):
+    try:
+        return X.to_pandas()
+    except ImportError:  # polars needs pyarrow for it, but not for one column as an array
+        if hasattr(X, "columns"):
+            return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
+        return pd.Series(X.to_numpy(), name=X.name)
+
+
+def _flatten_columns(frame):
+    if frame.columns.nlevels == 1:
+        return frame
+    if frame.columns.nlevels != 2:
+        raise ValueError(
+            f"Got a frame with {frame.columns.nlevels} column levels; give two (client, sensor), "
+            "or flat 'client__sensor' names."
+        )
+    units = [str(unit) for unit, _ in frame.columns]
+    flat = frame.copy(deep=False)
+    flat.columns = [f"{unit}{SEPARATOR}{sensor}" for unit, sensor in frame.columns]
+    check_flat_names(units, flat.columns)
+    return flat
+
+
+def column_names(X, what="X"):
+    """Names of a table's columns.
+
+    Parameters
+    ----------
+    X : DataFrame or array
+        Table.
+    what : str
+        What the table is, for error messages.
+
+    Returns
+    -------
+    tuple of str or None
+        None for arrays and for frames whose columns are only numbered.
+
+    Raises
+    ------
+    TypeError
+        If only some of the columns of a frame have a string as name.
+    ValueError
+        If two columns have the same name.
+    """
+    if not isinstance(X, pd.DataFrame):
+        return None
+    names = list(X.columns)
+    strings = [isinstance(name, str) for name in names]
+    if not any(strings):
+        return None
+    if not all(strings):
+        others = [name for name, flag in zip(names, strings, strict=True) if not flag]
+        raise TypeError(
+            "Feature names are only supported if all input features have string names. Got "
+            f"{listed(others)} among the columns of {what}; use "
+            "X.columns = X.columns.astype(str)."
+        )
+    check_unique(names, f"columns of {what}")
+    return tuple(str(name) for name in names)
+
+
+def names_units(X):
+    """Whether a table says itself which unit its columns belong to.
+
+    Parameters
+    ----------
+    X : object
+        Frame, array or anything else.
+
+    Returns
+    -------
+    bool
+        True for a frame with ``client__sensor`` columns.
+    """
+    return any(SEPARATOR in name for name in column_names(X) or ())
+
+
+def n_columns(X):
+    """Number of columns of a table, 0 for anything that is not two-dimensional.
+
+    Parameters
+    ----------
+    X : DataFrame, array or sparse matrix
+        Table.
+
+    Returns
+    -------
+    int
+    """
+    shape = getattr(X, "shape", ())
+    return shape[1] if len(shape) == 2 else 0
+
+
+def to_floats(X, *, name_column, where="", min_features=1, **checks):
+    """Convert a table to a finite float64 array with NaN for missing values.
+
+    Parameters
+    ----------
+    X : DataFrame or array-like of shape (n_samples, n_features)
+        Table. A float64 array is returned as it is.
+    name_column : callable
+        Says which column stands at a position, for error messages.
+    where : str
+        Which table this is, for error messages.
+    min_features : int
+        Smallest number of columns.
+    **checks : dict
+        Further arguments of :func:`sklearn.utils.check_array`.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, n_features)
+
+    Raises
+    ------
+    TypeError
+        If X is sparse or holds objects that are not numbers.
+    ValueError
+        If X is not two-dimensional, too small, or has values that are infinite, complex or not
+        numbers.
+    """
+    plain = _plain_array(X)
+    if is_fine(plain, checks.get("ensure_min_samples", 1), min_features):
+        return plain
+    if isinstance(X, pd.DataFrame) and not X.shape[1]:
+        X = np.empty(X.shape)  # scikit-learn asks a frame without columns for its dtypes
+    try:
+        return check_array(
+            X,
+            dtype=np.float64,
+            ensure_all_finite="allow-nan",
+            ensure_min_features=min_features,
+            **checks,
+        )
+    except (TypeError, ValueError) as error:
+        found = _first_bad_column(X)
+        if found is not None:
+            position, advice = found
+            where = f"{name_column(position)}; {advice}"
+        elif getattr(X, "ndim", 2) > 2:
+            advice = "put episodes below each other and give `lengths`; give units as a list"
+            where = f"{where}; {advice}" if where else f"X; {advice}"
+        message = _without_values(str(error))
+        if where:
+            message = f"{message.rstrip('.')}. Found in {where}."
+        raise same_kind(error, message) from None  # the original shows measurements
+
+
+def _plain_array(X):
+    """Values of a frame of nothing but float64, which is their array already; anything else as it is."""
+    if type(X) is pd.DataFrame and X.shape[1] and all(dtype == np.float64 for dtype in X.dtypes.unique()):
+        return X.to_numpy()
+    return X
+
+
+def is_fine(X, min_samples, min_features):
+    """Whether scikit-learn, which takes a while to find out, would return a table as it is.
+
+    Parameters
+    ----------
+    X : object
+    min_samples, min_features : int
+
+    Returns
+    -------
+    bool
+    """
+    if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
+        return False
+    if X.shape[0] < min_samples or X.shape[1] < min_features:
+        return False
+    if X.size <= _FEW:
+        return bool(np.isfinite(X).all()) or not np.isinf(X).any()
+    with np.errstate(over="ignore", invalid="ignore"):  # a sum takes no memory
+        return bool(np.isfinite(X.sum())) or not np.isinf(X).any()
+
+
+def same_kind(error, message):
+    """Error of the same kind with another message.
+
+    Parameters
+    ----------
+    error : TypeError or ValueError
+        What was raised.
+    message : str
+        New message.
+
+    Returns
+    -------
+    TypeError or ValueError
+    """
+    return TypeError(message) if isinstance(error, TypeError) else ValueError(message)
+
+
+def _without_values(message):
+    """Message of scikit-learn without the arrays it quotes."""
+    message = re.sub(r":\narray=.*\.\nReshape", ". Reshape", message, flags=re.DOTALL)
+    return re.sub(r"^(Complex data not supported)\n.*", r"\1.", message, flags=re.DOTALL)
+
+
+def _first_bad_column(X):
+    """Position of the first column that cannot be used, and what to do about it."""
+    if not isinstance(X, (pd.DataFrame, np.ndarray)):
+        return None
+    for position in range(n_columns(X)):
+        column = X.iloc[:, position] if isinstance(X, pd.DataFrame) else X[:, position]
+        if np.iscomplexobj(column):
+            return position, "give real and imaginary part as two columns"
+        try:
+            values = column.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            comma = re.search(r"'[-+]?\d+,\d+", str(error))
+            hint = " (pandas.read_csv reads decimal commas with decimal=',')" if comma else ""
+            return position, f"convert it to numbers{hint} or leave it out"
+        if np.isinf(values).any():
+            return position, "replace infinite values by NaN (missing)"
+    return None
+
+
+def pick_columns(values, positions):
+    """Columns of an array, as a view if they are consecutive.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples, n_features)
+        Array.
+    positions : sequence of int
+        Positions of the columns, at least one.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, len(positions))
+    """
+    first = positions[0]
+    if list(positions) == list(range(first, first + len(positions))):
+        return values[:, first : first + len(positions)]
+    return np.take(values, positions, axis=1)
+
+
+def constant_columns(Y):
+    """Find columns that never change.
+
+    Parameters
+    ----------
+    Y : ndarray of shape (n_samples, n_features)
+        Measurements, NaN where missing.
+
+    Returns
+    -------
+    ndarray of bool of shape (n_features,)
+        True where all present values are equal or all values are missing.
+
+    Notes
+    -----
+    One pass over blocks of rows. A column is left alone as soon as it has changed, so ordinary
+    data cost one block.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.containers import constant_columns
+    >>> constant_columns(np.array([[1.0, 2.0, np.nan], [1.0, 3.0, np.nan], [np.nan, 4.0, np.nan]]))
+    array([ True, False,  True])
+    """
+    Y = np.asarray(Y)
+    n_samples, n_features = Y.shape
+    low = np.full(n_features, np.nan)
+    high = np.full(n_features, np.nan)
+    candidates = np.arange(n_features)
+    block = 1024
+    for start in range(0, n_samples, block):
+        if not candidates.size:
+            break
+        rows = Y[start : start + block]
+        if candidates.size < n_features:  # else the slice will do, without a copy
+            rows = rows[:, candidates]
+        low[candidates] = np.fmin(low[candidates], np.fmin.reduce(rows, axis=0))
+        high[candidates] = np.fmax(high[candidates], np.fmax.reduce(rows, axis=0))
+        # NaN compares as False: a column without values has not changed
+        candidates = candidates[~(low[candidates] < high[candidates])]
+    return ~(low < high)

@@ -1,0 +1,262 @@
+"""Which columns of a plant's flat table belong to which unit, and what they are called."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from numbers import Integral
+
+from .names import SEPARATOR, check_flat_names, check_unique, check_unit_names, listed
+
+
+@dataclass(frozen=True)
+class PlantLayout:
+    """Units of a plant and their columns: what `fit` remembers of a container, no data.
+
+    The flat table has one column per sensor and per input that came inside the container. Inputs
+    handed over separately (``inputs=``) have names here but no positions.
+
+    Parameters
+    ----------
+    names : tuple of str
+        Units, in order.
+    outputs : tuple of tuple of str
+        Flat names of each unit's sensor columns.
+    inputs : tuple of tuple of str
+        Flat names of each unit's input columns; empty for a unit without inputs.
+    output_positions : tuple of tuple of int
+        Positions of each unit's sensor columns in the flat table.
+    input_positions : tuple of tuple of int
+        Positions of each unit's input columns in the flat table; empty for inputs that came
+        separately.
+    named : bool
+        Whether the units' names were given by the user (dict, frame, labels) rather than made
+        from positions.
+
+    Notes
+    -----
+    A flat name is ``unit__sensor``. Two kinds of columns keep the name they came with: columns of
+    a frame in which every column is its own unit, and columns of a frame whose units were given
+    by ``client_labels``.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.containers import read_plant
+    >>> frame = pd.DataFrame({"mill__power": [1.0, 2.0], "kiln__temp": [3.0, 4.0]})
+    >>> layout = read_plant(frame).layout
+    >>> layout.names
+    ('mill', 'kiln')
+    >>> layout.outputs
+    (('mill__power',), ('kiln__temp',))
+    """
+
+    names: tuple[str, ...]
+    outputs: tuple[tuple[str, ...], ...]
+    inputs: tuple[tuple[str, ...], ...]
+    output_positions: tuple[tuple[int, ...], ...]
+    input_positions: tuple[tuple[int, ...], ...]
+    named: bool
+
+    @property
+    def n_units(self):
+        """Number of units."""
+        return len(self.names)
+
+    @property
+    def n_columns(self):
+        """Number of columns of the flat table."""
+        return len(self.columns)
+
+    @cached_property
+    def columns(self):
+        """Flat names of all columns of the flat table, in its order."""
+        name_at = {}
+        for unit in range(self.n_units):
+            name_at.update(zip(self.output_positions[unit], self.outputs[unit], strict=True))
+            # strict=False: inputs that came separately have no position
+            name_at.update(zip(self.input_positions[unit], self.inputs[unit], strict=False))
+        return tuple(name_at[position] for position in sorted(name_at))
+
+    @property
+    def has_separate_inputs(self):
+        """Whether inputs came beside the table (``inputs=``) instead of inside it."""
+        return any(
+            names and not positions
+            for names, positions in zip(self.inputs, self.input_positions, strict=True)
+        )
+
+    def unit_columns(self, unit):
+        """Positions in the flat table of all columns of one unit, ascending.
+
+        Parameters
+        ----------
+        unit : int
+            Position of the unit in `names`.
+
+        Returns
+        -------
+        tuple of int
+        """
+        return tuple(sorted(self.output_positions[unit] + self.input_positions[unit]))
+
+    def owner(self, column):
+        """Name of the unit that has a column.
+
+        Parameters
+        ----------
+        column : str
+            Flat name of a sensor or input.
+
+        Returns
+        -------
+        str
+
+        Raises
+        ------
+        ValueError
+            If there is no such column.
+        """
+        for name, outputs, inputs in zip(self.names, self.outputs, self.inputs, strict=True):
+            if column in outputs or column in inputs:
+                return name
+        raise ValueError(f"Got unknown column {column!r}; known are {listed(self.columns)}.")
+
+
+def learn_layout(labels, flat_names, is_input, *, named):
+    """Layout of a flat table.
+
+    Parameters
+    ----------
+    labels : sequence of str of shape (n_columns,)
+        Unit of each column.
+    flat_names : sequence of (str or None) of shape (n_columns,)
+        Name of each column; None where it has to be made: ``unit__x0, unit__x1, ...`` for sensors
+        and ``unit__u0, ...`` for inputs, counted inside the unit.
+    is_input : sequence of bool of shape (n_columns,)
+        Which columns are inputs.
+    named : bool
+        See `PlantLayout`.
+
+    Returns
+    -------
+    PlantLayout
+        Units in order of first appearance.
+
+    Raises
+    ------
+    ValueError
+        If a unit has no sensor column, a unit's name cannot be part of a flat name, or two
+        columns have the same name.
+    """
+    names = tuple(dict.fromkeys(labels))
+    check_unit_names(names)
+    sensors = {name: [] for name in names}
+    actuators = {name: [] for name in names}
+    for position, (label, flag) in enumerate(zip(labels, is_input, strict=True)):
+        (actuators if flag else sensors)[label].append(position)
+    silent = [name for name in names if not sensors[name]]
+    if silent:
+        raise ValueError(
+            f"Got only input columns for unit(s) {listed(silent)}; every unit needs at least one "
+            "sensor column. Give an input the name (or the `client_labels` label) of the unit "
+            "it acts on."
+        )
+
+    def name_columns(positions, unit, letter):
+        return tuple(
+            flat_names[position] or f"{unit}{SEPARATOR}{letter}{k}" for k, position in enumerate(positions)
+        )
+
+    layout = PlantLayout(
+        names=names,
+        outputs=tuple(name_columns(sensors[name], name, "x") for name in names),
+        inputs=tuple(name_columns(actuators[name], name, "u") for name in names),
+        output_positions=tuple(tuple(sensors[name]) for name in names),
+        input_positions=tuple(tuple(actuators[name]) for name in names),
+        named=named,
+    )
+    check_unique(layout.columns, "columns")
+    for name, columns in zip(names, layout.outputs, strict=True):
+        check_flat_names([name] * len(columns), columns)
+    return layout
+
+
+def with_separate_inputs(layout, inputs):
+    """Layout with the names of inputs that came beside the table.
+
+    Parameters
+    ----------
+    layout : PlantLayout
+        Layout of the table.
+    inputs : sequence of tuple of str
+        Flat names of each unit's inputs.
+
+    Returns
+    -------
+    PlantLayout
+
+    Raises
+    ------
+    ValueError
+        If an input has the name of another column.
+    """
+    inputs = tuple(inputs)
+    check_unique([*layout.columns, *(name for unit in inputs for name in unit)], "columns")
+    return replace(layout, inputs=inputs)
+
+
+_NAMELESS = "the columns have no names here; in a pipeline, set_output(transform='pandas') keeps them"
+
+
+def input_mask(input_columns, columns):
+    """Mark the columns of the flat table that are inputs.
+
+    Parameters
+    ----------
+    input_columns : None, list of (str or int), or callable
+        Names or positions of input columns (pairs in a frame with two column levels), or
+        ``f(name_or_position) -> bool``.
+    columns : sequence of (str or None) of shape (n_columns,)
+        Column names as the user gave them, None where there is none.
+
+    Returns
+    -------
+    list of bool of shape (n_columns,)
+
+    Raises
+    ------
+    ValueError
+        If an entry is no column of the table.
+    """
+    if input_columns is None:
+        return [False] * len(columns)
+    if callable(input_columns):
+        return [
+            bool(input_columns(position if name is None else name)) for position, name in enumerate(columns)
+        ]
+    if isinstance(input_columns, (str, Integral)):
+        raise ValueError(
+            f"Got input_columns={input_columns!r}; give a list of names or positions, "
+            f"for example [{input_columns!r}]."
+        )
+    position_of = {name: position for position, name in enumerate(columns) if name is not None}
+    position_of |= {position: position for position in range(len(columns))}
+    entries = [SEPARATOR.join(e) if _two_levels(e) else e for e in input_columns]
+    unknown = [
+        entry
+        for entry in entries
+        if not isinstance(entry, (str, Integral)) or isinstance(entry, bool) or entry not in position_of
+    ]
+    if unknown:
+        known = [name for name in columns if name is not None]
+        hint = f"column names: {listed(known)}" if known else _NAMELESS
+        raise ValueError(
+            f"Got {listed(unknown)} in `input_columns`, which X does not have; give column names "
+            f"or positions from 0 to {len(columns) - 1} ({hint})."
+        )
+    chosen = {position_of[entry] for entry in entries}
+    return [position in chosen for position in range(len(columns))]
+
+
+def _two_levels(entry):
+    """Whether this is the name of a column in a frame with two levels, ``(unit, input)``."""
+    return isinstance(entry, tuple) and len(entry) == 2 and all(isinstance(part, str) for part in entry)

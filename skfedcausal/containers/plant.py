@@ -1,0 +1,290 @@
+"""The one reader of containers: whatever holds a plant's record becomes arrays, one per unit.
+
+Rows are time steps, columns are sensors (outputs) or inputs, and every column belongs to a unit.
+A container is one table or a collection of units; a `PlantLayout` describes both as columns of
+one flat table, units side by side.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from scipy.sparse import issparse
+
+from .arrays import as_native, names_units, same_kind
+from .clock import check_times
+from .episodes import check_lengths, episode_starts
+from .layout import PlantLayout
+from .names import SEPARATOR, listed
+from .readers import common_index, read_inputs, read_table, read_units
+
+
+@dataclass(frozen=True, eq=False)
+class PlantData:
+    """Record of a plant, one array per unit.
+
+    Parameters
+    ----------
+    layout : PlantLayout
+        Units and columns.
+    outputs : tuple of ndarray of shape (n_samples, n_outputs_m)
+        Measurements of each unit, float64, NaN where missing. Views of what the user gave where
+        dtype and order of the columns allow it: do not write into them.
+    inputs : tuple of (ndarray of shape (n_samples, n_inputs_m) or None)
+        Inputs of each unit, None for a unit without inputs.
+    index : pandas.Index or None
+        Time index of the rows where the container had one.
+    lengths : tuple of int
+        Number of rows of each episode.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.containers import read_plant
+    >>> data = read_plant({'mill': np.zeros((3, 2)), 'kiln': np.ones((3, 1))})
+    >>> data.n_units, data.n_samples, data.raw_bytes
+    (2, 3, 72)
+    """
+
+    layout: PlantLayout
+    outputs: tuple[np.ndarray, ...]
+    inputs: tuple[np.ndarray | None, ...]
+    index: pd.Index | None
+    lengths: tuple[int, ...]
+
+    @property
+    def names(self):
+        """Units, in order."""
+        return self.layout.names
+
+    @property
+    def n_units(self):
+        """Number of units."""
+        return self.layout.n_units
+
+    @property
+    def n_samples(self):
+        """Number of time steps of all episodes together."""
+        return self.outputs[0].shape[0]
+
+    @property
+    def starts(self):
+        """First row of each episode."""
+        return episode_starts(self.lengths)
+
+    @property
+    def raw_bytes(self):
+        """Bytes of all outputs and inputs: what pooling the record would cost."""
+        arrays = [*self.outputs, *(array for array in self.inputs if array is not None)]
+        return sum(array.nbytes for array in arrays)
+
+
+def read_plant(
+    X,
+    *,
+    client_labels="from_columns",
+    input_columns=None,
+    inputs=None,
+    lengths=None,
+    layout=None,
+    min_samples=2,
+    estimator=None,
+):
+    """Read the record of a plant from any of the accepted containers.
+
+    Parameters
+    ----------
+    X : list, tuple, dict, DataFrame or array-like
+        One of
+
+        - list or tuple of arrays or frames of shape (n_samples, n_columns_m), one per unit; units
+          are called ``client0, client1, ...``;
+        - dict name -> array, frame or Series;
+        - frame with flat ``client__sensor`` column names (split at the first ``__``) or with
+          two column levels (client, sensor). A frame in which no name has ``__`` makes every
+          column its own unit, with a warning. Anything with ``to_pandas`` is converted;
+        - array of shape (n_samples, n_columns) with `client_labels`; without labels every column
+          is its own unit;
+        - list of episodes: dicts, or frames with client structure, all with the same columns.
+          A list of anything else is a list of units.
+
+        NaN means missing.
+    client_labels : "from_columns", array-like of shape (n_columns,) or callable, \
+            default="from_columns"
+        Unit of each column of a table. A callable takes the name of the column, or its position
+        where columns have no names, and returns the unit's name.
+    input_columns : list of (str or int) or callable, default=None
+        Columns inside X that are inputs of the unit they belong to: flat names, positions in the
+        flat table (units side by side), or ``f(name_or_position) -> bool``.
+    inputs : list or dict, default=None
+        Inputs beside X: one array of shape (n_samples, n_inputs_m) or None per unit, or dict
+        name -> array, frame or None, where units left out have none. If X is a list of episodes,
+        a list with one such list or dict (or None) per episode. NaN means missing.
+    lengths : array-like of int of shape (n_episodes,), default=None
+        Number of rows of each episode; None for a single episode.
+    layout : PlantLayout, default=None
+        What was learned in `fit`. X must then have the same units and columns: dicts and named
+        frames are matched by name, lists and arrays by position. `client_labels` and
+        `input_columns` are not used.
+    min_samples : int, default=2
+        Smallest number of rows.
+    estimator : estimator instance, default=None
+        Where to set (`layout` is None) or check ``n_features_in_`` and ``feature_names_in_``, so
+        that an estimator fitted on a dict accepts the stacked table and the other way round.
+
+    Returns
+    -------
+    PlantData
+
+    Raises
+    ------
+    TypeError
+        If X or `inputs` is none of the containers, is sparse, or holds objects that are not
+        numbers.
+    ValueError
+        If names are duplicated, missing or unknown, units differ in length or time index, a unit
+        has no sensor, values are infinite, complex or not numbers, there are too few rows, or
+        labels or lengths do not fit the table.
+
+    See Also
+    --------
+    skfedcausal.stack_clients : The flat table of a list or dict.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.containers import read_plant
+    >>> record = {"mill": np.ones((5, 2)), "kiln": np.zeros((5, 3))}
+    >>> data = read_plant(record, inputs={"kiln": np.ones((5, 1))}, lengths=[2, 3])
+    >>> data.names, data.n_samples, data.starts
+    (('mill', 'kiln'), 5, (0, 2))
+    >>> data.layout.outputs[0], data.layout.inputs[1]
+    (('mill__x0', 'mill__x1'), ('kiln__u0',))
+
+    Later records are brought into the order that was learned:
+
+    >>> later = {"kiln": np.ones((4, 3)), "mill": np.ones((4, 2))}
+    >>> data = read_plant(later, inputs=[None, np.ones((4, 1))], layout=data.layout)
+    >>> [array.shape for array in data.outputs]
+    [(4, 2), (4, 3)]
+    """
+    if inputs is not None and input_columns is not None:
+        raise ValueError(
+            "Got both `inputs` and `input_columns`; give inputs either beside X or as columns inside X."
+        )
+    settings = {
+        "client_labels": client_labels,
+        "input_columns": input_columns,
+        "layout": layout,
+        "estimator": estimator,
+    }
+    X = as_native(X)
+    if isinstance(X, (list, tuple)):
+        X = [as_native(part) for part in X]
+        if _are_episodes(X):
+            return _read_episodes(X, inputs, lengths, min_samples, settings)
+    return _read_record(X, inputs, lengths, min_samples, **settings)
+
+
+# --- episodes -----------------------------------------------------------------------------------
+
+
+def _are_episodes(parts):
+    """Whether the elements of a list are episodes rather than units."""
+    structured = [isinstance(part, Mapping) or names_units(part) for part in parts]
+    if any(structured) and not all(structured):
+        raise ValueError(
+            f"Got a list in which element(s) {listed(np.flatnonzero(structured))} name their "
+            f"units (dict, or frame with 'client{SEPARATOR}sensor' columns) and the others do "
+            "not; give one array per unit, or one dict or one such frame per episode."
+        )
+    return bool(parts) and all(structured)
+
+
+def _read_episodes(episodes, inputs, lengths, min_samples, settings):
+    """Read episodes one by one and join them along time."""
+    if lengths is not None:
+        raise ValueError(
+            "Got `lengths` together with a list of episodes; leave `lengths` out, or give one "
+            "record with all episodes below each other."
+        )
+    if inputs is None:
+        inputs = [None] * len(episodes)
+    if not isinstance(inputs, (list, tuple)) or len(inputs) != len(episodes):
+        raise ValueError(
+            f"X is a list of {len(episodes)} episode(s): give `inputs` as a list with one list, "
+            "dict or None per episode."
+        )
+    records = []
+    for k, (episode, episode_inputs) in enumerate(zip(episodes, inputs, strict=True)):
+        try:
+            record = _read_record(episode, episode_inputs, None, 1, **settings)
+        except (TypeError, ValueError) as error:
+            raise same_kind(error, f"Episode {k}: {error}") from error
+        settings = {**settings, "layout": record.layout}
+        records.append(record)
+    indexes = [record.index for record in records]
+    joined = PlantData(
+        layout=settings["layout"],
+        outputs=_join([record.outputs for record in records]),
+        inputs=_join([record.inputs for record in records]),
+        index=None if any(index is None for index in indexes) else indexes[0].append(indexes[1:]),
+        lengths=tuple(record.n_samples for record in records),
+    )
+    if joined.n_samples < min_samples:
+        raise ValueError(
+            f"Found {len(records)} episode(s) with {joined.n_samples} sample(s) in total while a "
+            f"minimum of {min_samples} is required."
+        )
+    return joined
+
+
+def _join(episodes):
+    """Join every unit's arrays along time."""
+    if len(episodes) == 1:
+        return episodes[0]
+    units = zip(*episodes, strict=True)
+    return tuple(None if parts[0] is None else np.concatenate(parts) for parts in units)
+
+
+# --- one record ---------------------------------------------------------------------------------
+
+
+def _read_record(X, inputs, lengths, min_samples, *, layout, **settings):
+    """Read a table or a collection of units, and the inputs beside it."""
+    read = read_units if _is_collection(X) else read_table
+    inner_layout, arrays, clocks = read(X, layout, min_samples, **settings)
+    outputs, inputs_inside = zip(*arrays, strict=True)
+    full_layout, inputs_beside, input_clocks = read_inputs(inputs, inner_layout, learned=layout is not None)
+    index = common_index(clocks + input_clocks)
+    lengths = check_lengths(lengths, outputs[0].shape[0])
+    check_times(index, lengths)
+    return PlantData(
+        layout=full_layout,
+        outputs=outputs,
+        inputs=inputs_inside if inputs_beside is None else inputs_beside,
+        index=index,
+        lengths=lengths,
+    )
+
+
+def _is_collection(X):
+    """Whether X is a collection of units rather than one table."""
+    if issparse(X):  # refused by `read_table`; in old SciPy some formats are dicts
+        return False
+    if not isinstance(X, (Mapping, list, tuple, pd.DataFrame, pd.Series, np.ndarray)):
+        raise TypeError(
+            f"Got X of type {type(X).__name__}; give a list or dict with one array per unit, a "
+            f"frame with 'client{SEPARATOR}sensor' columns, or a 2-D array."
+        )
+    if isinstance(X, (Mapping, list, tuple)) and len(X) == 0:
+        raise ValueError(f"Got an empty {type(X).__name__} as X; give one array per unit.")
+    # a list of rows of numbers is a table, as everywhere in scikit-learn
+    return isinstance(X, Mapping) or (isinstance(X, (list, tuple)) and not all(_is_row(part) for part in X))
+
+
+def _is_row(part):
+    if isinstance(part, (list, tuple)):
+        return len(part) == 0 or np.ndim(part[0]) == 0
+    return part is None or np.isscalar(part) or getattr(part, "shape", None) == ()

@@ -1,0 +1,391 @@
+"""Readers of one table, of a collection of units, and of the inputs beside them.
+
+The functions without underscore serve `containers`; they return a `PlantLayout`, arrays per unit
+and clocks: what each table is, its number of rows and its time index.
+"""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import validate_data
+
+from .arrays import as_native, column_names, is_fine, n_columns, names_units, pick_columns, to_floats
+from .layout import input_mask, learn_layout, with_separate_inputs
+from .names import (
+    SEPARATOR,
+    check_known,
+    check_unique,
+    check_unit_names,
+    column_order,
+    flat_name,
+    listed,
+    split_flat_names,
+)
+
+
+def read_table(X, layout, min_samples, *, client_labels, input_columns, estimator):
+    """Read one table.
+
+    Parameters
+    ----------
+    X : DataFrame or array-like of shape (n_samples, n_columns)
+        Table.
+    layout : PlantLayout or None
+        What was learned in `fit`, None to learn it.
+    min_samples, client_labels, input_columns, estimator
+        As in `read_plant`.
+
+    Returns
+    -------
+    layout : PlantLayout
+        Layout of the table.
+    arrays : list of tuple (outputs, inputs)
+        Arrays of each unit, inputs None where it has none in the table.
+    clocks : list of tuple
+        As in `common_index`.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `read_plant`.
+    """
+    if isinstance(X, (list, tuple)):
+        X = np.asarray(X)
+    columns, width = column_names(X), n_columns(X)
+    order = None
+    as_learned = layout is not None and layout.named and columns == layout.columns
+    if width and not as_learned:  # what has no columns is refused by `to_floats` below
+        if estimator is not None:
+            _check_names(estimator, X, columns, layout)
+        if layout is None:
+            layout = _learn_table(X, columns, width, client_labels, input_columns)
+        else:
+            order = column_order(columns, width, layout.columns, "X", by_name=layout.named)
+
+    def name_column(position):
+        name = (layout.columns if order is None else columns)[position]
+        return f"column {name!r} of unit {layout.owner(name)!r}"
+
+    values = to_floats(
+        X,
+        name_column=name_column,
+        input_name="X",
+        ensure_min_samples=min_samples,
+        estimator=estimator,
+    )
+    if order is not None:
+        values = values[:, order]
+    arrays = [
+        _outputs_and_inputs(values, *positions)
+        for positions in zip(layout.output_positions, layout.input_positions, strict=True)
+    ]
+    index = X.index if isinstance(X, pd.DataFrame) else None
+    return layout, arrays, [("X", len(values), index)]
+
+
+def _check_names(estimator, X, columns, layout):
+    """scikit-learn's check of a table's columns; where only their order is wrong, say how to put it right."""
+    try:
+        validate_data(estimator, X, reset=layout is None, skip_check_array=True)
+    except ValueError as error:
+        if layout is None or not layout.named or sorted(columns or ()) != sorted(layout.columns):
+            raise
+        came, learned = next((a, b) for a, b in zip(columns, layout.columns, strict=True) if a != b)
+        raise ValueError(
+            f"{error}{came!r} came where `fit` had {learned!r}: give X[list(estimator.feature_names_in_)]."
+        ) from error
+
+
+def _learn_table(X, columns, width, client_labels, input_columns):
+    """Layout of a table from its columns' names or labels."""
+    flat_names = columns or [None] * width
+    is_input = input_mask(input_columns, flat_names)
+    named = True
+    if not isinstance(client_labels, str):
+        labels = _read_labels(client_labels, flat_names)
+    elif client_labels != "from_columns":
+        raise ValueError(
+            f"Got client_labels={client_labels!r}; give 'from_columns', one label per column, or a callable."
+        )
+    elif names_units(X):
+        labels = split_flat_names(columns)
+    else:
+        named = columns is not None
+        labels = flat_names = columns or [f"client{k}" for k in range(width)]
+        if isinstance(X, pd.DataFrame):
+            warnings.warn(
+                f"No column name of X has '{SEPARATOR}': every column becomes a unit of its own "
+                f"({listed(labels, limit=5)}). Name columns 'client{SEPARATOR}sensor' or give "
+                "`client_labels`, if units have several sensors.",
+                UserWarning,
+                stacklevel=5,
+            )
+    return learn_layout(labels, flat_names, is_input, named=named)
+
+
+def _read_labels(client_labels, columns):
+    """Unit of each column from labels or a callable."""
+    if callable(client_labels):
+        labels = [client_labels(position if name is None else name) for position, name in enumerate(columns)]
+    elif np.ndim(client_labels) != 1:
+        raise ValueError(
+            f"Got `client_labels` with {np.ndim(client_labels)} dimension(s); give a list with "
+            "one label per column."
+        )
+    else:
+        labels = list(client_labels)
+    if len(labels) != len(columns):
+        raise ValueError(
+            f"Got {len(labels)} labels in `client_labels` for {len(columns)} columns; give one "
+            "label per column."
+        )
+    missing = [position for position, label in enumerate(labels) if pd.isna(label)]
+    if missing:
+        raise ValueError(
+            f"Got no label in `client_labels` for column(s) at position {listed(missing)}; give "
+            "one label per column."
+        )
+    return [str(label) for label in labels]
+
+
+def read_units(X, layout, min_samples, *, client_labels, input_columns, estimator):
+    """Read a list or dict of units.
+
+    Parameters, return values and errors are those of `read_table`; labels are refused.
+    """
+    if layout is None:
+        if not isinstance(client_labels, str) or client_labels != "from_columns":
+            raise ValueError(
+                "Got `client_labels` with a list or dict of units; they are for one table, leave them out."
+            )
+        names, tables = _name_units(X)
+        known = [None] * len(names)
+    else:
+        names, tables = layout.names, _tables_in_order(X, layout.names, "X")
+        if _are_as_learned(tables, layout, min_samples):
+            clocks = [(f"unit {name!r}", len(Y), None) for name, Y in zip(names, tables, strict=True)]
+            return layout, [(Y, None) for Y in tables], clocks
+        known = [
+            [layout.columns[position] for position in layout.unit_columns(unit)]
+            for unit in range(layout.n_units)
+        ]
+    blocks = [
+        _read_block(
+            *unit,
+            what=f"unit {unit[0]!r}",
+            input_name="X",
+            ensure_min_samples=min_samples,
+            estimator=estimator,
+        )
+        for unit in zip(names, tables, known, strict=True)
+    ]
+    clocks = [
+        (f"unit {name!r}", len(block.values), block.index) for name, block in zip(names, blocks, strict=True)
+    ]
+    if layout is None:
+        flat_names = [name for block in blocks for name in block.columns]
+        labels = [name for name, block in zip(names, blocks, strict=True) for _ in block.columns]
+        layout = learn_layout(
+            labels,
+            flat_names,
+            input_mask(input_columns, flat_names),
+            named=isinstance(X, Mapping),
+        )
+        if estimator is not None:
+            _set_features(estimator, layout)
+    arrays = []
+    for unit, block in enumerate(blocks):
+        place = {position: k for k, position in enumerate(layout.unit_columns(unit))}
+        outputs = [place[position] for position in layout.output_positions[unit]]
+        inputs = [place[position] for position in layout.input_positions[unit]]
+        arrays.append(_outputs_and_inputs(block.values, outputs, inputs))
+    return layout, arrays, clocks
+
+
+def _are_as_learned(tables, layout, min_samples):
+    """Whether units came as plain arrays of their outputs, in order, and nothing is left to be done."""
+    return not any(layout.input_positions) and all(
+        is_fine(Y, min_samples, 1) and Y.shape[1] == len(columns) and list(columns) == sorted(columns)
+        for Y, columns in zip(tables, layout.output_positions, strict=True)
+    )
+
+
+def _name_units(X):
+    """Names and tables of the units of a list or dict."""
+    if isinstance(X, Mapping):
+        names = [str(name) for name in X]
+        check_unit_names(names)
+        return names, list(X.values())
+    return [f"client{k}" for k in range(len(X))], list(X)
+
+
+def _set_features(estimator, layout):
+    """Set what scikit-learn sets for a table."""
+    estimator.n_features_in_ = layout.n_columns
+    if layout.named:
+        estimator.feature_names_in_ = np.array(layout.columns, dtype=object)
+    elif hasattr(estimator, "feature_names_in_"):  # of an earlier fit
+        del estimator.feature_names_in_
+
+
+def _outputs_and_inputs(values, outputs, inputs):
+    return pick_columns(values, outputs), pick_columns(values, inputs) if inputs else None
+
+
+# --- inputs beside the table --------------------------------------------------------------------
+
+
+def read_inputs(inputs, layout, *, learned):
+    """Read inputs handed over separately.
+
+    Parameters
+    ----------
+    inputs : list, dict or None
+        As in `read_plant`.
+    layout : PlantLayout
+        Layout of the outputs, or of everything if `learned`.
+    learned : bool
+        Whether the layout comes from `fit`.
+
+    Returns
+    -------
+    layout : PlantLayout
+        Layout with the names of the inputs.
+    arrays : tuple of (ndarray of shape (n_samples, n_inputs_m) or None), or None
+        Inputs of each unit; None if `inputs` is None.
+    clocks : list of tuple
+        As in `common_index`.
+    """
+    if inputs is None:
+        if learned and layout.has_separate_inputs:
+            names = [name for name, own in zip(layout.names, layout.inputs, strict=True) if own]
+            raise ValueError(
+                f"Got no `inputs`, but unit(s) {listed(names)} had some in `fit`; pass `inputs=` "
+                "for these rows too."
+            )
+        return layout, None, []
+    if learned and any(layout.input_positions):
+        raise ValueError(
+            "Got `inputs`, but in `fit` the inputs were columns of X; give them as columns of X."
+        )
+    tables = _tables_in_order(inputs, layout.names, "`inputs`", complete=False)
+    names, arrays, clocks = [], [], []
+    for unit, table, learned_names in zip(layout.names, tables, layout.inputs, strict=True):
+        known = learned_names if learned else None
+        block = _read_input_block(unit, table, known)
+        arrays.append(None if block is None else block.values)
+        if block is None:
+            names.append(())
+            continue
+        names.append(tuple(name or f"{unit}{SEPARATOR}u{k}" for k, name in enumerate(block.columns)))
+        clocks.append((f"the inputs of unit {unit!r}", len(block.values), block.index))
+    return layout if learned else with_separate_inputs(layout, names), tuple(arrays), clocks
+
+
+def _read_input_block(unit, table, known):
+    """Read the inputs of one unit; None if it has none."""
+    if table is None:
+        if known:
+            raise ValueError(f"Got no inputs for unit {unit!r}, expected {listed(known)} as in `fit`.")
+        return None
+    block = _read_block(
+        unit, table, known, f"the inputs of unit {unit!r}", min_features=0, input_name="inputs"
+    )
+    return block if block.columns else None
+
+
+# --- parts --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class _Block:
+    """Table of one unit: values, flat column names (None where there are none), time index."""
+
+    values: np.ndarray
+    columns: tuple[str | None, ...]
+    index: pd.Index | None
+
+
+def _read_block(unit, table, known, what, **checks):
+    """Read the table of one unit and bring it into the order of the `known` columns, if any."""
+    X = as_native(table)
+    if isinstance(X, pd.Series):
+        X = as_native(X.to_frame())
+    columns = column_names(X, what)
+    if columns is not None:
+        columns = tuple(flat_name(unit, column, known or ()) for column in columns)
+        check_unique(columns, f"columns of {what}")
+
+    def name_column(position):
+        return f"column {(columns[position] if columns else position)!r} of {what}"
+
+    values = to_floats(X, name_column=name_column, where=what, **checks)
+    if known is not None:
+        order = column_order(columns, values.shape[1], known, what)
+        values = values if order is None else values[:, order]
+        columns = tuple(known)
+    index = X.index if isinstance(X, pd.DataFrame) else None
+    return _Block(values, columns or (None,) * values.shape[1], index)
+
+
+def _tables_in_order(tables, names, what, *, complete=True):
+    """Tables of a list or dict in the order of the units' names, None where one is left out."""
+    if isinstance(tables, Mapping):
+        check_unique([str(name) for name in tables], f"units in {what}")
+        tables = {str(name): table for name, table in tables.items()}
+        came = list(tables) if complete else list(dict.fromkeys([*names, *tables]))
+        check_known(came, names, f"units in {what}")
+        return [tables.get(name) for name in names]
+    if not isinstance(tables, (list, tuple)):
+        raise TypeError(
+            f"Got {what} of type {type(tables).__name__}; give a list with one array per unit, or a dict."
+        )
+    if len(tables) != len(names):
+        raise ValueError(
+            f"Got {len(tables)} element(s) in {what}, expected {len(names)}; give one per unit: "
+            f"{listed(names)}."
+        )
+    return list(tables)
+
+
+def common_index(clocks):
+    """Time index that all tables share.
+
+    Parameters
+    ----------
+    clocks : list of tuple (str, int, pandas.Index or None)
+        What each table is, its number of rows and its time index.
+
+    Returns
+    -------
+    pandas.Index or None
+        None if no table has one. An index that only counts rows gives way to any other.
+
+    Raises
+    ------
+    ValueError
+        If tables differ in length or time index.
+    """
+    if len({rows for _, rows, _ in clocks}) > 1:
+        raise ValueError(
+            "Got tables of different length: "
+            f"{listed([f'{what}: {rows} rows' for what, rows, _ in clocks], quoted=False)}. Give "
+            "every unit one row per time step, with NaN where it has no value."
+        )
+    indexed = [(what, index) for what, _, index in clocks if index is not None]
+    timed = [(what, index) for what, index in indexed if not _is_numbering(index)]
+    for what, index in timed[1:]:
+        if not index.equals(timed[0][1]):
+            raise ValueError(
+                f"Got different time indexes in {timed[0][0]} and {what}; align the tables, for "
+                "example with reindex, NaN where there is no value."
+            )
+    return next((index for _, index in timed + indexed), None)
+
+
+def _is_numbering(index):
+    """Whether an index only counts rows from 0."""
+    return isinstance(index, pd.RangeIndex) and index.start == 0 and index.step == 1

@@ -1,0 +1,122 @@
+"""Scaling that every unit can do alone."""
+
+from collections.abc import Mapping
+
+import numpy as np
+import pandas as pd
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils._set_output import _get_output_config
+
+from .arrays import as_native
+from .stack import stack_clients
+
+
+class UnitScaler(StandardScaler):
+    """Brings every column to zero mean and unit variance and keeps the names of units and sensors.
+
+    A :class:`~sklearn.preprocessing.StandardScaler` that gives back a table for a table, so that the
+    estimator after it in a pipeline still knows which unit a column belongs to. A column needs nothing of
+    other columns: each unit can scale its own. NaN stays NaN, constant columns are only centred.
+
+    Parameters
+    ----------
+    copy : bool, default=True
+    with_mean : bool, default=True
+    with_std : bool, default=True
+
+    Attributes
+    ----------
+    mean_, var_, scale_ : ndarray of shape (n_features,)
+        In the units of the columns.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str of shape (n_features,)
+
+    See Also
+    --------
+    stack_clients : The table of a dict or list of units.
+
+    Notes
+    -----
+    What is learned from standardised columns does not depend on the columns' physical units, and neither do
+    the links of :class:`~skfedcausal.FederatedGrangerEstimator`; likelihoods (``score``) do.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal import UnitScaler
+    >>> X = pd.DataFrame({"mill__power": [1.0, 2.0, 3.0], "kiln__temp": [900.0, None, 920.0]})
+    >>> print(UnitScaler().fit_transform(X).round(2))
+       mill__power  kiln__temp
+    0        -1.22        -1.0
+    1         0.00         NaN
+    2         1.22         1.0
+    """
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Learn means and variances.
+
+        Parameters
+        ----------
+        X : DataFrame, ndarray, or dict or list of units
+            Of pandas or polars, NaN where missing.
+        y : None
+            Ignored.
+        sample_weight : array-like of shape (n_samples,), default=None
+
+        Returns
+        -------
+        self : UnitScaler
+
+        Raises
+        ------
+        ValueError
+            If X is no table of numbers.
+        """
+        return super().fit(_table(X), y, sample_weight)
+
+    def transform(self, X, copy=None):
+        """Scaled columns.
+
+        Parameters
+        ----------
+        X : DataFrame, ndarray, or dict or list of units
+        copy : bool, default=None
+
+        Returns
+        -------
+        DataFrame or ndarray of shape (n_samples, n_features)
+            Of the kind that came (a pandas table for a dict or list), or as ``set_output`` says.
+        """
+        return self._in_kind(super().transform, X, copy)
+
+    def inverse_transform(self, X, copy=None):
+        """Columns in their own units again.
+
+        Parameters
+        ----------
+        X : DataFrame, ndarray, or dict or list of units
+        copy : bool, default=None
+
+        Returns
+        -------
+        DataFrame or ndarray of shape (n_samples, n_features)
+            Of the kind that came.
+        """
+        return self._in_kind(super().inverse_transform, X, copy)
+
+    def _in_kind(self, change, X, copy):
+        table = _table(X)
+        changed = change(table, copy=copy)
+        asked = _get_output_config("transform", self)["dense"] != "default"
+        if asked or not isinstance(table, pd.DataFrame):
+            return changed
+        if hasattr(X, "to_pandas"):  # polars
+            return type(X)(dict(zip(table.columns, np.asarray(changed).T, strict=True)))
+        return pd.DataFrame(changed, columns=table.columns, index=table.index)
+
+
+def _table(X):
+    """A table of any container."""
+    X = as_native(X)
+    several = isinstance(X, (list, tuple)) and any(np.ndim(part) == 2 for part in X)
+    return stack_clients(X) if isinstance(X, Mapping) or several else X

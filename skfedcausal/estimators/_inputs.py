@@ -1,0 +1,233 @@
+"""Inputs of a plant as `fit` found them: which ones move, over what range, which cannot be told apart."""
+
+import warnings
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from ..containers.names import SEPARATOR, listed
+from ..message.training import LocalModel
+from ..statespace.episodes import episodes
+
+
+@dataclass(frozen=True)
+class PlantInputs:
+    """What is known of the inputs of a plant, columns of all units side by side.
+
+    Attributes
+    ----------
+    units : tuple of str
+        Unit of each input.
+    names : tuple of str
+        Flat name of each input.
+    active : ndarray of bool, shape (n_inputs,)
+        Inputs that moved in `fit`.
+    low, high : ndarray of shape (n_inputs,)
+        Range seen in `fit`.
+    """
+
+    units: tuple[str, ...]
+    names: tuple[str, ...]
+    active: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+    @classmethod
+    def learn(cls, data):
+        """Inputs of a record without gaps; a warning names those that never move."""
+        units = tuple(u for u, own in zip(data.names, data.layout.inputs, strict=True) for _ in own)
+        names = tuple(name for own in data.layout.inputs for name in own)
+        pieces = episodes(data.starts, data.n_samples)
+        ends = [
+            [(column[start:stop].min(), column[start:stop].max()) for start, stop in pieces]
+            for U in data.inputs
+            if U is not None
+            for column in U.T
+        ]
+        lows, highs = np.moveaxis(np.reshape(ends, (len(names), len(pieces), 2)), -1, 0)
+        low, high, spread = lows.min(axis=1), highs.max(axis=1), (highs - lows).max(axis=1)
+        active = spread > 1e-12 * np.maximum(np.abs(low), np.abs(high))
+        if not active.all():
+            constant = [name for name, moves in zip(names, active, strict=True) if not moves]
+            warnings.warn(
+                f"Inputs {listed(constant)} never move within an episode and are left out: their effect "
+                "cannot be learned from this record.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return cls(units, names, active, low, high)
+
+    @classmethod
+    def told(cls, messages):
+        """Inputs as units tell of them: without names, and without those that never move.
+
+        Parameters
+        ----------
+        messages : dict of str to (StateMessage or LocalModel)
+            Local models do not tell the range of the inputs, which is unlimited then.
+        """
+        units, low, high = [], [], []
+        for name, message in messages.items():
+            U = None if isinstance(message, LocalModel) else message.inputs
+            k = message.n_inputs if isinstance(message, LocalModel) else 0 if U is None else U.shape[1]
+            units += [name] * k
+            low += [-np.inf] * k if U is None else U.min(axis=0).tolist()
+            high += [np.inf] * k if U is None else U.max(axis=0).tolist()
+        names = tuple(f"{u}{SEPARATOR}u{k - units.index(u)}" for k, u in enumerate(units))
+        return cls(tuple(units), names, np.ones(len(units), dtype=bool), np.array(low), np.array(high))
+
+    def of(self, unit):
+        """Positions of a unit's inputs."""
+        return [k for k, owner in enumerate(self.units) if owner == unit]
+
+    @property
+    def active_names(self):
+        """Flat names of the inputs that moved."""
+        return tuple(name for name, moves in zip(self.names, self.active, strict=True) if moves)
+
+    def position(self, name):
+        """Position of an input by its flat name.
+
+        Raises
+        ------
+        ValueError
+            If there is no such input.
+        """
+        if name not in self.names:
+            raise ValueError(f"Got unknown input {name!r}; known inputs are {listed(self.names)}.")
+        return self.names.index(name)
+
+    def restrict(self, data):
+        """The record with the inputs that moved in `fit` only, None for units that have none left."""
+        if self.active.all():
+            return data
+        inputs = tuple(
+            None if U is None or not self.active[own].any() else U[:, self.active[own]]
+            for U, own in zip(data.inputs, map(self.of, data.names), strict=True)
+        )
+        return replace(data, inputs=inputs)
+
+    def expand(self, columns):
+        """Columns of the inputs that moved as columns of all inputs, zero for the others."""
+        full = np.zeros((len(columns), len(self.names)))
+        full[:, self.active] = columns
+        return full
+
+    def check_known(self, change):
+        """Refuse a change of an input that never moved in `fit`.
+
+        Parameters
+        ----------
+        change : ndarray of shape (n_steps, n_inputs)
+        """
+        unknown = [
+            name
+            for name, moves, column in zip(self.names, self.active, change.T, strict=True)
+            if not moves and column.any()
+        ]
+        if unknown:
+            raise ValueError(
+                f"Inputs {listed(unknown)} never moved in `fit`: their effect is not known. Known are "
+                f"{listed(self.active_names)}."
+            )
+
+    def warn_outside(self, values, positions):
+        """Warn of values outside the range seen in `fit`.
+
+        Parameters
+        ----------
+        values : ndarray of shape (n_steps, len(positions))
+        positions : sequence of int
+        """
+        for k, column in zip(positions, values.T, strict=True):
+            low, high = np.nanmin(column), np.nanmax(column)
+            if low < self.low[k] or high > self.high[k]:
+                warnings.warn(
+                    f"Input {self.names[k]!r} is asked for values from {low:.4g} to {high:.4g}, but was only "
+                    f"seen from {self.low[k]:.4g} to {self.high[k]:.4g}: the answer extrapolates.",
+                    UserWarning,
+                    stacklevel=4,
+                )
+
+    def table(self, excitation):
+        """Labelled table of the server's diagnostics, one row per input."""
+        frame = pd.DataFrame(
+            {
+                "unit": self.units,
+                "input": self.names,
+                "low": self.low,
+                "high": self.high,
+                "active": self.active,
+            }
+        )
+        for column in excitation:
+            values = np.full(len(frame), np.nan)
+            values[self.active] = excitation[column]
+            frame[column] = values
+        return frame
+
+
+def filled_inputs(data, missing):
+    """The record with gaps in its inputs filled, or refused.
+
+    Parameters
+    ----------
+    data : PlantData
+    missing : {"error", "hold"}
+        "hold" keeps the last value of the episode.
+
+    Returns
+    -------
+    PlantData
+
+    Raises
+    ------
+    ValueError
+        If an input is missing and `missing` is "error", or there is no earlier value to hold.
+    """
+    filled = []
+    for U, names in zip(data.inputs, data.layout.inputs, strict=True):
+        if U is None or np.isfinite(U).all():
+            filled.append(U)
+            continue
+        if missing == "hold":
+            parts = [pd.DataFrame(U[a:b]).ffill().to_numpy() for a, b in episodes(data.starts, len(U))]
+            U = np.concatenate(parts)
+        gaps = [name for name, column in zip(names, U.T, strict=True) if np.isnan(column).any()]
+        if gaps:
+            what = "at the start of an episode, where there is no value to hold" if missing == "hold" else ""
+            raise ValueError(
+                f"Inputs {listed(gaps)} have missing values {what}".rstrip()
+                + ": an input has to be known at every time step. Fill them in, or let the last value hold "
+                "with missing_inputs='hold'."
+            )
+        filled.append(U)
+    return replace(data, inputs=tuple(filled))
+
+
+def warn_of_excitation(table, share=1e-3):
+    """Warn of inputs that other inputs and the states explain almost completely."""
+    if "share" not in table:
+        return
+    hardly = table.loc[table["share"] < share, "input"]
+    if len(hardly):
+        warnings.warn(
+            f"Inputs {listed(hardly)} hardly move on their own: other inputs and the states explain all but "
+            f"{share:.1%} of their variance. Their effects are poorly known; look at the standard errors.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_feedback(server):
+    """Warn that inputs depend on measurements, and say what was done about it."""
+    controlled = getattr(server, "controlled_units_", ())
+    if controlled:
+        warnings.warn(
+            f"Inputs of {listed(controlled)} depend on measurements (see `feedback_`). The likelihood given "
+            "the inputs stays valid and standard errors of effects come from its observed curvature; choose "
+            "by `loops` whether the controllers respond in counterfactuals.",
+            UserWarning,
+            stacklevel=3,
+        )

@@ -1,0 +1,145 @@
+"""What users write down about other inputs, as arrays, and the tables they get back."""
+
+from numbers import Real
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from ..containers.names import listed
+
+
+def unit_name(n, names):
+    """Name of a unit given by name or position.
+
+    Raises
+    ------
+    ValueError
+        If there is no such unit.
+    """
+    if isinstance(n, str):
+        if n in names:
+            return n
+    elif isinstance(n, int | np.integer) and not isinstance(n, bool) and -len(names) <= n < len(names):
+        return names[n]
+    raise ValueError(
+        f"Got unknown unit {n!r}; give a name or a position from 0 to {len(names) - 1}. Known are "
+        f"{listed(names)}."
+    )
+
+
+def trajectory(value, what, horizon, names):
+    """Inputs of one unit at each step from a constant or a trajectory.
+
+    Parameters
+    ----------
+    value : float or array-like of shape (n_inputs,) or (horizon, n_inputs)
+        Also of shape (horizon,) where there is one input.
+    what : str
+        For messages.
+    horizon : int
+    names : sequence of str
+        The unit's inputs.
+
+    Returns
+    -------
+    ndarray of shape (horizon, n_inputs)
+
+    Raises
+    ------
+    ValueError
+        If the shape does not fit or a value is not finite.
+    """
+    array = _as_numbers(value, f"{what} of input {listed(names)}")
+    k = len(names)
+    if array.ndim == 0 and k == 1:
+        array = array.reshape(1)
+    if array.ndim == 1 and len(array) == k:
+        array = np.tile(array, (horizon, 1))
+    elif array.shape == (horizon,) and k == 1:
+        array = array[:, None]
+    if array.shape != (horizon, k):
+        raise ValueError(
+            f"{what} has shape {np.shape(value)}; give {k} constant(s), one for each of the inputs "
+            f"{listed(names)}, or a trajectory of shape ({horizon}, {k})."
+        )
+    if not np.isfinite(array).all():
+        raise ValueError(f"{what} has values that are missing or infinite.")
+    return array
+
+
+def replaced_input(value, recorded, index, name):
+    """Series that stands for a recorded input in a counterfactual.
+
+    Parameters
+    ----------
+    value : float, array-like of shape (n_samples,) or callable
+        A callable is given the recorded series.
+    recorded : ndarray of shape (n_samples,)
+    index : Index or None
+        Time index of the record.
+    name : str
+        Input, for messages.
+
+    Returns
+    -------
+    ndarray of shape (n_samples,)
+
+    Raises
+    ------
+    ValueError
+        If length, index or values do not fit.
+    """
+    if callable(value):
+        value = value(pd.Series(recorded.copy(), index=index, name=name))
+    if isinstance(value, pd.Series) and index is not None and not value.index.equals(index):
+        raise ValueError(f"The series for input {name!r} has another time index than the record.")
+    if isinstance(value, Real):
+        value = np.full(len(recorded), float(value))
+    series = _as_numbers(value, f"Input {name!r}")
+    if series.shape != recorded.shape:
+        raise ValueError(
+            f"Got {np.shape(value)} values for input {name!r}, expected a number or one for each of the "
+            f"{len(recorded)} rows."
+        )
+    if not np.isfinite(series).all():
+        raise ValueError(f"The series for input {name!r} has values that are missing or infinite.")
+    return series
+
+
+def whatif_table(times, columns, factual, effect, std, confidence):
+    """Long table of an episode replayed, one row per time and column.
+
+    Parameters
+    ----------
+    times : sequence of length n_samples
+    columns : sequence of str
+    factual, effect, std : ndarray of shape (n_samples, n_columns)
+    confidence : float
+        Of the band ``low`` to ``high`` around the counterfactual.
+
+    Returns
+    -------
+    DataFrame
+        ``time, column, factual, counterfactual, effect, low, high``.
+    """
+    half = stats.norm.ppf((1 + confidence) / 2) * std
+    other = factual + effect
+    n_samples, d = factual.shape
+    values = {"factual": factual, "counterfactual": other, "effect": effect}
+    values |= {"low": other - half, "high": other + half}
+    table = {
+        "time": np.repeat(np.asarray(times), d),
+        "column": np.tile(np.asarray(columns, object), n_samples),
+    }
+    return pd.DataFrame(table | {name: block.ravel() for name, block in values.items()})
+
+
+def _as_numbers(value, what):
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{what} was given {value!r}, which is no number and no table of numbers. Give values in the "
+            "units of the input."
+        ) from None

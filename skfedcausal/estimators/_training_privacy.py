@@ -1,0 +1,208 @@
+"""Privacy inside gradient training: the papers' noise on messages, noise on a trusted server's gradients.
+
+Noise on the record needs none of this: training is then post-processing like everything else.
+"""
+
+import secrets
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..client.given import COMPLETE, given_matrices
+from ..client.kalman import KalmanClient
+from ..client.paper_noise import PaperNoise
+from ..client.unit_model import UnitModel
+from ..message.training import GradientReply, TrainingPlan
+from ..privacy.accountant import Charge
+from ..privacy.gradients import GradientGuard, gradient_sensitivity
+from ..privacy.paper import classical_noise_multiplier, run_mu
+from ..privacy.sampling import generator
+
+
+@dataclass(frozen=True)
+class TrainingNoise:
+    """What happens to messages of training on their way.
+
+    Attributes
+    ----------
+    units : dict of str to PaperNoise
+        Noise that units add to theirs.
+    guard : callable or None
+        Makes of the server's replies those that leave it.
+    """
+
+    units: dict = field(default_factory=dict)
+    guard: object = None
+
+
+def training_noise(mechanism, server, data, templates, dtype):
+    """Noise of a training, charged before anything is sent.
+
+    Parameters
+    ----------
+    mechanism : GaussianMechanism or None
+    server : GradientServer or other
+    data : PlantData
+    templates : dict of str to object
+        Each unit's client.
+    dtype : str
+        Precision of series on the wire.
+
+    Returns
+    -------
+    TrainingNoise
+
+    Raises
+    ------
+    ValueError
+        If something would leave a unit, or the server, past the noise.
+    """
+    place = "record" if mechanism is None else mechanism.place
+    if place == "record":
+        return TrainingNoise()
+    mechanism.check_training()
+    _check_server(mechanism, server, data)
+    if place == "gradients":
+        return TrainingNoise(guard=_gradient_guard(mechanism, server, data))
+    if dtype != "float64":
+        raise ValueError(f"protocol='paper' adds noise to numbers in double precision; got {dtype!r}.")
+    units = {
+        name: _paper_noise(mechanism, name, Y, templates[name], _n_messages(server))
+        for name, Y in zip(data.names, data.outputs, strict=True)
+    }
+    mechanism.account.charge([charge for _, charge in units.values()], mechanism.scope)
+    return TrainingNoise({name: noise for name, (noise, _) in units.items()})
+
+
+def _n_messages(server):
+    """How often the states of every time step are sent, at most."""
+    return server.n_rounds_at_most + 1
+
+
+def _check_server(mechanism, server, data):
+    setting = "trust='server'" if mechanism.place == "gradients" else "protocol='paper'"
+    if not hasattr(server, "dialogue"):
+        raise ValueError(
+            f"{setting} is about gradient training; {type(server).__name__} has none. Give "
+            "server=GradientServer(...), or noise on the record (the default)."
+        )
+    if server.sends_series_once:
+        raise ValueError(
+            f"{setting} needs GradientServer(exchange='series', solve='iterate'): otherwise the server "
+            "relays the units' states to each other as they are."
+        )
+    if any(U is not None for U in data.inputs):
+        raise ValueError(
+            f"{setting} is for plants without inputs: nothing hides what the constant phi tells of the "
+            "record. Use noise on the record (the default)."
+        )
+
+
+def _paper_noise(mechanism, name, Y, template, n_rounds):
+    if (
+        not isinstance(template, KalmanClient)
+        or any(getattr(template, key) is None for key in COMPLETE)
+        or template.center
+    ):
+        raise ValueError(
+            f"protocol='paper' computes its noise from the gain of the filter of unit {name!r}, and sends "
+            "its A: give a KalmanClient with public A, C, Q and R and center=False. What is identified from "
+            "the record would be sent without noise."
+        )
+    if not np.isfinite(Y).all():
+        raise ValueError(
+            f"The record of unit {name!r} has missing values, for which the papers have no formula."
+        )
+    model = UnitModel(mean=np.zeros(Y.shape[1]), **given_matrices(template, Y.shape[1]))
+    bounds = mechanism.bounds(name, Y)
+    gains, transitions = _filters(model)
+    mu = run_mu(transitions, [K * bounds.scale for K in gains], mechanism.epsilon, mechanism.delta)
+    reach = float(np.linalg.norm(bounds.center) + bounds.scale.max() * bounds.clip)
+    noise = PaperNoise(
+        gains[-1],
+        bounds.scale,
+        bounds.clip,
+        reach,
+        reach * _peak_gain(transitions[-1], gains),
+        mechanism.epsilon,
+        mechanism.delta,
+        int.from_bytes(secrets.token_bytes(16), "little")
+        if mechanism.random_state is None
+        else int(generator(mechanism.random_state, name).integers(2**62)),
+    )
+    gain = np.linalg.norm(gains[-1] * bounds.scale, 2)
+    sensitivity = 2 * bounds.clip * gain
+    charge = Charge(
+        name,
+        "messages of training",
+        "gaussian (paper)",
+        mu=mu,
+        count=n_rounds,
+        sensitivity=sensitivity,
+        noise_std=sensitivity * classical_noise_multiplier(mechanism.epsilon, mechanism.delta),
+        bound="theta taken for public",
+    )
+    return noise, charge
+
+
+def _filters(model):
+    """Gains ``K_t`` and transitions ``(I - K_t C) A`` of the filter from the first step until it settles."""
+    gains = [P @ model.weights.T for P in model.schedule().filtered]
+    eye = np.eye(model.n_states)
+    return gains, [(eye - K @ model.C) @ model.A for K in gains]
+
+
+def _peak_gain(F, gains):
+    """Bound on the norm of a filtered state for measurements of norm one."""
+    total, power = 0.0, np.eye(len(F))
+    while (size := np.linalg.norm(power, 2)) > 1e-12:
+        total, power = total + size, F @ power
+    return total * max(np.linalg.norm(K, 2) for K in gains)
+
+
+def _gradient_guard(mechanism, server, data):
+    missing = [name for name in ("eta1", "eta2", "gamma", "max_iter") if getattr(server, name) is None]
+    if missing or server.tol != 0 or server.callback is not None or server.constraint != "penalty":
+        raise ValueError(
+            "trust='server' adds noise to the gradients and to nothing else that units are told: step sizes "
+            "and the number of rounds must not depend on the records. Give GradientServer eta1, eta2, gamma "
+            "and max_iter, constraint='penalty', tol=0 and no callback; got "
+            f"{', '.join(missing) or 'nothing'} missing, constraint={server.constraint!r}, "
+            f"tol={server.tol:g}."
+        )
+    n_steps = sum(length - 1 for length in data.lengths)
+    rounds, recipients = server.n_rounds_at_most, len(data.names)
+    mu = mechanism.mu_of_release()
+
+    def sensitivity(clip):
+        return gradient_sensitivity(clip, n_steps, rounds, recipients)
+
+    guard = GradientGuard.calibrated(mechanism.gradient_clip, sensitivity, mu, _width(data))
+    charges = [
+        Charge(name, "gradients", mu=mu, sensitivity=guard.std * mu, noise_std=guard.std)
+        for name in data.names
+    ]
+    mechanism.account.charge(charges, mechanism.scope)
+    rng = generator(mechanism.random_state, "gradients", len(mechanism.account))
+
+    def guarded(replies):
+        return {name: _noised(reply, guard, rng) for name, reply in replies.items()}
+
+    return guarded
+
+
+def _width(data):
+    """Bound on the numbers in a gradient: states and their penalty, at most as many as sensors each."""
+    return 2 * max(Y.shape[1] for Y in data.outputs)
+
+
+def _noised(reply, guard, rng):
+    """A reply that may leave the server; raises TypeError if nothing is known to hide what it tells."""
+    if isinstance(reply, TrainingPlan) and reply.drivers is None:
+        return reply
+    if not isinstance(reply, GradientReply):
+        raise TypeError(f"Nothing hides what a {type(reply).__name__} tells of the other units.")
+    p = reply.predicted.shape[1]
+    parts = [reply.predicted] if reply.augmented is None else [reply.predicted, reply.augmented]
+    noised = guard.noised(np.hstack(parts), rng)
+    return GradientReply(noised[:, :p], None if reply.augmented is None else noised[:, p:])

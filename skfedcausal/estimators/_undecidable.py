@@ -1,0 +1,80 @@
+"""Links that added noise leaves undecided: a state that it hides may drive both ends of any of them."""
+
+import warnings
+
+import numpy as np
+
+from ..containers.names import listed
+from ..privacy.errors import UtilityWarning
+from ..statespace.riccati import stationary_covariance
+
+_SHARE = 0.1  # a state with less of the strongest one's variance may stay unseen
+_TESTS = ("p_value", "p_adjusted", "p_holm", "p_fdr")
+
+
+def obscured_units(server, noise, clients):
+    """Units of which added noise may hide a state that matters.
+
+    A direction of the sensors' covariance rises above white noise of a record of T rows and D sensors only
+    if its signal-to-noise ratio exceeds ``sqrt(D / T)`` [1]_. A unit is obscured if a state with a tenth of
+    the variance of its strongest one would stay below that.
+
+    Parameters
+    ----------
+    server : LikelihoodServer
+        Fitted.
+    noise : dict of str to ndarray of shape (n_sensors_m, n_sensors_m)
+        Covariance of the noise that was added to units' records.
+    clients : dict of str to KalmanClient
+        Of the units that are known. One that was told its number of states did not have to find them.
+
+    Returns
+    -------
+    tuple of str
+
+    References
+    ----------
+    .. [1] Baik, Ben Arous, Peche (2005), Phase transition of the largest eigenvalue for nonnull complex
+           sample covariance matrices, The Annals of Probability 33(5).
+    """
+    if not noise or not hasattr(server, "unshrunk_transition_"):
+        return ()
+    states = stationary_covariance(server.unshrunk_transition_, server.process_cov_)
+    return tuple(
+        name
+        for name, rows in server.state_slices_.items()
+        if name in noise
+        and _found_states(clients.get(name))
+        and _SHARE * _strongest(server.information_[rows, rows], states[rows, rows])
+        < np.sqrt(len(noise[name]) / server.n_samples_)
+    )
+
+
+def _found_states(client):
+    return client is None or (client.n_states == "auto" and client.C is None)
+
+
+def _strongest(J, covariance):
+    """Largest signal-to-noise ratio of the states of a unit."""
+    return float(np.linalg.eigvals(J @ covariance).real.max())
+
+
+def undecided(table, units):
+    """Table of links in which no test rejects, since noise may hide states of `units`."""
+    if not units:
+        return table
+    tests = {column: 1.0 for column in _TESTS if column in table}
+    verdict = {"verdict": "cannot tell"} if "verdict" in table else {}
+    return table.assign(**tests, **verdict)
+
+
+def warn_obscured(units):
+    """Say that no link can be told, and what would help."""
+    if units:
+        warnings.warn(
+            f"The noise on {listed(units)} may hide a state with a tenth of the variance of the strongest. "
+            "It could drive both ends of any link: no test is valid, and every link is undecided. Use a "
+            "larger epsilon, a smaller event_radius or a longer record.",
+            UtilityWarning,
+            stacklevel=6,
+        )

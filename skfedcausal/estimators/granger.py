@@ -1,0 +1,188 @@
+"""Federated Granger causality: which unit of a plant drives which."""
+
+from ._plant import FederatedPlantModel
+from ._progress import followed
+from ._trained_plant import GradientQuestions
+
+
+class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
+    """Learns which unit of a plant drives which, from low-dimensional messages.
+
+    The plant is ``h[t] = A h[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: units own their sensors,
+    their states influence each other. Every unit sends once what its measurements say about its own
+    states, ``n_states`` numbers per time step; the server learns A. A non-zero block ``A_mn`` is Granger
+    causality from unit n to unit m. Raw measurements never leave a unit.
+
+    Parameters
+    ----------
+    client : KalmanClient, object, list or dict, default=None
+        Model of the units: one template for all (cloned), or one per unit as a list or as a dict by name.
+        None identifies every unit at home. Objects other than a KalmanClient are used as they are.
+    client_labels : "from_columns", array-like or callable, default="from_columns"
+        Which unit a column of a table belongs to: read from ``unit__sensor`` names, or one label per
+        column, or a function of the column.
+    augmenter : LinearAugmenter or RegressorAugmenter, default=None
+        How a unit guesses the influence of the others when the server cannot be reached. None stands for
+        :class:`LinearAugmenter`.
+    server : LikelihoodServer or GradientServer, default=None
+        How the plant is learned. None stands for :class:`LikelihoodServer`.
+    privacy : GaussianMechanism, default=None
+        Noise on every unit's measurements before anything is computed from them. None: no differential
+        privacy, messages are data-minimising, not private.
+    transport : callable, default=None
+        Called with a dict of the units' workers by name, returns what carries the packets: an object with
+        the methods ``clients()``, ``exchange(packets, timeout=)`` and ``close()``. None keeps everything
+        in this process.
+    wire_dtype : {"float64", "float32", "float16"}, default="float64"
+        Precision of the series in the messages.
+    n_jobs : int, default=None
+        Units handled at the same time.
+    random_state : int, RandomState instance or None, default=None
+        For components that draw random numbers (the start of a GradientServer); the default ones draw none.
+    lost_units : LostUnits, default=None
+        What the fit does about units that do not answer, see
+        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
+    max_bytes : int, default=None
+        Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
+        afterwards (streams aside): what would exceed it is not sent, and a
+        :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
+    verbose : bool, default=False
+        Write what is logged during a `fit` to standard error: every exchange with the units.
+
+    Attributes
+    ----------
+    client_names_ : tuple of str
+        Units in the order of the plant matrices.
+    transition_ : ndarray of shape (n, n)
+        Transition matrix of the plant; off-diagonal blocks are shrunk unless the server says otherwise.
+    process_cov_ : ndarray of shape (n, n)
+        Process covariance, block diagonal.
+    state_slices_ : dict of str to slice
+        States of each unit.
+    links_ : DataFrame
+        One row per ordered pair of units: ``cause, effect, kind, strength, stderr, statistic, p_value,
+        p_adjusted, geweke, verdict``. `strength` is the Frobenius norm of the block in standardised states.
+    clients_, augmenters_ : dict of str to object
+        Fitted copies at the units; empty if the transport let other workers answer than those it was given.
+    server_ : LikelihoodServer
+        Fitted copy.
+    communication_ : dict
+        Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``.
+    ledger_ : Ledger
+        Every packet that crossed a border.
+    lost_units_ : DataFrame
+        Answers that the fit went without: ``unit, round, operation, reason``.
+    privacy_spent_ : PrivacySpent
+        Floats ``epsilon, delta, mu`` of the unit with the largest epsilon and what is protected, as of this
+        estimator's last release. Infinite without a mechanism.
+    privacy_ledger_ : DataFrame
+        Every charge of the accountant.
+    privacy_statement_ : str
+        The promise in words: who is protected, from whom, bound, composition, what is not covered.
+    noise_covariance_ : dict of str to ndarray of shape (n_features_m, n_features_m)
+        Of the noise on each unit's measurements, part of its measurement noise; empty without a mechanism.
+    layout_ : PlantLayout
+        Units and columns.
+    n_features_in_ : int
+    feature_names_in_ : ndarray of str of shape (n_features,)
+
+    See Also
+    --------
+    KalmanClient : A unit's own model.
+    LikelihoodServer : How the plant is learned and what the tests condition on.
+
+    Notes
+    -----
+    The messages are sufficient statistics, so `transition_` equals the estimate of a central machine with
+    all raw data and the same unit models up to rounding (:meth:`oracle`).
+
+    References
+    ----------
+    .. [1] Mohanty, Mohamed, Ramanan, Gebraeel, Federated Granger Causality Learning for Interdependent
+           Clients with State Space Representation.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(n_units=3, links=[("unit0", "unit2")], random_state=0)
+    >>> est = FederatedGrangerEstimator().fit(X)
+    >>> est.links_.query("p_adjusted < 0.05")[["cause", "effect", "verdict"]].to_string(index=False)
+    'cause effect   verdict\\nunit0  unit2 influence'
+    """
+
+    def __init__(
+        self,
+        client=None,
+        *,
+        client_labels="from_columns",
+        augmenter=None,
+        server=None,
+        privacy=None,
+        transport=None,
+        wire_dtype="float64",
+        n_jobs=None,
+        random_state=None,
+        lost_units=None,
+        max_bytes=None,
+        verbose=False,
+    ):
+        self.client = client
+        self.client_labels = client_labels
+        self.augmenter = augmenter
+        self.server = server
+        self.privacy = privacy
+        self.transport = transport
+        self.wire_dtype = wire_dtype
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+        self.lost_units = lost_units
+        self.max_bytes = max_bytes
+        self.verbose = verbose
+
+    @followed
+    def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
+        """Learn the plant.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Measurements of all units, NaN where missing; see the user guide for the containers.
+        y : None
+            Ignored.
+        inputs : list or dict, default=None
+            Must be None here: inputs belong to the counterfactual estimator.
+        lengths : sequence of int, default=None
+            Time steps of each episode; None for one episode.
+        dry_run : bool, default=False
+            Send nothing, learn nothing, and return what would be sent: the table of :meth:`plan`.
+
+        Returns
+        -------
+        self : FederatedGrangerEstimator
+            A DataFrame in its place with `dry_run`.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If X is none of the containers or its content cannot be used (names, lengths, infinities,
+            objects, too few rows), or `inputs` are given.
+        ClientError
+            If a unit gave no usable message.
+
+        Warns
+        -----
+        UserWarning
+            For columns that never change, and for a frame that names no units.
+        ConvergenceWarning
+            If the likelihood did not converge.
+        """
+        self._validate_params()
+        if dry_run:
+            return self.plan(X, inputs=inputs, lengths=lengths)
+        if inputs is not None:
+            raise ValueError(
+                "FederatedGrangerEstimator has no inputs; give them as sensors of their unit, or use "
+                "FederatedCounterfactualEstimator."
+            )
+        return self._fit_plant(self._read_new(X, inputs, lengths))

@@ -1,0 +1,412 @@
+"""The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
+
+import warnings
+from copy import copy
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+from scipy.linalg import block_diag
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ...message.training import TrainingEnd
+from .answers import GradientAnswers
+from .links import untested_links
+from .session import batch_dialogue, moments_dialogue, online_dialogue, stationary_dialogue
+from .state import Plant, Training
+from .step_sizes import VARIANTS, choose_sizes, load
+
+_ROUNDS = {"batch": 3000, "online": 2}
+_STEP_SIZES = ("eta1", "eta2", "gamma", "gamma1", "gamma2", "alpha_A", "alpha_B")
+_POSITIVE = [Interval(Real, 0, None, closed="neither"), None]
+
+
+class GradientServer(GradientAnswers, BaseEstimator):
+    """Learns the blocks between units as in the papers: clients and server descend on each other.
+
+    Every unit corrects its filtered state by a function of its own measurements, ``h_hat_a = h_hat_c +
+    theta_m y_m``, and predicts ``h_a[t] = A_mm h_hat_a[t-1]``; the server predicts ``h_s[t] = A_mm
+    h_hat_c[t-1] + sum_n A_mn h_hat_n,c[t-1]``. ``theta_m`` descends on the client loss ``mean |y_m - C_m
+    h_a|^2`` and on the server loss ``mean |h_s - h_a|^2``, ``A_mn`` on the server loss. In a plant with
+    inputs (the second paper) ``B_mm u_m[t-1] + phi_m`` joins the unit's prediction, ``sum_n B_mn u_n[t-1]``
+    the server's, and the penalty `xi` keeps what ``A_mn`` explains apart from what ``B_mn`` does.
+
+    This finds the matrices that carry the *mean level* of the other units, not their fluctuations: on
+    stationary records the losses fall and the blocks stay near zero. Use :class:`LikelihoodServer` to learn
+    links and effects; see the user guide, "Which solver".
+
+    Parameters
+    ----------
+    update : {"batch", "online"}, default="batch"
+        Gradients of the mean over the record, or of one time step after the other (Algorithm 2 of [1]_).
+    solve : {"iterate", "stationary"}, default="iterate"
+        "stationary" solves for the fixed point that batch rounds converge to, with one linear solve per
+        unit. It needs the other units' states at each unit: the server relays them once.
+    client_weight : float, default=1.0
+        Weight of the client loss against the server's, eta1 / eta2, unless both are given.
+    eta1, eta2 : float, default=None
+        Step sizes of ``theta`` along the client loss and along the server loss. None takes the largest that
+        are sure to converge given the curvature (a twentieth of it step by step).
+    gamma : float, default=None
+        Step size of the blocks ``A_mn``. None as above.
+    gamma1, gamma2 : float, default=None
+        Step sizes of the constant ``phi_m`` of [2]_, for plants with inputs.
+    alpha_A, alpha_B : float, default=None
+        Step sizes of ``A_mn`` (in place of `gamma`) and ``B_mn`` of [2]_, for plants with inputs.
+    xi : float, default=0.0
+        Weight of the penalty ``D = mean |A_mm theta y - sum_n A_mn h_n|^2`` of [2]_ in the server's loss;
+        ``rho / 2`` of the augmented Lagrangian.
+    constraint : {"penalty", "augmented_lagrangian", "hybrid"}, default="penalty"
+        How D is kept small: by the penalty; by multipliers for ``D[t] = 0`` at every step, with steps that
+        are implicit in the constraint; by these for the first `n_warm_up` rounds and by the penalty after.
+    n_warm_up : int, default=200
+        Rounds by the augmented Lagrangian of ``constraint="hybrid"``.
+    start_scale : float, default=0.0
+        Standard deviation of the normal numbers that all parameters start from; 0 starts from zero.
+        ``solve="stationary"`` always starts from zero.
+    random_state : int, RandomState instance or None, default=None
+        For the start. None takes that of the estimator.
+    ridge : float, default=0.0
+        Weight of ``|theta|^2`` in the client loss and of ``|A_mn|^2`` in the server loss.
+    exchange : {"series", "moments"}, default="series"
+        "series" is the papers' protocol: states of all time steps and gradients cross in every round, one
+        pass over the data. "moments" gives the same iterates: the server relays the states once, units
+        form their moments at home, and after that only matrices of a few numbers cross.
+    variant : {"joint", "no_augmentation", "no_server", "pretrained"}, default="joint"
+        The paper's method or its baselines: ``theta = 0``; ``theta`` from the client loss alone and nothing
+        at the server; ``theta`` from the client loss alone and the server fitted to it.
+    max_iter : int, default=None
+        Rounds, or passes over the record for ``update="online"``. None stands for 3000 rounds, 2 passes.
+    tol : float, default=1e-9
+        Stop when no parameter moves by more than this share of the largest in a round; step by step, when
+        blocks and losses change by less than this from one pass to the next.
+    callback : callable, default=None
+        Called after every round with its number and a dict of the losses by unit, ``client`` and ``server``;
+        training stops when it returns True.
+
+    Attributes
+    ----------
+    names_ : tuple of str
+    state_slices_ : dict of str to slice
+    transition_ : ndarray of shape (n, n)
+        The units' own blocks and the learned blocks between them.
+    input_ : ndarray of shape (n, k)
+        Likewise.
+    process_cov_ : ndarray of shape (n, n)
+        The units' own, block diagonal.
+    links_ : DataFrame
+        One row per ordered pair (and kind, with inputs). Training gives no test of a block, so `p_value` is
+        1 and the verdict "cannot tell" throughout.
+    loss_history_ : DataFrame
+        One row per round (or pass), columns ("client", unit) and ("server", unit); with inputs also
+        ("penalty", unit), the disentanglement D, and ("delta_d", unit), ``|phi_m - mean sum_n B_mn u_n|``.
+    rates_ : DataFrame
+        Step sizes by unit.
+    step_sizes_ : StepSizes
+        The same as arrays, with the weights of penalty and regularisation.
+    n_iter_ : int
+    converged_, diverged_ : bool
+
+    See Also
+    --------
+    LikelihoodServer : The default, which identifies the blocks.
+    skfedcausal.theory.unified.recurrence : Training as one linear map, its limit and rates.
+
+    Notes
+    -----
+    With step sizes from curvature the weighted loss ``client_weight * L_m + L_s`` falls in every batch round
+    and the fixed point is its minimiser. Step by step the iterates end in a cycle around it whose size is
+    proportional to the step size.
+
+    References
+    ----------
+    .. [1] Mohanty, Mohamed, Ramanan, Gebraeel, Federated Granger Causality Learning for Interdependent
+           Clients with State Space Representation.
+    .. [2] Mohamed, Mohanty, Gebraeel, Federated Causal Representation Learning in State-Space Systems for
+           Decentralized Counterfactual Reasoning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> A = np.kron(np.diag([0.99, 0.5]), np.eye(2))  # the first unit drifts
+    >>> A[2:, :2] = 0.25
+    >>> X, truth = make_granger_plant(2, transition=A, n_samples=5000, random_state=0)
+    >>> clients = [KalmanClient(**model) for model in truth.clients().values()]
+    >>> server = GradientServer(solve="stationary")
+    >>> est = FederatedGrangerEstimator(clients, server=server).fit(X)
+    >>> bool(abs(est.transition_[2:, :2] - 0.25).max() < 0.09)
+    True
+    """
+
+    _parameter_constraints = {
+        "update": [StrOptions({"batch", "online"})],
+        "solve": [StrOptions({"iterate", "stationary"})],
+        "client_weight": [Interval(Real, 0, None, closed="left")],
+        "eta1": [Interval(Real, 0, None, closed="left"), None],
+        "eta2": [Interval(Real, 0, None, closed="left"), None],
+        "gamma": _POSITIVE,
+        "gamma1": [Interval(Real, 0, None, closed="left"), None],
+        "gamma2": [Interval(Real, 0, None, closed="left"), None],
+        "alpha_A": _POSITIVE,
+        "alpha_B": _POSITIVE,
+        "xi": [Interval(Real, 0, None, closed="left")],
+        "constraint": [StrOptions({"penalty", "augmented_lagrangian", "hybrid"})],
+        "n_warm_up": [Interval(Integral, 1, None, closed="left")],
+        "start_scale": [Interval(Real, 0, None, closed="left")],
+        "random_state": ["random_state"],
+        "ridge": [Interval(Real, 0, None, closed="left")],
+        "exchange": [StrOptions({"series", "moments"})],
+        "variant": [StrOptions(set(VARIANTS))],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "callback": [callable, None],
+    }
+
+    def __init__(
+        self,
+        *,
+        update="batch",
+        solve="iterate",
+        client_weight=1.0,
+        eta1=None,
+        eta2=None,
+        gamma=None,
+        gamma1=None,
+        gamma2=None,
+        alpha_A=None,
+        alpha_B=None,
+        xi=0.0,
+        constraint="penalty",
+        n_warm_up=200,
+        start_scale=0.0,
+        random_state=None,
+        ridge=0.0,
+        exchange="series",
+        variant="joint",
+        max_iter=None,
+        tol=1e-9,
+        callback=None,
+    ):
+        self.update = update
+        self.solve = solve
+        self.client_weight = client_weight
+        self.eta1 = eta1
+        self.eta2 = eta2
+        self.gamma = gamma
+        self.gamma1 = gamma1
+        self.gamma2 = gamma2
+        self.alpha_A = alpha_A
+        self.alpha_B = alpha_B
+        self.xi = xi
+        self.constraint = constraint
+        self.n_warm_up = n_warm_up
+        self.start_scale = start_scale
+        self.random_state = random_state
+        self.ridge = ridge
+        self.exchange = exchange
+        self.variant = variant
+        self.max_iter = max_iter
+        self.tol = tol
+        self.callback = callback
+
+    # -- training ----------------------------------------------------------------------------------------
+
+    def request(self):
+        """What the units are asked before training; draws the seed of its start.
+
+        Returns
+        -------
+        dict of str to scalar
+            Contents of the packet.
+        """
+        self._check_settings()
+        scale = 0.0 if self.solve == "stationary" else float(self.start_scale)
+        self._seed = int(check_random_state(self.random_state).randint(2**31)) if scale else 0
+        told = {"relay": self._relays, "stepwise": self._stepwise}
+        return told | {"start_scale": scale, "seed": self._seed}
+
+    @property
+    def warm_up_rounds(self):
+        """Rounds by the augmented Lagrangian."""
+        rounds = {"penalty": 0, "augmented_lagrangian": self._max_iter, "hybrid": self.n_warm_up}
+        return rounds[self.constraint]
+
+    @property
+    def _max_iter(self):
+        return _ROUNDS[self.update] if self.max_iter is None else self.max_iter
+
+    @property
+    def n_rounds_at_most(self):
+        """Rounds, or passes over the record, after which training ends."""
+        return self._max_iter
+
+    @property
+    def sends_series_once(self):
+        """Whether the server relays the units' states to each other before training."""
+        return self._relays
+
+    @property
+    def _relays(self):
+        return self.solve == "stationary" or self.exchange == "moments"
+
+    @property
+    def _stepwise(self):
+        return self.solve == "iterate" and self.update == "online"
+
+    def dialogue(self, models):
+        """Training as a generator: yields one message per unit, is sent their answers.
+
+        Parameters
+        ----------
+        models : dict of str to LocalModel
+
+        Raises
+        ------
+        ValueError
+            If the parameters contradict each other or the units do not fit together.
+        """
+        plant = Plant.of(models)
+        scale = 0.0 if self.solve == "stationary" else self.start_scale
+        training = Training.start(plant, scale, np.random.default_rng(self._seed))
+        if self.solve == "stationary":
+            yield from stationary_dialogue(plant, self._chooser(plant), training)
+        else:
+            talk = {"series": batch_dialogue, "moments": moments_dialogue}[self.exchange]
+            talk = online_dialogue if self._stepwise else talk
+            settings = {"max_iter": self._max_iter, "tol": self.tol, "watch": self._watch}
+            yield from talk(plant, self._chooser(plant), training, **settings)
+        self._store(plant, training)
+
+    def _check_settings(self):
+        self._validate_params()
+        if self._stepwise and self.exchange == "moments":
+            raise ValueError(
+                "update='online' uses the states of every single step, which exchange='moments' does not "
+                "send. Use exchange='series', or update='batch'."
+            )
+        if self.constraint == "penalty":
+            return
+        if self.xi == 0:
+            raise ValueError(f"constraint={self.constraint!r} needs a weight xi (rho / 2) above 0.")
+        if self._stepwise or self.solve == "stationary":
+            raise ValueError(
+                f"constraint={self.constraint!r} is a way to make batch rounds: its multipliers belong "
+                "to the time steps of the record. Use update='batch' and solve='iterate', or "
+                "constraint='penalty' (the limit of 'hybrid')."
+            )
+
+    def _chooser(self, plant):
+        """Step sizes for a known curvature of the blocks; keeps them and warns where they are too large."""
+
+        def choose(blocks):
+            sizes = choose_sizes(self, plant, blocks)
+            if blocks is not None:
+                self.rates_, self.step_sizes_ = _rate_table(plant, sizes), sizes
+                self._limits = _rate_table(plant, choose_sizes(_free(self), plant, blocks))
+                if self.solve == "iterate":
+                    self._check_load(plant, load(plant, sizes, blocks))
+            return sizes
+
+        return choose
+
+    def _check_load(self, plant, loads):
+        worst = int(np.argmax(loads))
+        if loads[worst] >= 2:
+            warnings.warn(
+                f"With these step sizes training is not sure to converge: step times curvature of unit "
+                f"{plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {self._advice()}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+
+    def _advice(self):
+        safe = ", ".join(f"{name} <= {self._limits[name].min():.3g}" for name in self._limits)
+        return f"Step sizes that hold for all units: {safe}."
+
+    def _watch(self, training):
+        if self.callback is None:
+            return False
+        names = training.plant.names
+        told = {
+            "client": dict(zip(names, training.client[-1].tolist(), strict=True)),
+            "server": dict(zip(names, training.server[-1].tolist(), strict=True)),
+        }
+        return self.callback(len(training.client), told)
+
+    def _store(self, plant, training):
+        n = plant.states.n_states
+        own = block_diag(*(model.transition for model in plant.models))
+        self.names_ = plant.names
+        self.partition_ = plant.states
+        self.state_slices_ = dict(zip(plant.names, plant.states.slices, strict=True))
+        self.transition_ = own + training.blocks[:, :n]
+        self.input_, self._own_input = plant.own_input + training.blocks[:, n:], plant.own_input
+        self.input_slices_ = dict(zip(plant.names, plant.input_slices, strict=True))
+        self.input_level_ = plant.inputs[0]
+        self.process_cov_ = block_diag(*(model.process_cov for model in plant.models))
+        self.information_ = block_diag(*(model.information for model in plant.models))
+        self._own = own
+        self.loss_history_ = _history(plant.names, training)
+        self.n_iter_ = len(training.client)
+        self.converged_, self.diverged_ = training.converged, training.diverged
+        self.links_ = untested_links(
+            plant, self.transition_, self.input_, self.process_cov_, self.information_
+        )
+        self._end = {name: TrainingEnd() for name in plant.names}
+        if plant.n_inputs:
+            levels = training.blocks[:, n:] @ self.input_level_
+            self._end = {name: TrainingEnd(levels[rows]) for name, rows in self.state_slices_.items()}
+        self._warn_of(training)
+
+    def end(self):
+        """What every unit is told when training has ended, a dict of TrainingEnd.
+
+        Returns
+        -------
+        dict of str to TrainingEnd
+        """
+        return self._end
+
+    def _warn_of(self, training):
+        if training.diverged:
+            problem = (
+                f"Training diverged in round {self.n_iter_}: the losses grew beyond all bounds. "
+                f"{self._advice()} `transition_` holds the last finite values."
+            )
+        elif not training.converged and self.tol > 0 and self.callback is None:
+            problem = (
+                f"Training did not converge in {self.n_iter_} rounds. Raise max_iter or tol, or use "
+                "solve='stationary' for its limit."
+            )
+        else:
+            return
+        warnings.warn(problem, ConvergenceWarning, stacklevel=2)
+
+
+def _free(settings):
+    """Settings of joint training with the same weights, all step sizes left to curvature."""
+    return copy(settings).set_params(variant="joint", **dict.fromkeys(_STEP_SIZES))
+
+
+def _rate_table(plant, sizes):
+    """Step sizes by unit."""
+    columns = {"eta1": sizes.client[:, 0], "eta2": sizes.server[:, 0], "gamma": sizes.blocks[:, 0]}
+    if plant.has_constant:
+        columns |= {"gamma1": sizes.client[:, 1], "gamma2": sizes.server[:, 1], "alpha_B": sizes.blocks[:, 1]}
+    return pd.DataFrame(columns, index=pd.Index(plant.names, name="unit"))
+
+
+def _history(names, training):
+    """Losses of all rounds."""
+    parts = {"client": training.client, "server": training.server}
+    if training.plant.n_inputs:
+        parts |= {"penalty": training.penalty, "delta_d": training.gap}
+    frames = {kind: pd.DataFrame(np.array(rows), columns=list(names)) for kind, rows in parts.items()}
+    history = pd.concat(frames, axis=1, names=["loss", "unit"])
+    history.index.name = "round"
+    return history

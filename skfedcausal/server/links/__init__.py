@@ -1,0 +1,1 @@
+"""What a fitted plant answers about its links."""

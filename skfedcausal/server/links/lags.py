@@ -1,0 +1,281 @@
+"""Plants of several lags, in which units act on each other after more than one time step.
+
+``h[t] = A_1 h[t-1] + ... + A_L h[t-L] + w[t-1]``.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+from scipy.special import softmax
+
+from ..estimation.blocktests import link_estimates
+from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, adjusted_p_values
+from ..estimation.scoring import Point, Scoring, ascend
+from ..estimation.search import search_structure
+from ..estimation.standardised import StandardisedPlant
+from ..estimation.unit_states import in_unit_states, unit_state_roots
+from .table import links_table
+
+CRITERIA = ("aic", "bic", "held_out")
+_TOL = 0.1  # log-likelihood that a search may leave
+
+
+@dataclass(frozen=True)
+class LaggedPlant:
+    """Plant of several lags at the maximum of its likelihood.
+
+    Attributes
+    ----------
+    plant : StandardisedPlant
+    n_lags : int
+    scoring : Scoring
+    converged : bool
+    likelihood : object
+    """
+
+    plant: StandardisedPlant
+    n_lags: int
+    scoring: Scoring
+    converged: bool
+    likelihood: object
+
+    @property
+    def log_likelihood(self):
+        """Of the record, up to a term that is the same for plants of any lags."""
+        return self.scoring.n_samples * float(self.scoring.point.evaluation.value)
+
+    @property
+    def transition(self):
+        """``[A_1 | A_2 | ...]`` in the units' own states, shape (n, n * n_lags)."""
+        S = self.plant.state_scale
+        return S @ self.scoring.point.A @ np.kron(np.eye(self.n_lags), np.linalg.inv(S))
+
+    @property
+    def process_cov(self):
+        """Process covariance in the units' own states."""
+        return self.plant.unscaled_covariance(self.scoring.point.Q)
+
+    @property
+    def blocks(self):
+        """Every off-diagonal block of all lags, in states of unit variance."""
+        point, partition = self.scoring.point, self.scoring.structure.partition
+        roots = None
+        if not self.plant.is_complete:
+            roots = unit_state_roots(self.plant, point, self.likelihood)
+        return in_unit_states(link_estimates(self.scoring), partition, roots)
+
+    def held_out(self, tail, n_dropped):
+        """Log-likelihood of another record per time step, up to a term that does not depend on the plant."""
+        likelihood = _likelihood(tail, self.n_lags, n_dropped)
+        S = tail.state_scale
+        inverse = np.linalg.inv(S)
+        A = inverse @ self.transition @ np.kron(np.eye(self.n_lags), S)
+        return float(likelihood.evaluate(A, inverse @ self.process_cov @ inverse.T).value)
+
+
+def without_shifts(record):
+    """The record with the levels before and after its shifts taken off, and no shifts.
+
+    Raises
+    ------
+    ValueError
+        For a plant with inputs, units whose sensors do not determine their states, or units that report
+        in different rows.
+    """
+    if record.partition.n_inputs:
+        raise ValueError("Links of several lags are for plants without inputs; this one has some.")
+    if not all(record.determined):
+        unseen = [name for name, seen in zip(record.names, record.determined, strict=True) if not seen]
+        raise ValueError(
+            "Links of several lags need sensors that determine every unit's states; those of "
+            f"{', '.join(unseen)} do not. Give these units fewer states, leave them out, or fit one lag."
+        )
+    if not record.is_constant and not StandardisedPlant(record).has_all_lags:
+        raise ValueError(
+            "Links of several lags need units that report in the same and in neighbouring rows; here some "
+            "report in every other row or less, so that no product of measurements tells one lag from "
+            "another. Take a coarser clock, on which all units report, or fit one lag."
+        )
+    cut = replace(record, starts=tuple(sorted({*record.starts, *record.steps})), steps=())
+    return replace(cut.centred(), starts=record.starts)
+
+
+def fit_lags(record, n_lags, *, n_dropped=None, sparsity="fdr", alpha=0.05, max_iter, tol):
+    """Maximum likelihood of a plant of several lags, with a search for links or every block free.
+
+    Every unit's own states act on it at every lag; a link is the blocks of all lags. Complete records are
+    fitted by the Whittle likelihood of their scores, others by the exact one in the time domain.
+
+    Parameters
+    ----------
+    record : JointRecord
+        Without inputs and steps.
+    n_lags : int
+    n_dropped : int, default=None
+        Rows at the start of each episode of a complete record that only explain later ones; None takes
+        ``n_lags - 1``.
+    sparsity, alpha, max_iter, tol
+        See :class:`~skfedcausal.LikelihoodServer`.
+
+    Returns
+    -------
+    LaggedPlant
+    """
+    plant = StandardisedPlant(record)
+    n_dropped = n_lags - 1 if n_dropped is None else n_dropped
+    A, Q = plant.uncoupled
+    likelihood = _likelihood(plant, n_lags, n_dropped)
+    partition = replace(plant.partition, n_lags=n_lags)
+    structure = replace(plant.structure(), partition=partition)
+    point = Point.at(likelihood, np.hstack([A, np.zeros((len(A), len(A) * (n_lags - 1)))]), Q)
+    goal = {"gain_tol": likelihood.n_samples * tol**2, "max_iter": max_iter}
+    found = _climb(likelihood, structure, point, sparsity, alpha, goal)
+    if not plant.is_complete:
+        return LaggedPlant(plant, n_lags, *found, likelihood)
+    needed = plant.lags_of_filter(found[0].point.A, found[0].point.Q, n_lags) + n_lags - 1
+    if needed > likelihood.n_covariances:
+        likelihood = plant.lagged_whittle(n_lags, n_dropped, needed)
+        point = Point.at(likelihood, found[0].point.A, found[0].point.Q)
+        found = _climb(likelihood, found[0].structure, point, sparsity, alpha, goal)
+    return LaggedPlant(plant, n_lags, *found, likelihood)
+
+
+def _likelihood(plant, n_lags, n_dropped):
+    if plant.is_complete:
+        return plant.lagged_whittle(n_lags, n_dropped)
+    return plant.lagged_time_domain(n_lags)
+
+
+def _climb(likelihood, structure, point, sparsity, alpha, goal):
+    """The :class:`Scoring` at the maximum and whether it was reached."""
+    settled = True
+    if sparsity is None:
+        structure = structure.with_links(np.ones(len(structure.partition.pairs), dtype=bool))
+    else:
+        point = ascend(likelihood, Scoring(likelihood, structure, point), gain_tol=_TOL).point
+        search = search_structure(likelihood, structure, point, alpha=alpha, tol=_TOL)
+        structure, point, settled = search.scoring.structure, search.scoring.point, search.settled
+    ascent = ascend(likelihood, Scoring(likelihood, structure, point), **goal)
+    return Scoring(likelihood, structure, ascent.point), settled and ascent.converged
+
+
+def order_table(record, head, tail, max_lags, **settings):
+    """One row per number of lags, all fitted to the same rows.
+
+    Parameters
+    ----------
+    record : JointRecord
+    head, tail : JointRecord
+        The first part of every episode and the last.
+    max_lags : int
+
+    Returns
+    -------
+    DataFrame
+        Indexed by ``n_lags``: ``n_links, n_parameters, log_likelihood, aic, bic, held_out``.
+    """
+    n_dropped, tail, rows = max_lags - 1, StandardisedPlant(tail), []
+    tail.uncoupled  # noqa: B018  (sets the number of lags of its likelihood)
+    for n_lags in range(1, max_lags + 1):
+        fit = fit_lags(record, n_lags, n_dropped=n_dropped, **settings)
+        first = fit_lags(head, n_lags, n_dropped=n_dropped, **settings)
+        structure, value = fit.scoring.structure, fit.log_likelihood
+        n_parameters = structure.free.n_elements
+        rows.append(
+            {
+                "n_lags": n_lags,
+                "n_links": int(structure.linked.sum()),
+                "n_parameters": n_parameters,
+                "log_likelihood": value,
+                "aic": -2 * value + 2 * n_parameters,
+                "bic": -2 * value + np.log(fit.scoring.n_samples) * n_parameters,
+                "held_out": first.held_out(tail, n_dropped),
+            }
+        )
+    return pd.DataFrame(rows).set_index("n_lags")
+
+
+def best_order(table, criterion):
+    """Number of lags that a criterion of :func:`order_table` prefers."""
+    column = table[criterion]
+    return int(column.idxmax() if criterion == "held_out" else column.idxmin())
+
+
+def delays_table(names, fit, *, alpha, margin):
+    """Links of a plant of several lags: one row per ordered pair.
+
+    Returns
+    -------
+    DataFrame
+        ``cause, effect, delay, delay_probability, strength, stderr, delay_strength, statistic, dof, p_value,
+        p_adjusted, verdict``; ``delay``, the lag that alone explains most of the link, is NaN where no link
+        was found, ``delay_probability`` its share of the likelihood of all single lags, and
+        ``delay_strength`` the strength the link has if it acts at that lag only.
+    """
+    partition, blocks = fit.scoring.structure.partition, fit.blocks
+    unknown = np.full((partition.n_units,) * 2, np.nan)
+    table = links_table(names, partition, blocks, unknown, alpha=alpha, margin=margin)
+    lags = [_alone(blocks, lag, fit.n_lags, partition) for lag in range(fit.n_lags)]
+    statistic = np.array([own.statistic for own in lags])
+    delay = statistic.argmax(axis=0)
+    strength = np.array([own.strength for own in lags])
+    linked = adjusted_p_values(blocks) <= alpha if len(blocks.dof) else np.zeros(0, dtype=bool)
+    table.insert(2, "delay", np.where(linked, delay + 1.0, np.nan))
+    likely = softmax(statistic / 2, axis=0).max(axis=0)
+    table.insert(3, "delay_probability", np.where(linked, likely, np.nan))
+    table.insert(7, "delay_strength", np.where(linked, strength[delay, np.arange(len(delay))], np.nan))
+    table.insert(9, "dof", blocks.dof)
+    return table.drop(columns=["kind", "geweke"])
+
+
+def by_lag_table(names, fit):
+    """The same with one row per ordered pair and lag, tested given the other lags."""
+    partition, blocks = fit.scoring.structure.partition, fit.blocks
+    effect, cause = partition.pairs.T
+    tables = []
+    for lag in range(fit.n_lags):
+        own = _at_lag(blocks, lag, fit.n_lags, partition)
+        columns = {
+            "cause": np.asarray(names, dtype=object)[cause],
+            "effect": np.asarray(names, dtype=object)[effect],
+            "lag": lag + 1,
+            "strength": own.strength,
+            "stderr": own.stderr,
+            "statistic": own.statistic,
+            "p_value": stats.chi2.sf(own.statistic, own.dof),
+        }
+        tables.append(pd.DataFrame(columns))
+    return pd.concat(tables).sort_index(kind="stable").reset_index(drop=True)
+
+
+def _alone(blocks, lag, n_lags, partition):
+    """Estimates of the blocks of one lag if those of the others are zero.
+
+    With the estimate b of all lags and its covariance V: ``b_l + V_lo V_oo^-1 (0 - b_o)``. Its statistic is
+    what the log-likelihood gains, twice, from that lag alone; states that move slowly make the estimates of
+    neighbouring lags trade off, so that their own statistics do not tell which one it is.
+    """
+    e = blocks.estimate.shape[1] // n_lags
+    own = slice(lag * e, (lag + 1) * e)
+    precision = np.linalg.inv(blocks.covariance)
+    covariance = np.linalg.inv(precision[:, own, own])
+    weighed = np.einsum("xij,xj->xi", precision[:, own], blocks.estimate)
+    return _of_lag(np.einsum("xij,xj->xi", covariance, weighed), covariance, blocks, own, n_lags, partition)
+
+
+def _at_lag(blocks, lag, n_lags, partition):
+    """Estimates of the blocks of one lag given that the others are free."""
+    e = blocks.estimate.shape[1] // n_lags
+    own = slice(lag * e, (lag + 1) * e)
+    return _of_lag(blocks.estimate[:, own], blocks.covariance[:, own, own], blocks, own, n_lags, partition)
+
+
+def _of_lag(estimate, covariance, blocks, own, n_lags, partition):
+    """Estimates of one lag, their padded elements as in :class:`BlockEstimates`."""
+    covariance = covariance.copy()
+    padded = partition.pair_elements[:, own] == partition.n_elements
+    pair, element = np.nonzero(padded)
+    covariance[pair, element, element] = PADDED_VARIANCE
+    return BlockEstimates(np.where(padded, 0.0, estimate), covariance, blocks.dof // n_lags)

@@ -1,0 +1,1 @@
+"""Alarms and the evidence behind them, on plain arrays."""

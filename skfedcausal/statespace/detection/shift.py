@@ -1,0 +1,309 @@
+"""Coherent shift statistic: likelihood ratio of a fault that stays, on the innovations of a Kalman filter.
+
+A fault at unit m adds a constant f to the unit's rows of the state equation from onset tau on. Through the
+plant and the filter it moves the mean of every later innovation in a known way, so the likelihood ratio
+against "no fault" is that of a linear regression of innovations on signatures (Willsky & Jones 1976). With
+the scaled innovations ``u = S^-1 (s - predicted)`` (S their covariance before scaling) the regression needs
+only the smoothing scores r of the record (de Jong & Penzer 1998):
+
+    r_t = u_t + F' r_(t+1),   b_tau = r_tau + ... + r_end,   ratio_m = b_m' M_mm^-1 b_m,
+
+for every unit and every onset in one pass backwards. ``F = A (I - Pf J)`` carries a prediction error to the
+next step. The ratio is twice the gain in log-likelihood, chi-square with P_m degrees of freedom without a
+fault.
+
+References
+----------
+.. [1] Willsky, Jones (1976), A generalized likelihood ratio approach to the detection and estimation of
+       jumps in linear systems, IEEE Transactions on Automatic Control 21(1).
+.. [2] de Jong, Penzer (1998), Diagnosing shocks in time series, Journal of the American Statistical
+       Association 93(442).
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ..filter import covariance_schedule
+from ..recurrence import Recurrence
+
+_SETTLED = 1e-6  # what is left of a step's signature when it is taken to stay
+
+
+@dataclass(frozen=True)
+class InnovationModel:
+    """Steady Kalman filter of a plant seen through its innovations.
+
+    Attributes
+    ----------
+    A, Q, J : ndarray of shape (n, n)
+        Transition matrix, process covariance, information matrix of one step's measurements.
+    """
+
+    A: np.ndarray
+    Q: np.ndarray
+    J: np.ndarray
+
+    @cached_property
+    def schedule(self):
+        """Covariances of the filter, see :func:`~skfedcausal.statespace.filter.covariance_schedule`."""
+        return covariance_schedule(self.A, self.Q, self.J)
+
+    @cached_property
+    def scaling(self):
+        """``(I + J P)^-1``, which turns ``z - J predicted`` into scaled innovations."""
+        return np.linalg.inv(np.eye(len(self.A)) + self.J @ self.schedule.predicted[-1])
+
+    @cached_property
+    def weight(self):
+        """Covariance of the scaled innovations, shape (n, n)."""
+        W = self.scaling @ self.J
+        return (W + W.T) / 2
+
+    @cached_property
+    def whitening(self):
+        """Matrix that whitens the scaled innovations: ``u @ whitening`` has unit covariance."""
+        values, vectors = np.linalg.eigh(self.weight)
+        seen = values > 1e-12 * values[-1]
+        return vectors[:, seen] / np.sqrt(values[seen])
+
+    @cached_property
+    def carry(self):
+        """``F = A (I - Pf J)``."""
+        return self.A - self.gain
+
+    @cached_property
+    def gain(self):
+        """``A Pf J``, which takes a measured state into the next prediction."""
+        return self.A @ self.schedule.filtered[-1] @ self.J
+
+    @cached_property
+    def _backwards(self):
+        return Recurrence(self.carry.T)
+
+    def smoothing_scores(self, u):
+        """``r_t = u_t + F' r_(t+1)`` with nothing after the last row, shape (..., n_samples, n)."""
+        return self._backwards.run((u[..., ::-1, :], None))[..., ::-1, :]
+
+    @cached_property
+    def held(self):
+        """Shift of the mean innovation, once settled, per unit of a fault that stays: ``(I - F)^-1``."""
+        return np.linalg.inv(np.eye(len(self.A)) - self.carry)
+
+    def scaled(self, z, predicted):
+        """Scaled innovations of rows whose information matrix is J.
+
+        Parameters
+        ----------
+        z, predicted : ndarray of shape (n_samples, n)
+            Information vectors and one-step-ahead states.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n)
+        """
+        return (z - predicted @ self.J) @ self.scaling.T
+
+
+def step_scores(model, u):
+    """Score of a fault that starts in each row and lasts to the end, shape (..., n_samples, n).
+
+    Row tau is ``sum_(t >= tau) G_(t - tau)' u_t`` with ``G_k = I + F + ... + F^k``.
+    """
+    return sums_to_end(model.smoothing_scores(u))
+
+
+def sums_to_end(series):
+    """Sum of each row and all after it, shape (..., n_samples, k)."""
+    return series[..., ::-1, :].cumsum(axis=-2)[..., ::-1, :]
+
+
+def step_information(F, W, n_steps):
+    """Covariance of the step scores for windows of 1, ..., n_steps rows.
+
+    Parameters
+    ----------
+    F, W : ndarray of shape (n, n)
+        `carry` and `weight` of the model.
+    n_steps : int
+
+    Returns
+    -------
+    ndarray of shape (n_steps, n, n)
+        Entry k - 1 is ``sum_(j < k) G_j' W G_j``.
+    """
+    n = len(F)
+    G, total = np.zeros((n, n)), np.zeros((n, n))
+    table = np.empty((n_steps, n, n))
+    for k in range(n_steps):
+        G = np.eye(n) + F @ G
+        total = total + G.T @ W @ G
+        table[k] = total
+    return table
+
+
+def bias_scores(model, u):
+    """Score of a constant added to the unit's states as its sensors show them, from each row to the end.
+
+    A sensor fault moves the innovation at once and is then taken back as far as the filter follows the
+    sensor: ``b_tau = sum_(t >= tau) u_t - (A Pf J)' sum_(t > tau) r_t``.
+    """
+    return step_and_bias_scores(model, u)[1]
+
+
+def step_and_bias_scores(model, u):
+    """Both :func:`step_scores` and :func:`bias_scores`."""
+    r = model.smoothing_scores(u)
+    step = sums_to_end(r)
+    return step, sums_to_end(u) - (step - r) @ model.gain
+
+
+def bias_information(model, n_steps):
+    """Covariance of the bias scores for windows of 1, ..., n_steps rows, shape (n_steps, n, n)."""
+    n = len(model.A)
+    error, total = np.zeros((n, n)), np.zeros((n, n))
+    table = np.empty((n_steps, n, n))
+    for k in range(n_steps):
+        G = np.eye(n) + error
+        total = total + G.T @ model.weight @ G
+        table[k] = total
+        error = model.carry @ error - model.gain
+    return table
+
+
+@dataclass(frozen=True)
+class Signatures:
+    """Likelihood ratios of candidate faults for every onset in a window at once.
+
+    Attributes
+    ----------
+    pairs : tuple (i, j) of ndarray of int, shape (n_pairs,)
+        Pairs of states of which some candidate has both.
+    groups : tuple of (positions, chosen, inverse)
+        Candidates of the same number of states: their positions, which `pairs` are theirs, shape
+        (n_sets, q), and the inverse information of each pair, off-diagonal ones counted twice, of shape
+        (n_sets, q, n_rows); the last entry is about one row, the first about `n_rows`.
+    n_params : ndarray of shape (n_candidates,)
+        States of each candidate.
+    """
+
+    pairs: tuple
+    groups: tuple
+    n_params: np.ndarray
+
+    @classmethod
+    def prepare(cls, information, candidates):
+        """Signatures of faults in some of the states.
+
+        Parameters
+        ----------
+        information : ndarray of shape (n_rows, n, n)
+            Covariance of the scores for windows of 1, ..., n_rows rows.
+        candidates : sequence of ndarray of int
+            States of each candidate.
+        """
+        sizes = np.array([len(columns) for columns in candidates])
+        number = np.zeros(information.shape[1:], dtype=np.intp)
+        for columns in candidates:
+            i, j = np.triu_indices(len(columns))
+            number[columns[i], columns[j]] = 1
+        pairs = np.nonzero(number)
+        number[pairs] = np.arange(len(pairs[0]))
+        groups = []
+        for size in np.unique(sizes):
+            positions = np.flatnonzero(sizes == size)
+            columns = np.array([candidates[k] for k in positions])
+            inverse = np.stack([np.linalg.inv(information[::-1, c[:, None], c]) for c in columns])
+            i, j = np.triu_indices(size)
+            packed = np.where(i == j, 1.0, 2.0) * inverse[:, :, i, j]
+            along_rows = np.ascontiguousarray(packed.swapaxes(1, 2))
+            groups.append((positions, number[columns[:, i], columns[:, j]], along_rows))
+        return cls(pairs, tuple(groups), sizes)
+
+    @property
+    def n_rows(self):
+        """Longest window."""
+        return self.groups[0][2].shape[2]
+
+    def ratios(self, scores, n_after=0):
+        """Likelihood ratio of every candidate for every onset, shape (n_candidates, n_rows).
+
+        Parameters
+        ----------
+        scores : ndarray of shape (n_rows, n)
+            Of a fault that starts in each row and lasts to the end.
+        n_after : int
+            Rows of the window after those of the scores, in which no fault starts.
+        """
+        series = np.ascontiguousarray(scores.T)
+        products = np.multiply(*series.take(self.pairs, axis=0))
+        ratios = np.empty((len(self.n_params), len(scores)))
+        rows = slice(self.n_rows - n_after - len(scores), self.n_rows - n_after)
+        for positions, chosen, inverse in self.groups:
+            ratios[positions] = np.einsum("cqt,cqt->ct", products.take(chosen, axis=0), inverse[:, :, rows])
+        return ratios
+
+
+def likelihood_ratios(scores, information, columns):
+    """Likelihood ratio of a fault in some of the states.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (k, n)
+    information : ndarray of shape (k, n, n)
+        Covariance of each row of scores.
+    columns : sequence of int or slice
+        States of the unit or units.
+
+    Returns
+    -------
+    ndarray of shape (k,)
+    """
+    b = scores[:, columns]
+    M = information[:, columns][:, :, columns]
+    return np.einsum("ki,ki->k", b, np.linalg.solve(M, b[..., None])[..., 0])
+
+
+def best_onset(model, u, shortest):
+    """Row where a step that lasts explains the innovations of an episode best, their mean left free.
+
+    Parameters
+    ----------
+    model : InnovationModel
+    u : ndarray of shape (n_samples, n)
+        Scaled innovations of one episode.
+    shortest : int
+        Rows that there have to be before the step and after it.
+
+    Returns
+    -------
+    int
+    """
+    n = len(u)
+    F, W = model.carry, model.weight
+    settled = 1
+    power = F
+    while np.abs(power).max() > _SETTLED and settled < n:
+        power, settled = power @ F, settled + 1
+    table = step_information(F, W, settled)
+    whole = model.held.T @ W @ model.held
+    cross_table = np.cumsum(_responses(F, settled).transpose(0, 2, 1) @ (W @ model.held), axis=0)
+    rows = np.arange(shortest, n - shortest + 1)
+    left = n - rows  # rows from the onset on
+    k = np.minimum(left, settled) - 1
+    beyond = (left - 1 - k)[:, None, None]
+    M, C = table[k] + beyond * whole, cross_table[k] + beyond * whole
+    level = np.linalg.inv(n * whole)
+    b = step_scores(model, u)[rows] - C @ (level @ (model.held.T @ u.sum(axis=0)))
+    M = M - C @ level @ np.swapaxes(C, 1, 2)
+    ratio = np.einsum("ki,ki->k", b, np.linalg.solve(M, b[..., None])[..., 0])
+    return int(rows[ratio.argmax()])
+
+
+def _responses(F, n_steps):
+    """``G_k = I + F + ... + F^k`` for k = 0, ..., n_steps - 1."""
+    G, responses = np.zeros_like(F), np.empty((n_steps, *F.shape))
+    for k in range(n_steps):
+        G = responses[k] = np.eye(len(F)) + F @ G
+    return responses

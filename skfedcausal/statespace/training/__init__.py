@@ -1,0 +1,1 @@
+"""Gradient training on plain arrays: corrections, steps, multipliers."""

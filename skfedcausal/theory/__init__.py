@@ -1,0 +1,1 @@
+"""Theorems of the papers as functions, for those who check them."""
