@@ -18,9 +18,9 @@ from skfedcausal import (
     RegressorServer,
 )
 from skfedcausal.client import network_training
-from skfedcausal.client.at_home import local_prediction
+from skfedcausal.client.answers import local_prediction
+from skfedcausal.client.black_box import NonlinearClient
 from skfedcausal.client.network_training import batch_loss, output_gradient
-from skfedcausal.client.nonlinear import NonlinearClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.federation.transport import InProcessTransport

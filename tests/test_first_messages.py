@@ -14,7 +14,7 @@ from skfedcausal import (
     GaussianMechanism,
     KalmanClient,
 )
-from skfedcausal.client.silence import repeated_rows
+from skfedcausal.client.records import repeated_rows
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.privacy import UtilityWarning
 

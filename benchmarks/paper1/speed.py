@@ -10,8 +10,7 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
-from skfedcausal.client.training import UnitTraining
-from skfedcausal.client.training_series import unit_series
+from skfedcausal.client.training import UnitTraining, unit_series
 from skfedcausal.statespace.training.augmented import augmented_problem, stack_problems
 from skfedcausal.statespace.training.descent import Rates, descend, descend_online
 from skfedcausal.theory.unified import fixed_point, recurrence

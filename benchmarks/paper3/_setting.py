@@ -13,8 +13,8 @@ from skfedcausal import (
     RegressorServer,
     SELURegressor,
 )
-from skfedcausal.client.at_home import local_prediction
-from skfedcausal.client.flags import ResidualFlag
+from skfedcausal.client.answers import local_prediction
+from skfedcausal.client.monitor import ResidualFlag
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.server.watching.flags import roots_of_flags
 

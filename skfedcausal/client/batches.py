@@ -5,22 +5,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .mapped import release_pages
-from .messages import stream_message
+from .answers import stream_message
+from .records import release_pages
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of a watched record.
-
-    Attributes
-    ----------
-    outputs : ndarray of shape (n_samples, n_sensors)
-    starts : tuple of int
-        First row of each episode. The first goes on where the batch before ended.
-    fingerprint : str
-        Of the rows, where they could be others when they are read again.
-    """
+    """Rows of a watched record."""
 
     outputs: np.ndarray
     starts: tuple = (0,)
@@ -28,20 +19,7 @@ class Batch:
 
 
 class Batches:
-    """Batches that are in memory.
-
-    Parameters
-    ----------
-    batches : sequence of Batch
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skfedcausal.client.batches import Batch, Batches
-    >>> batches = Batches([Batch(np.zeros((10, 2)))])
-    >>> len(batches.batch(1).outputs), batches.batch(2)
-    (10, None)
-    """
+    """Batches that are in memory."""
 
     def __init__(self, batches):
         self._batches = list(batches)
@@ -53,19 +31,7 @@ class Batches:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a unit stands in its watched record.
-
-    Attributes
-    ----------
-    number : int
-        Of the batch that it answered last.
-    known : object
-        What the rows so far left the unit with, see :func:`~skfedcausal.client.messages.stream_message`.
-    record : str
-        Fingerprint of the batches so far.
-    before : Place or None
-        Where it stood before that batch, which may be asked for again.
-    """
+    """Where a unit stands in its watched record."""
 
     number: int = 0
     known: object = None
@@ -74,28 +40,7 @@ class Place:
 
 
 def next_message(client, watched, number, place=None):
-    """Message about the next batch, or about the last one again, and where the unit stands after it.
-
-    Parameters
-    ----------
-    client : object
-        The unit's fitted client.
-    watched : Batches or similar
-    number : int
-        Of the batch that is asked for.
-    place : Place, default=None
-
-    Returns
-    -------
-    message : StateMessage or None
-        None where the batch is not there yet.
-    place : Place
-
-    Raises
-    ------
-    ValueError
-        If another batch is the next one.
-    """
+    """Message about the next batch, or about the last one again, and where the unit stands after it."""
     place = Place() if place is None else place
     if number == place.number and place.before is not None:
         place = place.before

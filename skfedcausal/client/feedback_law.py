@@ -17,18 +17,6 @@ def identify_law(Y, U, loadings, starts=(0,)):
     Proportional and integral controllers are of this form. The law looks at measurements, not states, so
     least squares is consistent whatever the noise of the sensors; rows with missing measurements are left
     out.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n_samples, n_sensors)
-    U : ndarray of shape (n_samples, n_inputs)
-    loadings : ndarray of shape (n_sensors, n_states)
-        How the measurements follow the states.
-    starts : sequence of int
-
-    Returns
-    -------
-    FeedbackLaw
     """
     late = np.concatenate([np.arange(a + 1, b) for a, b in episodes(starts, len(Y))])
     late = late[np.isfinite(Y[late]).all(axis=1) & np.isfinite(Y[late - 1]).all(axis=1)]
@@ -43,17 +31,6 @@ def warn_of_determined_inputs(name, Y, U):
 
     A proportional controller whose set point never moves: with or without the input, the next measurements
     follow the same regression on these, so no record of this kind shows the input's effect.
-
-    Parameters
-    ----------
-    name : str
-        Unit.
-    Y : ndarray of shape (n_samples, n_sensors)
-    U : ndarray of shape (n_samples, n_inputs)
-
-    Warns
-    -----
-    UserWarning
     """
     known = np.isfinite(Y).all(axis=1)
     if known.sum() <= 2 * Y.shape[1]:

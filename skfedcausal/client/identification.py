@@ -37,34 +37,18 @@ def lag_basis(moments):
     """Directions of largest lagged covariance: eigenvectors of ``sum_(k >= 1) G_k G_k'`` [1]_.
 
     White sensor noise, however unequal, does not enter the lag covariances.
-
-    References
-    ----------
-    .. [1] Lam, Yao (2012), Factor modeling for high-dimensional time series: inference for the number of
-           factors, Annals of Statistics 40(2).
     """
     lagged = moments.G[1:]
     return np.linalg.eigh((lagged @ np.swapaxes(lagged, 1, 2)).sum(axis=0))[1][:, ::-1]
 
 
 def canonical_basis(moments):
-    """Loadings of the variates best predicted by the past (canonical variate analysis) [1]_.
-
-    References
-    ----------
-    .. [1] Larimore (1990), Canonical variate analysis in identification, filtering and adaptive control,
-           Proceedings of the 29th IEEE Conference on Decision and Control.
-    """
+    """Loadings of the variates best predicted by the past (canonical variate analysis) [1]_."""
     return moments.V[0] @ moments.canonical[1]
 
 
 def hankel_basis(moments, n_future=3):
-    """Loadings of the states behind the Hankel matrix of a long autoregression with the inputs [1]_.
-
-    References
-    ----------
-    .. [1] Jansson (2003), Subspace identification and ARX modeling, IFAC Proceedings 36(16).
-    """
+    """Loadings of the states behind the Hankel matrix of a long autoregression with the inputs [1]_."""
     predictor = _long_autoregression(moments)
     n_lags, d, c = predictor.shape
     past = moments.past[1]
@@ -128,12 +112,6 @@ def choose_order(moments):
     The part of the measurements that the past predicts has as many dimensions as the unit has states,
     also when other units act on it; beyond them all canonical correlations with the past are zero. With
     missing cells the statistic is scaled to the mean it would have without [2]_.
-
-    References
-    ----------
-    .. [1] Bartlett (1941), The statistical significance of canonical correlations, Biometrika 32(1).
-    .. [2] Satorra, Bentler (1994), Corrections to test statistics and standard errors in covariance
-           structure analysis, in Latent variables analysis, Sage.
     """
     squared, _ = moments.canonical
     d, n_past = moments.n_sensors, moments.n_past
@@ -147,18 +125,7 @@ def choose_order(moments):
 
 
 def identify(moments, method, n_states):
-    """Local model of a unit.
-
-    Parameters
-    ----------
-    moments : Moments
-    method : {"pca-var", "lag-var", "cva-var", "subspace"}
-    n_states : int or "auto"
-
-    Returns
-    -------
-    UnitModel
-    """
+    """Local model of a unit."""
     order = choose_order(moments) if n_states == "auto" else n_states
     C = METHODS[method](moments)[:, :order]
     S, R = split_variance(moments, C)
@@ -179,16 +146,6 @@ def split_variance(moments, C):
     of all sensors is then scaled down until it is not. With as many states as sensors noise and states
     cannot be told apart and the noise is put at its floor: a small share of the variance, on top of noise
     that is known to have been added.
-
-    Returns
-    -------
-    S : ndarray of shape (n_states, n_states)
-    R : ndarray of shape (n_sensors,)
-
-    Warns
-    -----
-    ConvergenceWarning
-        If the search for R ends by count.
     """
     d, p = C.shape
     R = floor = NOISE_FLOOR * np.diag(moments.G[0]) + moments.added
@@ -225,24 +182,7 @@ def _state_covariances(G, C, R):
 
 
 def dynamics(moments, C, R, *, B=None, by_statsmodels=False):
-    """Transition, process covariance and input matrix of scaled states with known loadings and noise.
-
-    Parameters
-    ----------
-    moments : Moments
-    C : ndarray of shape (n_sensors, n_states)
-    R : ndarray of shape (n_sensors,)
-    B : ndarray of shape (n_states, n_inputs), default=None
-        Input matrix where it is known.
-    by_statsmodels : bool
-        Let statsmodels fit the vector autoregression of the states where the record is one complete series;
-        the lag covariances give the same but for the rows at the ends, several times faster.
-
-    Returns
-    -------
-    A, Q : ndarray of shape (n_states, n_states)
-    B : ndarray of shape (n_states, n_inputs) or None
-    """
+    """Transition, process covariance and input matrix of scaled states with known loadings and noise."""
     raw, state, weights = _state_covariances(moments.G[:2], C, R)
     floor = _STATE_FLOOR * np.trace(state) / len(state)
     if moments.inputs is not None:

@@ -13,8 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
 from ..statespace.em import observation_step
-from .filtering import FilterMixin
-from .given import COMPLETE, GIVEN, given_matrices, restricted, with_diagonal
+from .base import FilterMixin
 from .identification import METHODS, NOISE_FLOOR, dynamics, identify, split_variance
 from .moments import Moments
 from .records import (
@@ -26,7 +25,7 @@ from .records import (
     warn_held_rows,
     warn_inputs_ignored,
 )
-from .unit_model import UnitModel
+from .unit_model import COMPLETE, GIVEN, UnitModel, given_matrices, restricted, with_diagonal
 
 
 class KalmanClient(FilterMixin, BaseEstimator):

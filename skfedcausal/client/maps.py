@@ -64,23 +64,7 @@ class ScaledOutput:
 
 
 def fitted_map(estimator):
-    """A fitted regressor as a differentiable map.
-
-    Parameters
-    ----------
-    estimator : MLPRegressor, or any regressor with an attribute ``network_``
-        The attribute being an object with ``value(X)`` and ``jacobian(X)``, as :class:`LSTMRegressor` has it.
-        The weights of an MLPRegressor are public.
-
-    Returns
-    -------
-    object with ``value(X)`` and ``jacobian(X)``
-
-    Raises
-    ------
-    TypeError
-        If there is no way to the derivative of the regressor.
-    """
+    """A fitted regressor as a differentiable map."""
     if hasattr(estimator, "network_"):
         return estimator.network_
     if isinstance(estimator, MLPRegressor):
@@ -92,20 +76,7 @@ def fitted_map(estimator):
 
 
 def check_derivative(given, name, x, n_outputs=None):
-    """Refuse a given map whose shapes are wrong or whose Jacobian is not its derivative at a state.
-
-    Parameters
-    ----------
-    given : GivenMap
-    name : str
-        Of the argument, for messages.
-    x : ndarray of shape (n_states,)
-    n_outputs : int, default=None
-
-    Raises
-    ------
-    ValueError
-    """
+    """Refuse a given map whose shapes are wrong or whose Jacobian is not its derivative at a state."""
     value = np.atleast_1d(np.asarray(given.function(x), dtype=float))
     if value.ndim != 1 or not np.isfinite(value).all() or n_outputs not in (None, len(value)):
         wanted = "a vector" if n_outputs is None else f"{n_outputs} numbers"

@@ -24,37 +24,6 @@ _RIDGE = 1e-3  # added to scaled covariances before they are inverted
 class Moments:
     """Lag covariances of a unit's measurements scaled to unit variance, NaN standing for missing ones.
 
-    Parameters
-    ----------
-    Y : ndarray of shape (n_samples, n_sensors)
-    mean : ndarray of shape (n_sensors,) or None
-        None takes that of the cells that are there.
-    starts : sequence of int
-        First row of each episode.
-    U : ndarray of shape (n_samples, n_inputs), default=None
-        Inputs, complete.
-    input_mean : ndarray of shape (n_inputs,), default=None
-        None takes that of the inputs.
-    noise : ndarray of shape (n_sensors,), default=None
-        Known variance of noise that was added to the measurements.
-
-    Attributes
-    ----------
-    complete : bool
-    mean, input_mean : ndarray
-        Taken off the measurements and the inputs; the latter None without inputs.
-    products : ndarray of shape (n_sensors, n_sensors)
-        Sums of products of measurements less their mean, not scaled, of a complete record; otherwise None.
-    added : ndarray of shape (n_sensors,)
-        Variance of the added noise, scaled.
-    G : ndarray of shape (n_lags + 1, n_sensors, n_sensors)
-        ``E[y[t+l] y[t]']``, each element from the products that are there.
-    V : ndarray of shape (n_lags + 1, n_sensors, n_sensors)
-        The same of the series with zeros for missing cells, divided by the shares of cells that are there;
-        equal to `G` if all are.
-
-    Notes
-    -----
     With zeros for missing cells a complete record ``y`` becomes ``x = y + e``, where e, the effect of the
     gaps, is white noise if cells are missing at random. Lagged products of x and of y have the same mean,
     so the number of states and the space of C can be read from either, but it is the variance of x
@@ -229,15 +198,7 @@ class Moments:
 
     @cached_property
     def canonical(self):
-        """Squared canonical correlations of the present with the past, and the loadings of the variates.
-
-        Returns
-        -------
-        squared : ndarray of shape (n_sensors,)
-            Largest first.
-        weights : ndarray of shape (n_sensors, n_sensors)
-            Canonical variates of the present are ``series @ weights``.
-        """
+        """Squared canonical correlations of the present with the past, and the loadings of the variates."""
         L = np.linalg.cholesky(self.V[0] + _RIDGE * np.eye(self.n_sensors))
         half = np.linalg.solve(L, self.explained)
         squared, axes = np.linalg.eigh(np.linalg.solve(L, half.T))

@@ -11,11 +11,11 @@ from ..message.states import StateMessage
 from ..statespace.episodes import episodes
 from ..statespace.observation import information
 from ..statespace.partial_covariance import expected_cells, partial_covariance
+from .base import message_of
+from .black_box import WatchedNonlinearClient
 from .extended_kalman import ExtendedKalmanClient
-from .filtering import message_of
 from .kalman import KalmanClient
 from .moments import Moments
-from .nonlinear import WatchedNonlinearClient
 from .unit_model import UnitModel
 
 _FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show
@@ -27,24 +27,7 @@ _FINE = 0.03  # share of a column's change from step to step below which its res
 
 @dataclass(frozen=True)
 class UnitMonitor:
-    """Message of one unit about its states and about everything else its sensors show.
-
-    Attributes
-    ----------
-    model : UnitModel
-        With the full noise covariance under which ``C' R^-1 y`` are the regressions of the states on the
-        measurements of the same step, as far as the unit's R was not given.
-    outside : ndarray of shape (n_sensors, n_sensors - n_states)
-        Directions that the states do not weight.
-    precision : ndarray
-        Inverse nominal covariance of the measurements in these directions.
-    covariance : ndarray of shape (n_sensors, n_sensors)
-        Nominal covariance of the measurements.
-    resolution : ndarray of shape (n_sensors,)
-        Smallest step of each column in nominal data; zero where it does not matter.
-    spread : ndarray of shape (n_sensors,)
-        Standard deviation of each column's change from step to step.
-    """
+    """Message of one unit about its states and about everything else its sensors show."""
 
     model: UnitModel
     outside: np.ndarray
@@ -91,19 +74,7 @@ class UnitMonitor:
         return 10.0 ** float(self._decades[-1])
 
     def resolutions(self, Y, known=None):
-        """Smallest step seen so far in each column at each row, zero once it does not matter.
-
-        Parameters
-        ----------
-        Y : ndarray of shape (n_samples, n_sensors)
-        known : ndarray of shape (n_sensors,), default=None
-            Resolution before the first row.
-
-        Returns
-        -------
-        ndarray of shape (n_samples or 1, n_sensors)
-            One row if nothing changes.
-        """
+        """Smallest step seen so far in each column at each row, zero once it does not matter."""
         if known is None and self._is_fine(Y[0]):
             return np.zeros((1, Y.shape[1]))
         steps = np.full(Y.shape[1], np.inf) if known is None else known
@@ -137,21 +108,9 @@ class UnitMonitor:
         return np.where(np.isnan(Y), np.inf, steps)
 
     def message(self, Y, starts, known=None):
-        """Message about measurements of the active columns, and the resolution reached.
+        """Message about measurements of the active columns, and the resolution reached, shape (n_sensors,).
 
         Columns that are recorded more coarsely than in nominal data get that much more noise.
-
-        Parameters
-        ----------
-        Y : ndarray of shape (n_samples, n_sensors)
-        starts : sequence of int
-        known : ndarray of shape (n_sensors,), default=None
-            Resolution of the rows before.
-
-        Returns
-        -------
-        message : StateMessage
-        resolution : ndarray of shape (n_sensors,)
         """
         steps = self.resolutions(Y, known)
         if not steps.any():
@@ -247,10 +206,6 @@ class WatchedClient(KalmanClient):
     Parameters and attributes are those of :class:`~skfedcausal.KalmanClient`. With ``n_states="auto"`` there
     are as many states as the order test finds, but at least half as many as sensors and at most four: a
     direction that carries no dynamics in nominal operation may be the one that a fault moves.
-
-    Attributes
-    ----------
-    monitor_ : UnitMonitor
     """
 
     def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None, noise=None):
@@ -292,3 +247,37 @@ def watched(template):
     if isinstance(template, ExtendedKalmanClient):
         return WatchedNonlinearClient(template)
     return template
+
+
+@dataclass(frozen=True)
+class ResidualFlag:
+    """Mahalanobis distance of a unit's residual and its nominal threshold (eq. 7 of the paper)."""
+
+    mean: np.ndarray
+    precision: np.ndarray
+    threshold: float
+
+    @classmethod
+    def learn(cls, residuals, percentile):
+        """Mean, covariance and threshold of nominal residuals, rows with missing values left out."""
+        complete = residuals[~np.isnan(residuals).any(axis=1)]
+        if len(complete) <= residuals.shape[1]:
+            raise ValueError(
+                f"Only {len(complete)} rows have every sensor; the covariance of {residuals.shape[1]} "
+                "residuals needs more."
+            )
+        mean = complete.mean(axis=0)
+        covariance = np.atleast_2d(np.cov(complete.T))
+        floor = 1e-9 * np.trace(covariance) / len(covariance)
+        precision = np.linalg.inv(covariance + floor * np.eye(len(covariance)))
+        flag = cls(mean, precision, 0.0)
+        return cls(mean, precision, float(np.percentile(flag.distances(complete), percentile)))
+
+    def distances(self, residuals):
+        """Squared Mahalanobis distances; missing sensors count as their mean."""
+        centred = np.nan_to_num(residuals - self.mean)
+        return np.einsum("ti,ij,tj->t", centred, self.precision, centred)
+
+    def raised(self, residuals):
+        """1 where the distance is above the threshold, else 0."""
+        return (self.distances(residuals) > self.threshold).astype(np.uint8)

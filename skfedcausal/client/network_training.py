@@ -20,9 +20,9 @@ from ..message.states import ACKNOWLEDGEMENT
 from ..message.training import GradientReply
 from ..statespace.episodes import inner_rows, lagged_rows
 from .augmenter import RegressorAugmenter
+from .black_box import NonlinearClient
 from .kalman import KalmanClient
 from .maps import LinearMap
-from .nonlinear import NonlinearClient
 
 OUTSIDE = frozenset({FINISH, NetworkPlan.OP})  # what may come before training or, once more, after it
 OPERATIONS = frozenset({GradientReply.OP, NoGradient.OP}) | OUTSIDE
@@ -30,18 +30,7 @@ OPERATIONS = frozenset({GradientReply.OP, NoGradient.OP}) | OUTSIDE
 
 @dataclass(frozen=True)
 class StateCorrection:
-    """A trained ``phi_m``: what to add to the filtered states, from the unit's last measurements (eq. 3).
-
-    Attributes
-    ----------
-    estimator : regressor
-    n_lags : int
-        Rows it sees, the present one included.
-    mean, scale : ndarray of shape (n_sensors,)
-        Of the measurements.
-    unit : ndarray of shape (n_states,)
-        Of its outputs: standard deviation of the filtered states.
-    """
+    """A trained ``phi_m``: what to add to the filtered states, from the unit's last measurements (eq. 3)."""
 
     estimator: object
     n_lags: int
@@ -65,18 +54,7 @@ class StateCorrection:
 
 @dataclass(frozen=True)
 class UnitRecord:
-    """A unit's series as training needs them; they stay at the site.
-
-    Attributes
-    ----------
-    f, h : objects with ``value`` and ``jacobian``
-    filtered : ndarray of shape (n_pairs, n_states)
-        ``x_hat_c^(t-1)``.
-    features : ndarray of shape (n_pairs, n_features)
-        What the correction of it may depend on.
-    measurements : ndarray of shape (n_pairs, n_sensors)
-        ``y^t``, NaN where missing.
-    """
+    """A unit's series as training needs them; they stay at the site."""
 
     f: object
     h: object
@@ -86,15 +64,7 @@ class UnitRecord:
 
 
 def batch_loss(record, rows, correction, outputs):
-    """States predicted with given outputs of the correction, and the unit's loss per row.
-
-    Returns
-    -------
-    corrected, predicted : ndarray of shape (n_rows, n_states)
-        ``x_hat_a^(t-1)`` and ``x_a^t``.
-    rest : ndarray of shape (n_rows, n_sensors)
-        Residuals in standard deviations, zero where a sensor is missing.
-    """
+    """States predicted with given outputs of the correction, and the unit's loss per row."""
     corrected = record.filtered[rows] + correction.unit * outputs
     predicted = record.f.value(corrected)
     rest = np.nan_to_num((record.measurements[rows] - record.h.value(predicted)) / correction.scale)
@@ -102,17 +72,7 @@ def batch_loss(record, rows, correction, outputs):
 
 
 def output_gradient(record, correction, corrected, predicted, rest, weight, pull):
-    """Gradient of ``weight * |rest|^2 + L_s`` in the correction's outputs, row by row (eq. 4).
-
-    Parameters
-    ----------
-    pull : ndarray of shape (n_rows, n_states)
-        ``d L_s / d x_a`` from the server.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, n_states)
-    """
+    """Gradient of ``weight * |rest|^2 + L_s`` in the correction's outputs, row by row (eq. 4)."""
     slope = record.h.jacobian(predicted) / correction.scale[:, None]
     in_states = pull - 2 * weight * np.einsum("td,tdp->tp", rest, slope)
     return np.einsum("tq,tqp->tp", in_states, record.f.jacobian(corrected)) * correction.unit
@@ -120,17 +80,7 @@ def output_gradient(record, correction, corrected, predicted, rest, weight, pull
 
 @dataclass(frozen=True)
 class NetworkTraining:
-    """State of a unit between two packets of training; every step makes a new one.
-
-    Attributes
-    ----------
-    record : UnitRecord
-    correction : StateCorrection
-    plan : NetworkPlan
-    spread : ndarray of shape (2, n_states)
-    batch : int
-        Number of the batch that was sent last, counted from the beginning of training.
-    """
+    """State of a unit between two packets of training; every step makes a new one."""
 
     record: UnitRecord
     correction: StateCorrection
@@ -212,13 +162,7 @@ def unit_states(client, Y, starts):
 
 
 def start(client, augmenter, Y, starts, plan):
-    """Training that has not begun.
-
-    Raises
-    ------
-    TypeError
-        If the client has no maps or the augmenter cannot be trained step by step.
-    """
+    """Training that has not begun."""
     f, h, active = unit_maps(client, Y)
     filtered = unit_states(client, Y, starts)
     whole = completed(h, active, filtered)

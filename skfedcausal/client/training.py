@@ -19,43 +19,30 @@ from ..message.training import (
     TrainingEnd,
     TrainingPlan,
 )
+from ..statespace.episodes import inner_rows
 from ..statespace.training.augmented import Products, augmented_problem, correction, gradients, losses
 from ..statespace.training.descent import Rates, correction_curvature, correction_step, parameter_update
 from ..statespace.training.lagrangian import WarmUp, correction_divisor, risen
 from ..theory.unified import fixed_point, from_delta, recurrence
 from .augmenter import LinearAugmenter
-from .training_series import UnitSeries
 
 OPERATIONS = frozenset({REQUEST, TrainingEnd.OP, *TO_UNIT})
 
 
 @dataclass(frozen=True)
-class UnitTraining:
-    """State of a unit between two packets of training.
+class UnitSeries:
+    """A unit's series as training needs them; they stay at the site."""
 
-    Attributes
-    ----------
-    model : UnitModel
-    series : UnitSeries
-    residuals : ndarray of shape (n_pairs, n_sensors)
-        Errors of the unit's own one-step prediction.
-    problem : AugmentedProblem
-        Moments of the unit's own series; with the relayed states of the others once it has them.
-    parameters : ndarray of shape (n_states, q)
-        ``[theta, phi]``.
-    rates : Rates or None
-    mode : str
-    warm_up : WarmUp or None
-        First rounds by the augmented Lagrangian.
-    divide : callable or None
-        Makes a step in theta implicit in the constraint meanwhile.
-    dual : ndarray of shape (n_states, q + k) or None
-        Multipliers meanwhile, where the unit has the blocks; None before the first round.
-    n_moves : int
-        Rounds made, or time steps.
-    change : float
-        Largest relative change of a parameter in the last round.
-    """
+    filtered: np.ndarray
+    measurements: np.ndarray
+    inputs: np.ndarray | None
+    rows: np.ndarray
+    lengths: np.ndarray
+
+
+@dataclass(frozen=True)
+class UnitTraining:
+    """State of a unit between two packets of training."""
 
     model: object
     series: UnitSeries
@@ -329,17 +316,7 @@ def _check_shape(name, value, expected):
 
 
 def first_answer(packet, client, series, name):
-    """What a unit tells of itself before training, and its state then.
-
-    Parameters
-    ----------
-    packet : Packet
-    client : KalmanClient
-        Fitted.
-    series : UnitSeries
-    name : str
-        Of the unit; its random start depends on it, not on its place among the units.
-    """
+    """What a unit tells of itself before training, and its state then."""
     told = packet.scalars
     rng = np.random.default_rng([int(told["seed"]), crc32(name.encode())])
     scale = float(told["start_scale"])
@@ -360,18 +337,6 @@ def answer(packet, state):
     """Answer of a unit to a packet of training, and its state afterwards.
 
     A packet that comes again in its round is answered from the training before it.
-
-    Parameters
-    ----------
-    packet : Packet
-        With one of the `OPERATIONS`.
-    state : dict
-        The unit's state: ``training``, and ``previous``, the training before its last `round`.
-
-    Returns
-    -------
-    answer : Packet
-    state : dict
     """
     if "training" not in state:
         raise PacketError(f"A unit that is not in training got {packet.op!r}.")
@@ -397,3 +362,32 @@ def advanced(training, told):
     else:
         training = training.moved_by_blocks(told)
     return training, training.message()
+
+
+def unit_series(client, Y, U, starts, local_features):
+    """Series of a fitted KalmanClient about a record."""
+    rows = inner_rows(len(Y), starts)
+    if len(rows) == 0:
+        raise ValueError("Training needs an episode of at least two time steps.")
+    model = client.model
+    if U is not None and model.B is None:
+        raise ValueError(
+            "Gradient training takes a unit's own blocks as known, but a unit with inputs was given matrices "
+            "without B. Give its KalmanClient a B (zeros where its inputs do not act on itself), or leave A "
+            "out and both are identified."
+        )
+    filtered = model.filter(client.active_columns(Y), U, starts)
+    inputs = U if U is None or model.input_mean is None else U - model.input_mean
+    return UnitSeries(filtered, local_features, inputs, rows, np.diff([*starts, len(Y)]))
+
+
+def augmented_losses(site, data, rows):
+    """States that a trained unit predicts with its correction, and its loss, shape (n_rows, n_states)."""
+    model, augmenter = site["client"].model, site["augmenter"]
+    before = rows - 1
+    states = data.filtered[before] @ model.A.T + augmenter.phi_
+    states += data.measurements[before] @ augmenter.coef_.T
+    if data.inputs is not None:
+        states += data.inputs[before] @ model.B.T
+    own = data.measurements[rows] - states @ model.C.T
+    return states, float(np.einsum("ti,ti->", own, own) / len(rows))

@@ -16,50 +16,22 @@ from ..message.states import (
     StateReply,
 )
 from ..message.watching import WATCH, VerdictReply
-from . import network_training, training
-from .at_home import is_complete, loadings, local_features, mapped_effect
+from . import network_training
+from . import training as training
+from .answers import is_complete, loading_error, loadings, local_features, mapped_effect, unit_message
 from .augmenter import LinearAugmenter
 from .batches import next_message
-from .black_box import BlackBoxClient
+from .black_box import BlackBoxClient, NonlinearClient
 from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law, warn_of_determined_inputs
 from .kalman import KalmanClient
-from .loading_error import loading_error
-from .mapped import release_pages
-from .messages import unit_message
-from .nonlinear import NonlinearClient
-from .records import column_means, warn_few_rows
-from .training_series import unit_series
+from .records import column_means, release_pages, warn_few_rows
+from .training import unit_series
 
 
 class UnitWorker:
     """Answers the server's packets from one unit's private data.
 
-    Parameters
-    ----------
-    name : str
-    outputs : ndarray of shape (n_samples, n_sensors)
-    inputs : ndarray of shape (n_samples, n_inputs) or None
-    starts : tuple of int
-        First row of each episode.
-    columns : tuple of str
-        Names of the sensors, for messages to the user.
-    client : KalmanClient or object
-        Template of the unit's model, cloned and fitted here. Any other object is the unit's own and used as
-        it is: one with the methods ``message``, ``filter``, ``predict`` and ``measurements`` of a
-        KalmanClient, or a black box with ``filter_moments(Y)``, see :class:`BlackBoxClient`.
-    augmenter : LinearAugmenter or similar, default=None
-    noise : ndarray of shape (n_sensors,), default=None
-        Variance of the noise that a privacy mechanism added to `outputs`; None if there is none. The worker
-        never sees the record without it.
-    training_noise : PaperNoise, default=None
-        Noise that the unit adds to its messages of training.
-    watched : Batches or similar, default=None
-        Another record to be watched for faults: an object whose ``batch(number)``, counted from 1, is a
-        :class:`~skfedcausal.client.batches.Batch`, None where there is none yet.
-
-    Notes
-    -----
     State between packets, all of it kept at the site: ``client``, the fitted model, ``n_states`` and
     ``round`` of its last message and ``previous``, the model before that round; ``augmenter`` and
     what the server says about the unit's own blocks (``transition``, ``input_matrix`` and ``input_mean``,
@@ -97,23 +69,7 @@ class UnitWorker:
         return self._Y.shape[1] + (0 if self._U is None else self._U.shape[1])
 
     def handle(self, packet, state):
-        """Answer one packet.
-
-        Parameters
-        ----------
-        packet : Packet
-        state : dict
-
-        Returns
-        -------
-        answer : Packet
-        state : dict
-
-        Raises
-        ------
-        PacketError
-            If the packet is of an unknown kind, out of turn or not about this unit's record.
-        """
+        """Answer one packet."""
         operations = {
             REQUEST: self._fit,
             SmoothedReply.OP: self._refine,

@@ -22,18 +22,6 @@ COMMANDS = {
 
 
 def run_command(name, arguments):
-    """Run one command.
-
-    Parameters
-    ----------
-    name : str
-        Key of ``COMMANDS``.
-    arguments : list of str
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Run one command."""
     module, function = COMMANDS[name][0].split(":")
     return getattr(import_module(module), function)(arguments)

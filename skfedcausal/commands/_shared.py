@@ -30,22 +30,7 @@ def add_json(reader):
 
 
 def answer(options, work, text):
-    """Do the work of a command and print its result, or the reason why there is none.
-
-    Parameters
-    ----------
-    options : Namespace
-        With `json`.
-    work : callable
-        Gives a dict.
-    text : callable
-        Text of that dict for a reader.
-
-    Returns
-    -------
-    int
-        Exit code: 0 if it was done, 1 if it failed; the reason is on standard error.
-    """
+    """Do the work of a command and print its result, or the reason why there is none."""
     try:
         result = work()
     except ERRORS as error:

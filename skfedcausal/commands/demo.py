@@ -5,17 +5,7 @@ from ._shared import parser
 
 
 def main(arguments):
-    """Learn the links of a simulated plant and save a picture of them.
-
-    Parameters
-    ----------
-    arguments : list of str
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Learn the links of a simulated plant and save a picture of them."""
     reader = parser(
         "demo",
         "Learn which unit of a simulated plant drives which, without pooling its data.",

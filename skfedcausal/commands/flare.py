@@ -6,17 +6,7 @@ from ._shared import add_json, answer, parser
 
 
 def main(arguments):
-    """Make start-up kits, start one, run a fit, or stop all.
-
-    Parameters
-    ----------
-    arguments : list of str
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Make start-up kits, start one, run a fit, or stop all."""
     reader = parser("flare", "NVIDIA FLARE: certificates, processes, runs.", settings=False, json=False)
     actions = reader.add_subparsers(dest="action", required=True)
     action = actions.add_parser("provision", help="make certificates and hardened start-up kits")

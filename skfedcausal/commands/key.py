@@ -7,17 +7,7 @@ from ._shared import answer, parser
 
 
 def main(arguments):
-    """Make a key.
-
-    Parameters
-    ----------
-    arguments : list of str
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Make a key."""
     reader = parser("key", "Make a key for a site.", settings=False)
     reader.add_argument("path", type=Path, help="file to write; must not exist")
     options = reader.parse_args(arguments)

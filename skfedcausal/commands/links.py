@@ -5,17 +5,7 @@ from .plant_file import parser_for, run, save
 
 
 def main(arguments):
-    """Fit, and write a table, a picture and the report.
-
-    Parameters
-    ----------
-    arguments : list of str
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Fit, and write a table, a picture and the report."""
     parser = parser_for("links", "Learn which unit of your plant drives which.")
     return run("links", parser.parse_args(arguments), _links)
 

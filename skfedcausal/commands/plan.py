@@ -8,17 +8,7 @@ from ._shared import answer, parser, section_of
 
 
 def main(arguments):
-    """Rehearse a run: nothing is sent, nothing is written.
-
-    Parameters
-    ----------
-    arguments : list of str
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Rehearse a run: nothing is sent, nothing is written."""
     options = parser(
         "plan", "Show what would leave a site and what it would accept; nothing is sent."
     ).parse_args(arguments)

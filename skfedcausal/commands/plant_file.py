@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ..containers.names import SEPARATOR, listed
+from ..containers.layout import SEPARATOR, listed
 from ..historian.forms import TIME_NAMES, Dialect, tag_series
 from ..quality import check_plant
 
@@ -39,20 +39,7 @@ def parser_for(command, description):
 
 
 def run(command, options, work):
-    """Read the file, do the work, say what was written.
-
-    Parameters
-    ----------
-    command : str
-    options : Namespace
-    work : callable
-        Called with the table, the folder and the options; returns lines for the reader.
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Read the file, do the work, say what was written."""
     try:
         table = read_plant_file(options.file, options.clients, options.every, options.tz)
         folder = Path(options.out or f"{Path(options.file).stem}_{command}")
@@ -75,25 +62,7 @@ def run(command, options, work):
 
 
 def read_plant_file(path, clients="prefix", every=None, tz=None):
-    """Table with ``unit__tag`` columns from a CSV file.
-
-    Parameters
-    ----------
-    path : str or Path
-    clients : str
-        "prefix" or a JSON file.
-    every, tz : str or None
-        As in ``read_historian``; files without times are read row by row.
-
-    Returns
-    -------
-    DataFrame
-
-    Raises
-    ------
-    FileError
-        If columns cannot be given to units.
-    """
+    """Table with ``unit__tag`` columns from a CSV file."""
     if _has_times(path):
         series = tag_series(path, Dialect(tz=tz), str(path))
         table = pd.DataFrame(series)
@@ -112,13 +81,7 @@ def _has_times(path):
 
 
 def unit_names(columns, clients):
-    """Name ``unit__tag`` of each column.
-
-    Raises
-    ------
-    FileError
-        If no separator fits all columns, or the file of units leaves some out.
-    """
+    """Name ``unit__tag`` of each column."""
     if clients != "prefix":
         units = json.loads(Path(clients).read_text(encoding="utf-8"))
         owner = {column: unit for unit, own in units.items() for column in own}

@@ -10,17 +10,7 @@ _MOST_PAGES = 20
 
 
 def main(arguments):
-    """Fit to the nominal part, look at the rest, and write a table, pictures and a report per incident.
-
-    Parameters
-    ----------
-    arguments : list of str
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Fit to the nominal part, look at the rest, and write a table, pictures and a report per incident."""
     parser = parser_for("rca", "Find incidents in a record of your plant and the units they began in.")
     parser.add_argument(
         "--nominal",

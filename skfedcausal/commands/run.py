@@ -11,17 +11,7 @@ _PAUSE = 1.0  # seconds between two looks for a further batch
 
 
 def main(arguments):
-    """Answer the server's questions until the run is over, or send once over a one-way link.
-
-    Parameters
-    ----------
-    arguments : list of str
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Answer the server's questions until the run is over, or send once over a one-way link."""
     reader = parser("run", "Take part in a run as a site, over a folder of files.")
     reader.add_argument("--dry-run", action="store_true", help="only show what would leave, as `plan` does")
     reader.add_argument("--out", help="folder of the exchange, instead of the one in the settings")

@@ -5,17 +5,7 @@ from ._shared import answer, parser, told
 
 
 def main(arguments):
-    """Learn the plant from the sites of a settings file and write the results.
-
-    Parameters
-    ----------
-    arguments : list of str
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Learn the plant from the sites of a settings file and write the results."""
     options = parser("serve", "Run a fit over sites that are reached through a folder of files.").parse_args(
         arguments
     )

@@ -8,17 +8,7 @@ from ._shared import answer, parser
 
 
 def main(arguments):
-    """Check the chain of a ledger, add up, and write the page for the security officer.
-
-    Parameters
-    ----------
-    arguments : list of str
-
-    Returns
-    -------
-    int
-        Exit code; 1 if the chain is broken.
-    """
+    """Check the chain of a ledger, add up, and write the page for the security officer."""
     reader = parser("verify", "Check a site's ledger: its chain of hashes and its sums.")
     reader.add_argument("--html", type=Path, help="also write the ledger as a page to read and sign")
     reader.add_argument("--head", help="last hash as it was noted elsewhere: the ledger has to contain it")

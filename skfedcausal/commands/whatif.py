@@ -2,23 +2,13 @@
 
 import numpy as np
 
-from ..containers.names import listed
+from ..containers.layout import listed
 from ..estimators.counterfactual import FederatedCounterfactualEstimator
 from .plant_file import FileError, parser_for, run, save
 
 
 def main(arguments):
-    """Fit, replay the record, and write a table, a picture and the report.
-
-    Parameters
-    ----------
-    arguments : list of str
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Fit, replay the record, and write a table, a picture and the report."""
     parser = parser_for("whatif", "Replay a record of your plant under other inputs.")
     parser.add_argument(
         "--inputs", required=True, help="columns that are inputs, unit__tag, with commas between"

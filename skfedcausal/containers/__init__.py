@@ -1,9 +1,9 @@
 """Containers for plants: many forms in, arrays and column positions out."""
 
 from .arrays import constant_columns
-from .episodes import check_lengths, episode_starts
 from .layout import PlantLayout
 from .plant import PlantData, read_plant
+from .rows import check_lengths, episode_starts
 from .stack import stack_clients
 
 __all__ = [

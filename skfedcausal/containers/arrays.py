@@ -6,31 +6,13 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_array
 
-from .names import SEPARATOR, check_flat_names, check_unique, listed
+from .layout import SEPARATOR, check_flat_names, check_unique, listed
 
 _FEW = 2**20  # numbers that one bit each is no matter for
 
 
 def as_native(X):
-    """Bring a table into pandas or NumPy form without copying where it already is.
-
-    Parameters
-    ----------
-    X : object
-        Frames of other libraries (anything with ``to_pandas``) become pandas objects, objects
-        with ``__array__`` become arrays, masked values become NaN, two column levels become flat
-        names. Everything else, lists included, is returned as it is.
-
-    Returns
-    -------
-    object
-
-    Raises
-    ------
-    ValueError
-        If a frame has more than two column levels, or a unit's name cannot be part of a flat
-        name.
-    """
+    """Bring a table into pandas or NumPy form without copying where it already is."""
     if type(X) is np.ndarray:
         return X
     if hasattr(X, "to_pandas"):
@@ -69,27 +51,7 @@ def _flatten_columns(frame):
 
 
 def column_names(X, what="X"):
-    """Names of a table's columns.
-
-    Parameters
-    ----------
-    X : DataFrame or array
-        Table.
-    what : str
-        What the table is, for error messages.
-
-    Returns
-    -------
-    tuple of str or None
-        None for arrays and for frames whose columns are only numbered.
-
-    Raises
-    ------
-    TypeError
-        If only some of the columns of a frame have a string as name.
-    ValueError
-        If two columns have the same name.
-    """
+    """Names of a table's columns."""
     if not isinstance(X, pd.DataFrame):
         return None
     names = list(X.columns)
@@ -108,65 +70,18 @@ def column_names(X, what="X"):
 
 
 def names_units(X):
-    """Whether a table says itself which unit its columns belong to.
-
-    Parameters
-    ----------
-    X : object
-        Frame, array or anything else.
-
-    Returns
-    -------
-    bool
-        True for a frame with ``client__sensor`` columns.
-    """
+    """Whether a table says itself which unit its columns belong to."""
     return any(SEPARATOR in name for name in column_names(X) or ())
 
 
 def n_columns(X):
-    """Number of columns of a table, 0 for anything that is not two-dimensional.
-
-    Parameters
-    ----------
-    X : DataFrame, array or sparse matrix
-        Table.
-
-    Returns
-    -------
-    int
-    """
+    """Number of columns of a table, 0 for anything that is not two-dimensional."""
     shape = getattr(X, "shape", ())
     return shape[1] if len(shape) == 2 else 0
 
 
 def to_floats(X, *, name_column, where="", min_features=1, **checks):
-    """Convert a table to a finite float64 array with NaN for missing values.
-
-    Parameters
-    ----------
-    X : DataFrame or array-like of shape (n_samples, n_features)
-        Table. A float64 array is returned as it is.
-    name_column : callable
-        Says which column stands at a position, for error messages.
-    where : str
-        Which table this is, for error messages.
-    min_features : int
-        Smallest number of columns.
-    **checks : dict
-        Further arguments of :func:`sklearn.utils.check_array`.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_features)
-
-    Raises
-    ------
-    TypeError
-        If X is sparse or holds objects that are not numbers.
-    ValueError
-        If X is not two-dimensional, too small, or has values that are infinite, complex or not
-        numbers.
-    """
+    """Convert a table to a finite float64 array with NaN for missing values, shape (n_samples, n_features)."""
     plain = _plain_array(X)
     if is_fine(plain, checks.get("ensure_min_samples", 1), min_features):
         return plain
@@ -202,17 +117,7 @@ def _plain_array(X):
 
 
 def is_fine(X, min_samples, min_features):
-    """Whether scikit-learn, which takes a while to find out, would return a table as it is.
-
-    Parameters
-    ----------
-    X : object
-    min_samples, min_features : int
-
-    Returns
-    -------
-    bool
-    """
+    """Whether scikit-learn, which takes a while to find out, would return a table as it is."""
     if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
         return False
     if X.shape[0] < min_samples or X.shape[1] < min_features:
@@ -224,19 +129,7 @@ def is_fine(X, min_samples, min_features):
 
 
 def same_kind(error, message):
-    """Error of the same kind with another message.
-
-    Parameters
-    ----------
-    error : TypeError or ValueError
-        What was raised.
-    message : str
-        New message.
-
-    Returns
-    -------
-    TypeError or ValueError
-    """
+    """Error of the same kind with another message."""
     return TypeError(message) if isinstance(error, TypeError) else ValueError(message)
 
 
@@ -266,19 +159,7 @@ def _first_bad_column(X):
 
 
 def pick_columns(values, positions):
-    """Columns of an array, as a view if they are consecutive.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples, n_features)
-        Array.
-    positions : sequence of int
-        Positions of the columns, at least one.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, len(positions))
-    """
+    """Columns of an array, as a view if they are consecutive, shape (n_samples, len(positions)."""
     first = positions[0]
     if list(positions) == list(range(first, first + len(positions))):
         return values[:, first : first + len(positions)]

@@ -1,10 +1,9 @@
 """Which columns of a plant's flat table belong to which unit, and what they are called."""
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
-
-from .names import SEPARATOR, check_flat_names, check_unique, check_unit_names, listed
 
 
 @dataclass(frozen=True)
@@ -122,31 +121,7 @@ class PlantLayout:
 
 
 def learn_layout(labels, flat_names, is_input, *, named):
-    """Layout of a flat table.
-
-    Parameters
-    ----------
-    labels : sequence of str of shape (n_columns,)
-        Unit of each column.
-    flat_names : sequence of (str or None) of shape (n_columns,)
-        Name of each column; None where it has to be made: ``unit__x0, unit__x1, ...`` for sensors
-        and ``unit__u0, ...`` for inputs, counted inside the unit.
-    is_input : sequence of bool of shape (n_columns,)
-        Which columns are inputs.
-    named : bool
-        See `PlantLayout`.
-
-    Returns
-    -------
-    PlantLayout
-        Units in order of first appearance.
-
-    Raises
-    ------
-    ValueError
-        If a unit has no sensor column, a unit's name cannot be part of a flat name, or two
-        columns have the same name.
-    """
+    """Layout of a flat table."""
     names = tuple(dict.fromkeys(labels))
     check_unit_names(names)
     sensors = {name: [] for name in names}
@@ -181,24 +156,7 @@ def learn_layout(labels, flat_names, is_input, *, named):
 
 
 def with_separate_inputs(layout, inputs):
-    """Layout with the names of inputs that came beside the table.
-
-    Parameters
-    ----------
-    layout : PlantLayout
-        Layout of the table.
-    inputs : sequence of tuple of str
-        Flat names of each unit's inputs.
-
-    Returns
-    -------
-    PlantLayout
-
-    Raises
-    ------
-    ValueError
-        If an input has the name of another column.
-    """
+    """Layout with the names of inputs that came beside the table."""
     inputs = tuple(inputs)
     check_unique([*layout.columns, *(name for unit in inputs for name in unit)], "columns")
     return replace(layout, inputs=inputs)
@@ -208,25 +166,7 @@ _NAMELESS = "the columns have no names here; in a pipeline, set_output(transform
 
 
 def input_mask(input_columns, columns):
-    """Mark the columns of the flat table that are inputs.
-
-    Parameters
-    ----------
-    input_columns : None, list of (str or int), or callable
-        Names or positions of input columns (pairs in a frame with two column levels), or
-        ``f(name_or_position) -> bool``.
-    columns : sequence of (str or None) of shape (n_columns,)
-        Column names as the user gave them, None where there is none.
-
-    Returns
-    -------
-    list of bool of shape (n_columns,)
-
-    Raises
-    ------
-    ValueError
-        If an entry is no column of the table.
-    """
+    """Mark the columns of the flat table that are inputs."""
     if input_columns is None:
         return [False] * len(columns)
     if callable(input_columns):
@@ -260,3 +200,99 @@ def input_mask(input_columns, columns):
 def _two_levels(entry):
     """Whether this is the name of a column in a frame with two levels, ``(unit, input)``."""
     return isinstance(entry, tuple) and len(entry) == 2 and all(isinstance(part, str) for part in entry)
+
+
+SEPARATOR = "__"
+
+
+def flat_name(unit, column, known=()):
+    """Flat name of a unit's column; a name that is flat already stays as it is."""
+    prefix = f"{unit}{SEPARATOR}"
+    return column if column in known or column.startswith(prefix) else prefix + column
+
+
+def split_flat_names(columns):
+    """Unit of each ``unit__sensor`` column, split at the first ``__``."""
+    parts = [column.partition(SEPARATOR) for column in columns]
+    bad = ["".join(part) for part in parts if not all(part)]
+    if bad:
+        raise ValueError(
+            f"Got column(s) {listed(bad)} without a unit or without a sensor among "
+            f"`client{SEPARATOR}sensor` names; name every column 'client{SEPARATOR}sensor', drop "
+            "the others (time belongs in the index), or say who owns each column with "
+            "`client_labels`."
+        )
+    return [unit for unit, _, _ in parts]
+
+
+def check_flat_names(units, columns):
+    """Refuse flat names from which the unit's name would not come back."""
+    misread = [
+        unit
+        for unit, column in zip(units, columns, strict=True)
+        if column.startswith(unit + SEPARATOR) and column.partition(SEPARATOR)[0] != unit
+    ]
+    if misread:
+        raise ValueError(
+            f"Got unit name(s) {listed(dict.fromkeys(misread))}; rename them: they must not "
+            f"contain '{SEPARATOR}' or end with '_', because 'client{SEPARATOR}sensor' names are "
+            f"split at the first '{SEPARATOR}'."
+        )
+
+
+def column_order(columns, n_columns, known, what, *, by_name=True):
+    """Order that brings columns into the order that was learned."""
+    known = list(known)
+    if columns is not None and by_name:
+        check_known(columns, known, f"columns of {what}")
+    if n_columns != len(known):
+        raise ValueError(
+            f"Got {n_columns} column(s) in {what}, expected {len(known)}: {listed(known)}. Give "
+            "the columns that were there in `fit`, in the same order."
+        )
+    if columns is None or list(columns) == known or set(columns) != set(known):
+        return None
+    position_of = {name: position for position, name in enumerate(columns)}
+    return [position_of[name] for name in known]
+
+
+def check_known(names, known, what):
+    """Refuse names that differ from those that were learned, in any order."""
+    came, learned = set(names), set(known)
+    missing = [name for name in known if name not in came]
+    unknown = [name for name in names if name not in learned]
+    if missing or unknown:
+        complaints = [f"missing {listed(missing)}"] if missing else []
+        complaints += [f"unknown {listed(unknown)}"] if unknown else []
+        raise ValueError(
+            f"Got {what} that do not fit: {', '.join(complaints)}. "
+            f"Known are {listed(known)}; rename, add or drop accordingly."
+        )
+
+
+def check_unit_names(names):
+    """Refuse unit names that a flat ``unit__sensor`` name could not carry."""
+    bad = [name for name in names if not name or SEPARATOR in name]
+    if bad:
+        raise ValueError(
+            f"Got unit name(s) {listed(bad)}; a unit's name must not be empty or contain "
+            f"'{SEPARATOR}', because columns are called 'client{SEPARATOR}sensor'. Rename the "
+            "unit(s)."
+        )
+    check_unique(names, "units")
+
+
+def check_unique(names, what):
+    """Refuse names that occur twice."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(
+            f"Got duplicated name(s) {listed(twice)} among the {what}; give every one its own name."
+        )
+
+
+def listed(items, limit=12, *, quoted=True):
+    """Text of a list for an error message, cut after `limit` items."""
+    items = [repr(str(item)) if quoted and isinstance(item, str) else str(item) for item in items]
+    rest = f", ... ({len(items) - limit} more)" if len(items) > limit else ""
+    return ", ".join(items[:limit]) + rest if items else "none"

@@ -13,11 +13,9 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from .arrays import as_native, names_units, same_kind
-from .clock import check_times
-from .episodes import check_lengths, episode_starts
-from .layout import PlantLayout
-from .names import SEPARATOR, listed
+from .layout import SEPARATOR, PlantLayout, listed
 from .readers import common_index, read_inputs, read_table, read_units
+from .rows import check_lengths, check_times, episode_starts
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,45 +13,23 @@ import pandas as pd
 from sklearn.utils.validation import validate_data
 
 from .arrays import as_native, column_names, is_fine, n_columns, names_units, pick_columns, to_floats
-from .layout import input_mask, learn_layout, with_separate_inputs
-from .names import (
+from .layout import (
     SEPARATOR,
     check_known,
     check_unique,
     check_unit_names,
     column_order,
     flat_name,
+    input_mask,
+    learn_layout,
     listed,
     split_flat_names,
+    with_separate_inputs,
 )
 
 
 def read_table(X, layout, min_samples, *, client_labels, input_columns, estimator):
-    """Read one table.
-
-    Parameters
-    ----------
-    X : DataFrame or array-like of shape (n_samples, n_columns)
-        Table.
-    layout : PlantLayout or None
-        What was learned in `fit`, None to learn it.
-    min_samples, client_labels, input_columns, estimator
-        As in `read_plant`.
-
-    Returns
-    -------
-    layout : PlantLayout
-        Layout of the table.
-    arrays : list of tuple (outputs, inputs)
-        Arrays of each unit, inputs None where it has none in the table.
-    clocks : list of tuple
-        As in `common_index`.
-
-    Raises
-    ------
-    TypeError, ValueError
-        As in `read_plant`.
-    """
+    """Read one table."""
     if isinstance(X, (list, tuple)):
         X = np.asarray(X)
     columns, width = column_names(X), n_columns(X)
@@ -239,26 +217,7 @@ def _outputs_and_inputs(values, outputs, inputs):
 
 
 def read_inputs(inputs, layout, *, learned):
-    """Read inputs handed over separately.
-
-    Parameters
-    ----------
-    inputs : list, dict or None
-        As in `read_plant`.
-    layout : PlantLayout
-        Layout of the outputs, or of everything if `learned`.
-    learned : bool
-        Whether the layout comes from `fit`.
-
-    Returns
-    -------
-    layout : PlantLayout
-        Layout with the names of the inputs.
-    arrays : tuple of (ndarray of shape (n_samples, n_inputs_m) or None), or None
-        Inputs of each unit; None if `inputs` is None.
-    clocks : list of tuple
-        As in `common_index`.
-    """
+    """Read inputs handed over separately, shape (n_samples, n_inputs_m)."""
     if inputs is None:
         if learned and layout.has_separate_inputs:
             names = [name for name, own in zip(layout.names, layout.inputs, strict=True) if own]
@@ -352,23 +311,7 @@ def _tables_in_order(tables, names, what, *, complete=True):
 
 
 def common_index(clocks):
-    """Time index that all tables share.
-
-    Parameters
-    ----------
-    clocks : list of tuple (str, int, pandas.Index or None)
-        What each table is, its number of rows and its time index.
-
-    Returns
-    -------
-    pandas.Index or None
-        None if no table has one. An index that only counts rows gives way to any other.
-
-    Raises
-    ------
-    ValueError
-        If tables differ in length or time index.
-    """
+    """Time index that all tables share."""
     if len({rows for _, rows, _ in clocks}) > 1:
         raise ValueError(
             "Got tables of different length: "

@@ -13,14 +13,14 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.at_home import local_prediction
+from ..client.answers import local_prediction, unit_message
 from ..client.extended_kalman import ExtendedKalmanClient
 from ..client.kalman import KalmanClient
-from ..client.messages import unit_message
-from ..client.silence import SilenceWatch
+from ..client.records import SilenceWatch
+from ..client.training_noise import training_noise
 from ..client.worker import UnitWorker
 from ..containers import read_plant
-from ..containers.names import listed
+from ..containers.layout import listed
 from ..federation.corrections import train_corrections
 from ..federation.crossing import sent, told
 from ..federation.ledger import Ledger, LedgeredTransport
@@ -37,7 +37,6 @@ from ._privacy import check_noise_can_be_told, promise, released
 from ._privacy_curve import privacy_curve
 from ._progress import CallbackSupportMixin, FollowedTransport
 from ._rehearsal import RehearsedFit
-from ._training_privacy import training_noise
 
 # what is kept of a site after a fit
 _KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
@@ -286,35 +285,6 @@ class FederatedEstimator(CallbackSupportMixin, RehearsedFit, TransformerMixin, B
         """What a privacy budget buys, tried out where the raw record is, before anything is sent.
 
         Fits in this process at every epsilon, with noise that is thrown away and an account of its own.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Choosing epsilon by the record that it is to protect reveals something about that record, which
-            no statement covers: use a simulated, public or old one.
-        epsilons : sequence of float
-            To try in place of the epsilon of `privacy`, whose other settings are kept.
-        inputs, lengths
-            As in `fit`.
-        n_draws : int, default=1
-            Draws of the noise to average over at each epsilon.
-        random_state : int, RandomState or None, default=None
-
-        Returns
-        -------
-        DataFrame
-            One row per epsilon: ``epsilon``; ``noise_to_signal``, noise over the strongest signal of the unit
-            where that is largest; ``links_kept``, share of the links found without noise; ``links_added``,
-            number of others; ``forecast_error``, root mean square error of one-step-ahead predictions from
-            the noised record, in standard deviations of the raw measurements; ``forecast_ratio``, that over
-            the same without noise; ``useful``, whether half of the links are kept, not more are added, and
-            forecasts beat the level. ``attrs["smallest_useful_epsilon"]`` is the smallest from which on
-            all are, or NaN.
-
-        Warns
-        -----
-        UtilityWarning
-            If not even the largest epsilon is useful.
         """
         self._validate_params()
         record = {"X": X, "inputs": inputs, "lengths": lengths}
@@ -372,25 +342,7 @@ def messages_about(data, clients, const=False):
 
 
 def client_templates(client, names, random_state=None):
-    """Template of each unit's model.
-
-    Parameters
-    ----------
-    client : None, object, list or dict
-        As given to the estimator.
-    names : sequence of str
-    random_state : int, RandomState instance or None, default=None
-        For models that are still to be learned and draw.
-
-    Returns
-    -------
-    dict of str to object
-
-    Raises
-    ------
-    ValueError
-        If a list or dict does not name every unit once.
-    """
+    """Template of each unit's model."""
     return {
         name: seeded(part, random_state)
         if isinstance(part, ExtendedKalmanClient) and not part.is_fitted

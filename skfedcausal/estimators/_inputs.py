@@ -6,26 +6,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from ..containers.names import SEPARATOR, listed
+from ..containers.layout import SEPARATOR, listed
 from ..message.training import LocalModel
 from ..statespace.episodes import episodes
 
 
 @dataclass(frozen=True)
 class PlantInputs:
-    """What is known of the inputs of a plant, columns of all units side by side.
-
-    Attributes
-    ----------
-    units : tuple of str
-        Unit of each input.
-    names : tuple of str
-        Flat name of each input.
-    active : ndarray of bool, shape (n_inputs,)
-        Inputs that moved in `fit`.
-    low, high : ndarray of shape (n_inputs,)
-        Range seen in `fit`.
-    """
+    """What is known of the inputs of a plant, columns of all units side by side."""
 
     units: tuple[str, ...]
     names: tuple[str, ...]
@@ -60,13 +48,7 @@ class PlantInputs:
 
     @classmethod
     def told(cls, messages):
-        """Inputs as units tell of them: without names, and without those that never move.
-
-        Parameters
-        ----------
-        messages : dict of str to (StateMessage or LocalModel)
-            Local models do not tell the range of the inputs, which is unlimited then.
-        """
+        """Inputs as units tell of them: without names, and without those that never move."""
         units, low, high = [], [], []
         for name, message in messages.items():
             U = None if isinstance(message, LocalModel) else message.inputs
@@ -87,13 +69,7 @@ class PlantInputs:
         return tuple(name for name, moves in zip(self.names, self.active, strict=True) if moves)
 
     def position(self, name):
-        """Position of an input by its flat name.
-
-        Raises
-        ------
-        ValueError
-            If there is no such input.
-        """
+        """Position of an input by its flat name."""
         if name not in self.names:
             raise ValueError(f"Got unknown input {name!r}; known inputs are {listed(self.names)}.")
         return self.names.index(name)
@@ -115,12 +91,7 @@ class PlantInputs:
         return full
 
     def check_known(self, change):
-        """Refuse a change of an input that never moved in `fit`.
-
-        Parameters
-        ----------
-        change : ndarray of shape (n_steps, n_inputs)
-        """
+        """Refuse a change of an input that never moved in `fit`."""
         unknown = [
             name
             for name, moves, column in zip(self.names, self.active, change.T, strict=True)
@@ -133,13 +104,7 @@ class PlantInputs:
             )
 
     def warn_outside(self, values, positions):
-        """Warn of values outside the range seen in `fit`.
-
-        Parameters
-        ----------
-        values : ndarray of shape (n_steps, len(positions))
-        positions : sequence of int
-        """
+        """Warn of values outside the range seen in `fit`."""
         for k, column in zip(positions, values.T, strict=True):
             low, high = np.nanmin(column), np.nanmax(column)
             if low < self.low[k] or high > self.high[k]:
@@ -169,23 +134,7 @@ class PlantInputs:
 
 
 def filled_inputs(data, missing):
-    """The record with gaps in its inputs filled, or refused.
-
-    Parameters
-    ----------
-    data : PlantData
-    missing : {"error", "hold"}
-        "hold" keeps the last value of the episode.
-
-    Returns
-    -------
-    PlantData
-
-    Raises
-    ------
-    ValueError
-        If an input is missing and `missing` is "error", or there is no earlier value to hold.
-    """
+    """The record with gaps in its inputs filled, or refused."""
     filled = []
     for U, names in zip(data.inputs, data.layout.inputs, strict=True):
         if U is None or np.isfinite(U).all():

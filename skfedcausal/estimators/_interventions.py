@@ -6,17 +6,11 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..containers.names import listed
+from ..containers.layout import listed
 
 
 def unit_name(n, names):
-    """Name of a unit given by name or position.
-
-    Raises
-    ------
-    ValueError
-        If there is no such unit.
-    """
+    """Name of a unit given by name or position."""
     if isinstance(n, str):
         if n in names:
             return n
@@ -29,27 +23,7 @@ def unit_name(n, names):
 
 
 def trajectory(value, what, horizon, names):
-    """Inputs of one unit at each step from a constant or a trajectory.
-
-    Parameters
-    ----------
-    value : float or array-like of shape (n_inputs,) or (horizon, n_inputs)
-        Also of shape (horizon,) where there is one input.
-    what : str
-        For messages.
-    horizon : int
-    names : sequence of str
-        The unit's inputs.
-
-    Returns
-    -------
-    ndarray of shape (horizon, n_inputs)
-
-    Raises
-    ------
-    ValueError
-        If the shape does not fit or a value is not finite.
-    """
+    """Inputs of one unit at each step from a constant or a trajectory, shape (horizon, n_inputs)."""
     array = _as_numbers(value, f"{what} of input {listed(names)}")
     k = len(names)
     if array.ndim == 0 and k == 1:
@@ -69,27 +43,7 @@ def trajectory(value, what, horizon, names):
 
 
 def replaced_input(value, recorded, index, name):
-    """Series that stands for a recorded input in a counterfactual.
-
-    Parameters
-    ----------
-    value : float, array-like of shape (n_samples,) or callable
-        A callable is given the recorded series.
-    recorded : ndarray of shape (n_samples,)
-    index : Index or None
-        Time index of the record.
-    name : str
-        Input, for messages.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-
-    Raises
-    ------
-    ValueError
-        If length, index or values do not fit.
-    """
+    """Series that stands for a recorded input in a counterfactual, shape (n_samples,)."""
     if callable(value):
         value = value(pd.Series(recorded.copy(), index=index, name=name))
     if isinstance(value, pd.Series) and index is not None and not value.index.equals(index):
@@ -108,21 +62,7 @@ def replaced_input(value, recorded, index, name):
 
 
 def whatif_table(times, columns, factual, effect, std, confidence):
-    """Long table of an episode replayed, one row per time and column.
-
-    Parameters
-    ----------
-    times : sequence of length n_samples
-    columns : sequence of str
-    factual, effect, std : ndarray of shape (n_samples, n_columns)
-    confidence : float
-        Of the band ``low`` to ``high`` around the counterfactual.
-
-    Returns
-    -------
-    DataFrame
-        ``time, column, factual, counterfactual, effect, low, high``.
-    """
+    """Long table of an episode replayed, one row per time and column."""
     half = stats.norm.ppf((1 + confidence) / 2) * std
     other = factual + effect
     n_samples, d = factual.shape

@@ -22,32 +22,6 @@ class LinkAnswers:
         The server learns the plant, and every unit's model from its own message alone, from the first part of
         every episode, and predicts the last part one step ahead.
 
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Record to learn from and to predict, such as that of `fit`, of which an estimator keeps no series.
-        inputs, lengths
-            As in `fit`.
-        held_out : float, default=0.3
-            Share of every episode to predict.
-        by : {"unit", "pair"}, default="unit"
-
-        Returns
-        -------
-        DataFrame
-            By unit: ``gain``, log-density of the unit's own measurements given the past of all units less
-            that given its own past, in nats per row, and ``stderr``; ``rows`` with measurements of the unit
-            that were predicted; ``neighbour``, whose messages it would miss most, with ``neighbour_gain``
-            and ``neighbour_stderr``, or ``""`` where no such gain is significant (one-sided, 5 %);
-            ``bytes_up, bytes_down``, what joining took in `fit`. By pair: ``cause, effect, gain, stderr``.
-
-        Raises
-        ------
-        ValueError
-            For a plant with inputs, or a share that episodes cannot be split at.
-
-        Notes
-        -----
         All from messages, which a privacy mechanism releases as everywhere, at its cost. The table stays
         behind as `benefit_`. Gains from a neighbour are what the learned plant predicts worse without
         that unit's messages; they need not add up. A unit without any connection in the plant is its own
@@ -59,15 +33,6 @@ class LinkAnswers:
         References
         ----------
         .. [1] Giacomini, White (2006), Tests of conditional predictive ability, Econometrica 74(6).
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(3, n_samples=5000, links=[("unit0", "unit2")], random_state=0)
-        >>> est = FederatedGrangerEstimator().fit(X)
-        >>> est.benefit(X).loc["unit2", "neighbour"]
-        'unit0'
         """
         if by not in ("unit", "pair"):
             raise ValueError(f"by={by!r}; choose 'unit' or 'pair'.")
@@ -109,34 +74,7 @@ class LinkAnswers:
 
     @_answered_by_server("test_links")
     def test_links(self, X, method="lr", *, inputs=None, lengths=None):
-        """Test every link between states given the others, by one of the three classical tests.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Record to learn the plant from, such as that of `fit`, of which an estimator keeps no series.
-        method : {"lr", "wald", "score"}, default="lr"
-            Likelihood ratio of the plants with and without the link; Wald test in the plant with it; score
-            test in the plant without it. Large samples make them agree.
-        inputs, lengths
-            As in `fit`.
-
-        Returns
-        -------
-        DataFrame
-            One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value``, ``p_holm``
-            (family-wise, Holm) and ``p_fdr`` (false discovery rate, Benjamini and Hochberg). Chi-squared
-            under the hypothesis of no link, given the other links in the model as everything in `links_`.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
-        >>> tests = FederatedGrangerEstimator().fit(X).test_links(X, "lr")
-        >>> tests.query("p_holm < 0.05")[["cause", "effect"]].to_string(index=False)
-        'cause effect\\nunit0  unit2'
-        """
+        """Test every link between states given the others, by one of the three classical tests."""
         check_is_fitted(self)
         messages = self._messages(self._read(X, inputs, lengths))
         return undecided(self.server_.test_links(messages, method), self._obscured)
@@ -147,37 +85,6 @@ class LinkAnswers:
 
         Plants ``h[t] = A_1 h[t-1] + ... + A_L h[t-L] + w[t-1]`` of up to `max_lags` lags are fitted to the
         same rows, those after the first ``max_lags - 1`` of each episode.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Record to learn the plant from, NaN where missing.
-        max_lags : int, default=5
-        inputs, lengths
-            As in `fit`.
-        held_out : float, default=0.3
-            Share of every episode, its last part, that the column `held_out` is about.
-
-        Returns
-        -------
-        DataFrame
-            Indexed by ``n_lags``: ``n_links`` found, ``n_parameters``, ``log_likelihood`` up to a constant,
-            ``aic``, ``bic`` (smaller is better), and ``held_out``, the log-likelihood per row, up to a
-            constant, of the last part of every episode by the plant of the rest (larger is better).
-
-        Raises
-        ------
-        ValueError
-            For plants with inputs, units whose sensors do not determine their states, and units that report
-            in different rows.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
-        >>> int(FederatedGrangerEstimator().fit(X).lag_orders(X, 3)["bic"].idxmin())
-        1
         """
         check_is_fitted(self)
         messages = self._messages(self._read(X, inputs, lengths))
@@ -190,50 +97,6 @@ class LinkAnswers:
         A plant of `n_lags` lags is learned from the messages of a record: every unit's own states act on it
         at every lag, and so do those of a linked unit. `transition_`, predictions and `links_` stay those of
         the plant of one lag.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Record to learn the plant from, NaN where missing.
-        n_lags : int or {"aic", "bic", "held_out"}, default="aic"
-            Number of lags, or the criterion of :meth:`lag_orders` that chooses it.
-        max_lags : int, default=5
-            Largest number to choose.
-        by : {"pair", "lag"}, default="pair"
-        inputs, lengths
-            As in `fit`.
-
-        Returns
-        -------
-        DataFrame
-            By pair ``cause, effect, delay``: the lag that alone would explain most of the link, NaN where no
-            link was found; ``delay_probability``: of that lag, if the link acts at one of them and all were
-            as likely beforehand (states that move slowly make neighbouring lags hard to tell apart);
-            ``seconds``, the delay in time, where the rows have times; ``strength, stderr``: Frobenius norm of
-            the blocks of all lags in standardised states; ``delay_strength``: what it is if the link acts at
-            the delay only; ``statistic, dof, p_value, p_adjusted, verdict`` as in `links_`.
-            By lag ``cause, effect, lag, strength, stderr, statistic, p_value`` of
-            each block given the others. ``attrs["n_lags"]`` is the number of lags.
-
-        Raises
-        ------
-        ValueError
-            For plants with inputs, units whose sensors do not determine their states, and units that report
-            in different rows.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the likelihood did not converge.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=2)
-        >>> links = FederatedGrangerEstimator().fit(X).lagged_links(X, 3)
-        >>> links.query("verdict == 'influence'")[["cause", "effect", "delay"]].to_string(index=False)
-        'cause effect  delay\\nunit0  unit2    1.0'
         """
         check_is_fitted(self)
         data = self._read(X, inputs, lengths)
@@ -245,24 +108,7 @@ class LinkAnswers:
         return table
 
     def to_networkx(self, *, undecided=False):
-        """The links as a graph of networkx (extra ``graph``).
-
-        Parameters
-        ----------
-        undecided : bool, default=False
-            Also the pairs with the verdict "cannot tell".
-
-        Returns
-        -------
-        networkx.MultiDiGraph
-            One node per unit. One edge from cause to effect per influence, its key the `kind` and its
-            attributes the other columns of `links_`; ``weight`` is the strength.
-
-        Raises
-        ------
-        ImportError
-            Without networkx.
-        """
+        """The links as a graph of networkx (extra ``graph``)."""
         check_is_fitted(self)
         networkx = import_optional("networkx", "graph", "A graph of the links")
         graph = networkx.MultiDiGraph()

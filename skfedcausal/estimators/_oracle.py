@@ -3,28 +3,16 @@
 import numpy as np
 from scipy.linalg import block_diag
 
-from ..client.at_home import local_features
+from ..client.answers import local_features
 from ..client.kalman import KalmanClient
-from ..client.training import UnitTraining, advanced
-from ..client.training_series import unit_series
+from ..client.training import UnitTraining, advanced, unit_series
 from ..message.states import StateMessage
 from ..server.gradient.state import Plant
 from ..statespace.observation import information
 
 
 def pooled_messages(clients, data):
-    """The units' statistics computed from one pooled table with one pooled observation model.
-
-    Parameters
-    ----------
-    clients : dict of str to KalmanClient
-        Fitted unit models; they only provide C, R and the level.
-    data : PlantData
-
-    Returns
-    -------
-    dict of str to StateMessage
-    """
+    """The units' statistics computed from one pooled table with one pooled observation model."""
     for name, client in clients.items():
         if not isinstance(client, KalmanClient):
             raise TypeError(
@@ -61,13 +49,7 @@ def pooled_messages(clients, data):
 
 
 class PooledTraining:
-    """Gradient training by somebody who holds all raw measurements: no message is sent.
-
-    Parameters
-    ----------
-    sites : dict of str to Site
-        The units, whose training is advanced in place.
-    """
+    """Gradient training by somebody who holds all raw measurements: no message is sent."""
 
     def __init__(self, sites):
         self._sites = sites
@@ -82,19 +64,7 @@ class PooledTraining:
 
 
 def training_problems(clients, data, sizes):
-    """Every unit's training problem, as it is after the states of all units have been relayed.
-
-    Parameters
-    ----------
-    clients : dict of str to KalmanClient
-        Fitted unit models.
-    data : PlantData
-    sizes : StepSizes
-
-    Returns
-    -------
-    dict of str to tuple (AugmentedProblem, Rates)
-    """
+    """Every unit's training problem, as it is after the states of all units have been relayed."""
     constant = any(U is not None for U in data.inputs)
     units, told = {}, {}
     for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True):

@@ -40,61 +40,14 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
 
     @available_if(lambda self: self._has_server_method("spectrum"))
     def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, level=None):
-        """Geweke's measure of the influence of one unit on another over frequency.
-
-        Parameters
-        ----------
-        cause, effect : str
-            Names of units.
-        conditional : bool, default=True
-            Given the measurements of all other units; False looks at the two units alone.
-        n_frequencies : int, default=None
-            None takes as many as the average over frequency needs to converge.
-        level : float, default=None
-            Coverage of intervals at each frequency by the delta method, columns ``low, high``; None gives
-            none.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``frequency``, in radians per time step up to pi, and ``measure``. ``attrs["total"]`` is
-            the measure of the time domain, and ``attrs["averages_to_total"]`` says whether Geweke's root
-            condition holds, so that the mean over frequency is the total.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(2, links=[("unit0", "unit1")], random_state=0)
-        >>> spectrum = FederatedGrangerEstimator().fit(X).spectrum("unit0", "unit1")
-        >>> bool(abs(spectrum["measure"].mean() - spectrum.attrs["total"]) < 1e-6)
-        True
-        """
+        """Geweke's measure of the influence of one unit on another over frequency."""
         check_is_fitted(self)
         settings = {"conditional": conditional, "n_frequencies": n_frequencies, "level": level}
         return self.server_.spectrum(cause, effect, **settings)
 
     @available_if(lambda self: self._has_server_method("link_intervals"))
     def link_intervals(self, level=0.95, *, geweke=False):
-        """Intervals of the strength of every link between states, and what would decide them.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Coverage of each interval, not of all together.
-        geweke : bool, default=False
-            Also intervals of Geweke's measure: by the delta method on the scale of its root, and like the
-            measure given the links in the model. Takes a few seconds for 30 units.
-
-        Returns
-        -------
-        DataFrame
-            One row per ordered pair: ``cause, effect, strength``; ``low, high``, the interval, `low` zero
-            where no influence is compatible with the record; ``deciding_rows``, length of a record of this
-            kind in which an influence of strength `margin` is told from none four times in five; with
-            `geweke` also ``geweke, geweke_low, geweke_high``, the ends NaN where the plant has no way from
-            cause to effect, so that the measure is exactly zero.
-        """
+        """Intervals of the strength of every link between states, and what would decide them."""
         check_is_fitted(self)
         return self.server_.link_intervals(level, geweke=geweke)
 
@@ -102,39 +55,7 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
         return hasattr(LikelihoodServer if self.server is None else self.server, name)
 
     def predict(self, X, *, inputs=None, lengths=None, model="augmented"):
-        """Measurements of all units predicted one step ahead.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : list or dict, default=None
-            As in `fit`.
-        lengths : sequence of int, default=None
-        model : {"augmented", "client", "server"}, default="augmented"
-            "client": each unit's own filter. "augmented": the unit's own filter and its guess of the
-            other units' influence. "server": the server's filter over all units' messages.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_outputs)
-            In the units of the sensors. Columns in the order of the table that came in, without those of
-            inputs; a frame under ``set_output``.
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ValueError
-            If `model` is unknown, or X has other units or columns than in `fit`.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(2, random_state=0)
-        >>> FederatedGrangerEstimator().fit(X).predict(X, model="server").shape
-        (2000, 16)
-        """
+        """Measurements of all units predicted one step ahead, shape (n_samples, n_outputs)."""
         if model not in _MODELS:
             raise ValueError(f"model={model!r}; choose 'augmented', 'client' or 'server'.")
         data = self._read(X, inputs, lengths)
@@ -146,34 +67,6 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
         """Measurements from a row on, given those before it and the inputs of all rows: a free run.
 
         The server's filter goes on without measurements: many steps ahead, under inputs that are known.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            One episode. Measurements from row `start` on are not looked at and may be NaN.
-        start : int
-            Position of the first row that is forecast, at least 1.
-        inputs : list or dict, default=None
-            As in `fit`, for the rows before and after `start`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples - start, n_outputs)
-            Expected measurements, laid out as by :meth:`predict`.
-
-        Raises
-        ------
-        ValueError
-            If there are no rows before or after `start`.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedCounterfactualEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(2, n_inputs=1, random_state=0)
-        >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-        >>> est.forecast(X, 1900, inputs=truth.inputs).shape
-        (100, 16)
         """
         data = self._read(X, inputs)
         if not isinstance(start, Integral) or isinstance(start, bool) or not 0 < start < data.n_samples:
@@ -188,35 +81,12 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
         return self._table(blocks, *output_places(data.layout), index)
 
     def transform(self, X, *, inputs=None, lengths=None):
-        """Filtered states of the whole plant, given the messages up to each step.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : list or dict, default=None
-            As in `fit`.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n)
-            In the states of the units' models, in the order of `state_slices_`.
-        """
+        """Filtered states of the whole plant, given the messages up to each step, shape (n_samples, n)."""
         data = self._read(X, inputs, lengths)
         return self.server_.filter(self._messages(data)).filtered
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the states, ``unit__state0, unit__state1, ...``.
-
-        Parameters
-        ----------
-        input_features : ignored
-            Part of scikit-learn's interface.
-
-        Returns
-        -------
-        ndarray of str of shape (n,)
-        """
+        """Names of the states, ``unit__state0, unit__state1, ...``, shape (n,)."""
         check_is_fitted(self)
         return np.array(
             [
@@ -228,57 +98,18 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
         )
 
     def score_samples(self, X, *, inputs=None, lengths=None):
-        """Log-density of all measurements at each time step given the past.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : list or dict, default=None
-            As in `fit`.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            In nats; it depends on the units of the sensors. Exact for missing measurements.
-        """
+        """Log-density of all measurements at each time step given the past, shape (n_samples,)."""
         data = self._read(X, inputs, lengths)
         return self.server_.filter(self._messages(data, const=True)).log_likelihood()
 
     def score(self, X, y=None, *, inputs=None, lengths=None):
-        """Mean of :meth:`score_samples`.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        y : None
-            Ignored.
-        inputs : list or dict, default=None
-            As in `fit`.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        float
-        """
+        """Mean of :meth:`score_samples`."""
         return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
 
     def oracle(self, X, *, inputs=None, lengths=None):
         """The same estimator fitted by a central machine that holds all raw measurements.
 
         Only for data that may be pooled: a check of what the federation costs.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            The record of `fit`.
-        inputs : list or dict, default=None
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        estimator
-            Of the same class, fitted with the same settings and unit models.
         """
         check_is_fitted(self)
         return self._oracle(self._read(X, inputs, lengths))
@@ -288,62 +119,13 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
 
         Rounding error. On a nearly degenerate plant (``server_.has_prior_``) messages in single or half
         precision can lead to other links.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            The record of `fit`.
-        inputs : list or dict, default=None
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(2, random_state=0)
-        >>> FederatedGrangerEstimator().fit(X).oracle_gap(X) < 1e-8
-        True
         """
         oracle = self.oracle(X, inputs=inputs, lengths=lengths)
         own, central = (estimator._plant_matrix() for estimator in (self, oracle))
         return float(np.linalg.norm(own - central) / np.linalg.norm(central))
 
     def report(self, path, *, title="Which unit drives which"):
-        """Write a page for people who were not there: links, doubts, what data left the units.
-
-        Parameters
-        ----------
-        path : str or Path
-            HTML file. The page holds everything it shows and loads nothing.
-        title : str, default="Which unit drives which"
-
-        Returns
-        -------
-        Path
-
-        Raises
-        ------
-        NotFittedError
-            Before `fit`.
-        ImportError
-            Without matplotlib (extra ``plot``).
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(2, random_state=0)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     page = FederatedGrangerEstimator().fit(X).report(Path(folder) / "plant.html")
-        ...     page.read_text().splitlines()[0]
-        '<!DOCTYPE html>'
-        """
+        """Write a page for people who were not there: links, doubts, what data left the units."""
         check_is_fitted(self)
         from ..reports import plant_page  # matplotlib is optional
 

@@ -11,13 +11,7 @@ from ..privacy.statement import NOT_PRIVATE
 
 
 def check_noise_can_be_told(templates):
-    """Refuse before anything is spent what could not take the noise into account.
-
-    Parameters
-    ----------
-    templates : dict of str to object
-        Each unit's client.
-    """
+    """Refuse before anything is spent what could not take the noise into account."""
     for name, client in templates.items():
         if not isinstance(client, KalmanClient):
             raise TypeError(
@@ -27,18 +21,7 @@ def check_noise_can_be_told(templates):
 
 
 def mechanisms(privacy):
-    """The mechanism for messages and the one for flags among those given, None where there is none.
-
-    Parameters
-    ----------
-    privacy : None, PrivacyMechanism or list of these
-        At most one of each kind.
-
-    Returns
-    -------
-    messages : GaussianMechanism or None
-    flags : RandomizedResponse or None
-    """
+    """The mechanism for messages and the one for flags among those given, None where there is none."""
     if privacy is None:
         return None, None
     given = privacy if isinstance(privacy, list | tuple) else [privacy]
@@ -57,24 +40,7 @@ def mechanisms(privacy):
 
 
 def released(mechanism, data, noise=None, learning=False):
-    """A record with noise, and the noise of each unit.
-
-    Parameters
-    ----------
-    mechanism : GaussianMechanism or None
-        None releases the record as it is; one that adds its noise later clips it at most.
-    data : PlantData
-    noise : dict of str to UnitNoise, default=None
-        Of an earlier release, to be used again.
-    learning : bool
-        Whether training follows, in which a mechanism may add its noise later.
-
-    Returns
-    -------
-    data : PlantData
-    noise : dict of str to UnitNoise
-        Empty without a mechanism.
-    """
+    """A record with noise, and the noise of each unit."""
     if mechanism is None or mechanism.place == "gradients":
         return data, {}
     if mechanism.place == "messages" and learning:
@@ -88,21 +54,7 @@ def released(mechanism, data, noise=None, learning=False):
 
 
 def promise(mechanism, names, n_samples):
-    """What has been spent on a record's units, the ledger behind it and the promise in words.
-
-    Parameters
-    ----------
-    mechanism : PrivacyMechanism or None
-    names : sequence of str
-        Of the units.
-    n_samples : int
-        Time steps of the record, to say what the promise means for all of it.
-
-    Returns
-    -------
-    dict of str to object
-        The estimators' attributes ``privacy_spent_, privacy_ledger_, privacy_statement_``.
-    """
+    """What has been spent on a record's units, the ledger behind it and the promise in words."""
     if mechanism is None:
         spent, table, statement = (
             PrivacySpent(np.inf, 0.0, np.inf, "none"),

@@ -15,22 +15,7 @@ LEVEL = 0.05
 
 
 def privacy_curve(estimator, record, epsilons, n_draws, random_state):
-    """Table of what is left at each epsilon.
-
-    Parameters
-    ----------
-    estimator : FederatedEstimator
-        With the mechanism whose epsilon is varied.
-    record : dict
-        Arguments of `fit`.
-    epsilons : sequence of float
-    n_draws : int
-    random_state : int, RandomState or None
-
-    Returns
-    -------
-    DataFrame
-    """
+    """Table of what is left at each epsilon."""
     mechanism = estimator.privacy
     stated = isinstance(mechanism, GaussianMechanism) and mechanism.place == "record"
     if not stated or mechanism.delta is None or mechanism.clip_norm is None:

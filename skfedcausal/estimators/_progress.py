@@ -59,14 +59,7 @@ def _written_out(verbose):
 
 
 class FollowedTransport:
-    """Transport that tells the estimator's callbacks and the log of every exchange with the units.
-
-    Parameters
-    ----------
-    transport : Transport
-    estimator : estimator instance
-        Its callbacks are told inside a `fit` that is :func:`followed`.
-    """
+    """Transport that tells the estimator's callbacks and the log of every exchange with the units."""
 
     def __init__(self, transport, estimator):
         self._transport = transport

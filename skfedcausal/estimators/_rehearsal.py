@@ -13,28 +13,6 @@ class RehearsedFit:
 
         The whole fit runs in this process, where the records are, and is thrown away; noise is, too. The same
         as ``fit(X, dry_run=True)``. Sites of their own have the command ``plan``.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs, lengths
-            As in `fit`.
-
-        Returns
-        -------
-        DataFrame
-            One row per unit and kind of packet: ``client, direction`` ("up": it would leave the unit), ``op,
-            purpose, packets, bytes, fields``. ``attrs`` holds ``bytes_up, bytes_down, raw_bytes, rounds`` and
-            ``privacy``, the promise that would be made about this fit.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(2, random_state=0)
-        >>> plan = FederatedGrangerEstimator().plan(X)
-        >>> plan.groupby(["direction", "op"])["packets"].sum().to_dict()
-        {('down', 'fit'): 2, ('down', 'reply'): 2, ('up', 'done'): 2, ('up', 'states'): 2}
         """
         self._validate_params()
         trial = _unaccounted(self).fit(X, inputs=inputs, lengths=lengths)

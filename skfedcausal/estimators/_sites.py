@@ -24,32 +24,6 @@ class LearningFromSites:
         message; `privacy_spent_`, `privacy_statement_` and `noise_covariance_` are what the sites say. What
         needs a unit's sensors (predictions, effects on measurements) is at the sites after that; everything
         about the plant is here.
-
-        Parameters
-        ----------
-        transport : Transport
-            Stays open, for questions; close it to tell the sites that the run is over.
-
-        Returns
-        -------
-        self : estimator
-
-        Raises
-        ------
-        ClientError
-            If a unit that is needed gave no usable message.
-        ValueError
-            If a parameter that belongs to the sites is given, or the link is one-way and the server needs
-            more than one message.
-
-        Warns
-        -----
-        LostUnitWarning
-            If the fit went on without some answers.
-
-        See Also
-        --------
-        skfedcausal.federation.FileTransport : Files between the machines.
         """
         self._validate_params()
         given = [
@@ -105,21 +79,6 @@ class WatchingFromSites(LearningFromSites):
 
         The message that a unit sends to learn the plant is about nominal operation and serves for the
         thresholds too: this works over a one-way link.
-
-        Parameters
-        ----------
-        transport : Transport
-
-        Returns
-        -------
-        self : FederatedRCADetector
-
-        Raises
-        ------
-        ClientError
-            If a unit that is needed gave no usable message.
-        ValueError
-            If ``evidence="flags"``, which is decided at the units, or the budget cannot be read.
         """
         if self.evidence == "flags":
             raise ValueError("evidence='flags' is not offered over sites; use evidence='innovations'.")
@@ -140,27 +99,6 @@ class WatchingFromSites(LearningFromSites):
         Every unit sends messages about that record, batch by batch as it comes, by the model it has from the
         fit, and is told the verdicts where there is a way back. Units and server keep where they stand
         between batches, so that the answers are those to one record; the next call goes on.
-
-        Parameters
-        ----------
-        wait : float, default=0.0
-            Seconds to wait for a further batch of every unit before the record is taken to end here.
-
-        Returns
-        -------
-        DataFrame
-            As :meth:`incidents`, in positions from 0 at the first batch; those of all batches so far.
-
-        Raises
-        ------
-        ClientError
-            If a unit gave no usable message, for it has no such record, say.
-        ValueError
-            If this estimator has no sites, or the batches of the units do not have the same rows.
-
-        See Also
-        --------
-        follow_sites : The same, batch by batch.
         """
         for _ in self.follow_sites(wait=wait):
             pass
@@ -175,23 +113,7 @@ class WatchingFromSites(LearningFromSites):
         return self._site_stream.table(self.client_names_)
 
     def follow_sites(self, *, wait=0.0):
-        """Follow the records that the sites have to be watched, as :meth:`watch_sites` does.
-
-        Parameters
-        ----------
-        wait : float, default=0.0
-            Seconds to wait for a further batch of every unit.
-
-        Yields
-        ------
-        DataFrame
-            For every batch the incidents that are new or revised, as :meth:`update` gives them.
-
-        Raises
-        ------
-        ValueError
-            If there are no sites to be asked.
-        """
+        """Follow the records that the sites have to be watched, as :meth:`watch_sites` does."""
         check_is_fitted(self)
         if self._channel is None:
             raise ValueError("There are no sites to be asked: `fit_sites` first.")
@@ -211,12 +133,7 @@ class WatchingFromSites(LearningFromSites):
 
 
 class SiteStream:
-    """The batches of watched records so far, and the incidents in them.
-
-    Parameters
-    ----------
-    root_cause : RootCauseServer
-    """
+    """The batches of watched records so far, and the incidents in them."""
 
     def __init__(self, root_cause):
         self._root_cause = root_cause

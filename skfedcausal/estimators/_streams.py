@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.messages import stream_message
-from ..containers.sampling import StreamTimes, check_following
+from ..client.answers import stream_message
+from ..containers.rows import StreamTimes, check_following
 from ..privacy.stream import NoisedStream
 from ..server.watching.flag_incidents import FlagState
 from ..server.watching.incidents import incident_row, incident_table
@@ -25,25 +25,7 @@ class FollowedStream:
         self._last_rows, self._last_time = {}, None
 
     def update(self, batch):
-        """Follow a stream: the next rows of all units.
-
-        Parameters
-        ----------
-        batch : list, dict, DataFrame or ndarray
-            In the containers and columns of `fit`; one row or more.
-
-        Returns
-        -------
-        DataFrame
-            Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
-            of the stream, times where all batches have them. An incident is the same one as long as its
-            ``detected`` is.
-
-        Raises
-        ------
-        ValueError
-            If rows do not follow those before, or flags are randomised.
-        """
+        """Follow a stream: the next rows of all units."""
         check_is_fitted(self)
         if mechanisms(self.privacy)[1] is not None:
             raise ValueError(

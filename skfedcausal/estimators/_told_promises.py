@@ -11,17 +11,7 @@ from ..privacy.statement import NOT_PRIVATE
 
 
 class HeardPromises:
-    """A transport that takes the promises of sites off their packets and keeps them.
-
-    Parameters
-    ----------
-    transport : Transport
-
-    Attributes
-    ----------
-    promises : dict of str to PrivacyPromise
-        Of the sites that told one.
-    """
+    """A transport that takes the promises of sites off their packets and keeps them."""
 
     def __init__(self, transport):
         self._transport = transport
@@ -48,19 +38,7 @@ class HeardPromises:
 
 
 def told_promise(promises, names):
-    """What the sites say has been spent, and what they promise.
-
-    Parameters
-    ----------
-    promises : dict of str to PrivacyPromise
-    names : sequence of str
-        All units.
-
-    Returns
-    -------
-    dict of str to object
-        The estimators' attributes ``privacy_spent_, privacy_ledger_, privacy_statement_``.
-    """
+    """What the sites say has been spent, and what they promise."""
     known = {name: _account(name, promises[name]) for name in names if name in promises}
     spent = {name: account.spent(promises[name].delta) for name, account in known.items()}
     nothing = PrivacySpent(float("inf"), 0.0, float("inf"), "none")

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.metaestimators import available_if
 
-from ..client.at_home import local_features
-from ..client.training_series import augmented_losses, unit_series
+from ..client.answers import local_features
+from ..client.training import augmented_losses, unit_series
 from ._oracle import training_problems
 
 
@@ -14,21 +14,7 @@ class GradientQuestions:
 
     @available_if(lambda self: hasattr(self.server, "dialogue"))
     def losses(self, X, *, inputs=None, lengths=None):
-        """Client and server losses of gradient training on a record, for estimators with a GradientServer.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : list or dict, default=None
-            As in `fit`.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        DataFrame
-            One row per unit, columns ``client`` (mean squared error of the augmented prediction of the
-            measurements) and ``server`` (mean squared distance of server's and augmented states).
-        """
+        """Client and server losses of gradient training on a record, for estimators with a GradientServer."""
         data, clients = self._released(self._read(X, inputs, lengths))
         predictions = self._predictions(self._messages_of(data, clients))
         rows = []
@@ -47,27 +33,6 @@ class GradientQuestions:
 
         Only for data that may be pooled: a problem holds moments of a unit's measurements with the other
         units' states.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : list or dict, default=None
-            As in `fit`.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        dict of str to tuple (AugmentedProblem, Rates)
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator, GradientServer
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> from skfedcausal.theory.unified import recurrence, spectral_radius
-        >>> X, _ = make_granger_plant(2, random_state=0)
-        >>> est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)
-        >>> bool(spectral_radius(recurrence(*est.training_problems(X)["unit0"]).H) < 1)
-        True
         """
         data = self._read(X, inputs, lengths)
         clients = {name: self._site(name)["client"] for name in data.names}

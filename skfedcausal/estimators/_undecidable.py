@@ -4,7 +4,7 @@ import warnings
 
 import numpy as np
 
-from ..containers.names import listed
+from ..containers.layout import listed
 from ..privacy.errors import UtilityWarning
 from ..statespace.riccati import stationary_covariance
 
@@ -18,24 +18,6 @@ def obscured_units(server, noise, clients):
     A direction of the sensors' covariance rises above white noise of a record of T rows and D sensors only
     if its signal-to-noise ratio exceeds ``sqrt(D / T)`` [1]_. A unit is obscured if a state with a tenth of
     the variance of its strongest one would stay below that.
-
-    Parameters
-    ----------
-    server : LikelihoodServer
-        Fitted.
-    noise : dict of str to ndarray of shape (n_sensors_m, n_sensors_m)
-        Covariance of the noise that was added to units' records.
-    clients : dict of str to KalmanClient
-        Of the units that are known. One that was told its number of states did not have to find them.
-
-    Returns
-    -------
-    tuple of str
-
-    References
-    ----------
-    .. [1] Baik, Ben Arous, Peche (2005), Phase transition of the largest eigenvalue for nonnull complex
-           sample covariance matrices, The Annals of Probability 33(5).
     """
     if not noise or not hasattr(server, "unshrunk_transition_"):
         return ()

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ..client.at_home import effect_variances, loadings, mapped_effect
+from ..client.answers import effect_variances, loadings, mapped_effect
 from ..federation.lost import Attendance
 from ..federation.rounds import ask
 from ..message.states import ACKNOWLEDGEMENT, EffectReply

@@ -7,8 +7,8 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.at_home import local_prediction
-from ..client.flags import ResidualFlag
+from ..client.answers import local_prediction
+from ..client.monitor import ResidualFlag
 from ..federation.watching import send_flags
 from ..server.watching.flag_incidents import FlagWatch
 from ..server.watching.flags import needed_answers
@@ -96,24 +96,7 @@ class WatchingMixin:
     # -- flags -----------------------------------------------------------------------------------
 
     def flags(self, X, *, inputs=None, lengths=None):
-        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs, lengths
-            As in `fit`.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
-
-        Raises
-        ------
-        ValueError
-            If the detector was not fitted with ``evidence="flags"``.
-        """
+        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9)."""
         check_is_fitted(self)
         if self.evidence != "flags":
             raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')

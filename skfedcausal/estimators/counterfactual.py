@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.at_home import loadings
+from ..client.answers import loadings
 from ..containers import read_plant
 from ..server.estimation.excitation import InputsNotSeparableError
 from ..transfer import TransferFunction

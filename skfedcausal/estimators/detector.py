@@ -11,7 +11,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.monitor import watched
-from ..containers.sampling import check_sampling, position, sampling_period, warn_of_gaps
+from ..containers.rows import check_sampling, position, sampling_period, warn_of_gaps
 from ..federation.watching import StreamLedger, flag_verdict, tell_verdict, verdict_reply
 from ..privacy.base import PrivacyMechanism
 from ..server.moments import MomentServer

@@ -7,13 +7,7 @@ from urllib.parse import quote
 
 
 def write_whole(path, data):
-    """Write a file that nobody ever reads by half.
-
-    Parameters
-    ----------
-    path : Path
-    data : bytes
-    """
+    """Write a file that nobody ever reads by half."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")

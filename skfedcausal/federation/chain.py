@@ -16,24 +16,7 @@ class LedgerError(ValueError):
 
 
 class Chain:
-    """A file of lines that hold the hash of the line before them.
-
-    Parameters
-    ----------
-    path : str or Path
-        Made with the first line; a file that is there is checked and continued. A last line that was not
-        written to its end is cut off: what it is about had not happened by then.
-
-    Attributes
-    ----------
-    head : str
-        Hash of the last line.
-
-    Raises
-    ------
-    LedgerError
-        If there is a file whose chain is broken.
-    """
+    """A file of lines that hold the hash of the line before them."""
 
     def __init__(self, path):
         self.path = Path(path)
@@ -48,13 +31,7 @@ class Chain:
         return read_ledger(self.path) if self.path.exists() else []
 
     def append(self, content):
-        """Write a line that is on the disk when this returns.
-
-        Returns
-        -------
-        dict
-            The line.
-        """
+        """Write a line that is on the disk when this returns."""
         time = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = {"number": self._number + 1, "time": time, **content, "previous": self.head}
         entry["hash"] = _hash(entry)
@@ -82,13 +59,7 @@ def _hash(entry):
 
 
 def read_ledger(path):
-    """Lines of a ledger, not yet checked.
-
-    Raises
-    ------
-    LedgerError
-        If a line is not a line of a ledger.
-    """
+    """Lines of a ledger, not yet checked."""
     entries = []
     text = Path(path).read_text(encoding="utf-8")
     if text and not text.endswith("\n"):
@@ -108,13 +79,7 @@ def read_ledger(path):
 
 
 def check_chain(entries, path="ledger"):
-    """Refuse lines that do not form a chain.
-
-    Raises
-    ------
-    LedgerError
-        Naming the first line that does not fit.
-    """
+    """Refuse lines that do not form a chain."""
     previous = START
     for number, entry in enumerate(entries, start=1):
         if entry.get("previous") != previous or entry.get("number") != number:

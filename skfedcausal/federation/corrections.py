@@ -8,28 +8,7 @@ from .rounds import ask, collect_messages, messages_of
 
 
 def train_corrections(channel, server, names, *, dtype="float64", pool=None, attendance=None, look=None):
-    """The rounds of Algorithm 1 of the third paper: one message per unit, then batches until all are trained.
-
-    Parameters
-    ----------
-    channel : Transport
-    server : RegressorServer
-        Trained here.
-    names : sequence of str
-    dtype : str, default="float64"
-        Precision of series on the wire.
-    pool : None
-        A correction that is trained at a unit has no pooled form.
-    attendance : Attendance, default=None
-        Takes note of who is lost before training; in training every unit is needed.
-    look : callable, default=None
-        Called with the units' first messages.
-
-    Raises
-    ------
-    ClientError
-        If a client failed or sent something that is not a message of training.
-    """
+    """The rounds of Algorithm 1 of the third paper: one message per unit, then batches until all are trained."""
     if pool is not None:
         raise ValueError("Corrections trained at the units have no pooled form; use labels='next'.")
     attendance = Attendance(names) if attendance is None else attendance

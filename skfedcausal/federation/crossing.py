@@ -2,20 +2,7 @@
 
 
 def sent(messages, ledger, dtype="float64"):
-    """Messages of units as the server gets them.
-
-    Parameters
-    ----------
-    messages : dict of str to message
-        Of any kind with a packet form.
-    ledger : Ledger
-    dtype : str
-        Precision of the series on the wire.
-
-    Returns
-    -------
-    dict of str to message
-    """
+    """Messages of units as the server gets them."""
     return _crossed(messages, ledger, "up", dtype)
 
 

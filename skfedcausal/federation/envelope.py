@@ -32,27 +32,7 @@ class PartialFrameError(PacketError):
 
 @dataclass(frozen=True)
 class Envelope:
-    """What is written on the outside of a packet.
-
-    Attributes
-    ----------
-    run : str
-        The run it belongs to.
-    site : str
-        The unit that sends or gets it.
-    direction : {"up", "down"}
-        From the unit to the server, or back.
-    sequence : int
-        Number of the question in the run, from 1; an answer has that of its question.
-
-    Examples
-    --------
-    >>> from skfedcausal.federation.envelope import Envelope
-    >>> key = bytes(32)
-    >>> frame = Envelope("march", "boiler", "up", 1).seal(b"content", key)
-    >>> Envelope("march", "boiler", "up", 1).open(frame, key)
-    b'content'
-    """
+    """What is written on the outside of a packet."""
 
     run: str
     site: str
@@ -60,29 +40,13 @@ class Envelope:
     sequence: int
 
     def seal(self, payload, key=None):
-        """Bytes of the envelope with its content.
-
-        Parameters
-        ----------
-        payload : bytes
-        key : bytes, default=None
-            Shared by the unit and the server. None leaves the proof of origin to the channel; the signature
-            is then a checksum.
-        """
+        """Bytes of the envelope with its content."""
         header = json.dumps(vars(self), separators=(",", ":")).encode("ascii")
         parts = (_PREFIX.pack(_MAGIC, _VERSION, len(header), len(payload)), header, payload)
         return b"".join((*parts, _signed(parts, key)))
 
     def open(self, frame, key=None, max_bytes=MAX_FRAME):
-        """Content of an envelope that is expected to be this one.
-
-        Raises
-        ------
-        PartialFrameError
-            If the bytes stop before the end of the envelope.
-        PacketError
-            If it is another one, was changed, or is signed with another key.
-        """
+        """Content of an envelope that is expected to be this one."""
         found, payload = read_envelope(frame, key, max_bytes)
         for name, value in vars(self).items():
             if getattr(found, name) != value:
@@ -93,23 +57,7 @@ class Envelope:
 
 
 def read_envelope(frame, key=None, max_bytes=MAX_FRAME):
-    """Outside and content of an envelope.
-
-    Parameters
-    ----------
-    frame : bytes
-    key : bytes, default=None
-    max_bytes : int
-
-    Returns
-    -------
-    envelope : Envelope
-    payload : bytes
-
-    Raises
-    ------
-    PartialFrameError, PacketError
-    """
+    """Outside and content of an envelope."""
     _check_size(frame, max_bytes)
     n_header = _PREFIX.unpack_from(frame)[2]
     size = len(frame)
@@ -121,12 +69,7 @@ def read_envelope(frame, key=None, max_bytes=MAX_FRAME):
 
 
 def outside(frame):
-    """What a whole envelope claims to be, unproven.
-
-    Raises
-    ------
-    PartialFrameError, PacketError
-    """
+    """What a whole envelope claims to be, unproven."""
     _check_size(frame)
     n_header = _PREFIX.unpack_from(frame)[2]
     return _header(bytes(frame[_PREFIX.size : _PREFIX.size + n_header]))

@@ -9,19 +9,7 @@ table{border-collapse:collapse;width:100%;margin:.6em 0 1.6em}td,th{border-botto
 
 
 def ledger_page(entries, totals):
-    """HTML page of a checked ledger.
-
-    Parameters
-    ----------
-    entries : list of dict
-        Lines of the ledger.
-    totals : dict
-        As :meth:`SiteLedger.verify` gives them.
-
-    Returns
-    -------
-    str
-    """
+    """HTML page of a checked ledger."""
     sites = sorted({str(entry.get("site", "")) for entry in entries})
     summary = [
         ("Site", ", ".join(sites)),

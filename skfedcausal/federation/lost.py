@@ -78,19 +78,7 @@ class LostUnits:
 
 
 class Attendance:
-    """Who answered in a fit, and whether those are enough.
-
-    Parameters
-    ----------
-    names : sequence of str
-        All units.
-    rule : LostUnits or None
-        None: every unit has to answer every time.
-
-    Attributes
-    ----------
-    lost : list of tuple (unit, round, op, reason)
-    """
+    """Who answered in a fit, and whether those are enough."""
 
     def __init__(self, names, rule=None):
         self._names, self.rule = tuple(names), rule
@@ -106,22 +94,7 @@ class Attendance:
         self._dropped = set(self._names) - set(names)
 
     def note(self, packets, problems, needed=None):
-        """Take note of a round.
-
-        Parameters
-        ----------
-        packets : dict of str to Packet
-            What was asked.
-        problems : dict of str to str
-            Who did not answer as it should have, and what was wrong.
-        needed : int, default=None
-            Units that have to be there; None takes the quorum.
-
-        Raises
-        ------
-        ClientError
-            If too few are there.
-        """
+        """Take note of a round."""
         if not problems:
             return
         text = "\n".join(f"Client {name!r} {problem}" for name, problem in problems.items())

@@ -10,30 +10,7 @@ _PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before clients that had nothing to
 
 
 def learn_plant(channel, server, names, *, dtype="float64", pool=None, attendance=None, replies=True):
-    """All rounds of a fit: messages up, the server's estimate, replies down.
-
-    Parameters
-    ----------
-    channel : Transport
-    server : LikelihoodServer or similar
-        Fitted here.
-    names : sequence of str
-        Clients of the plant, in the order of its matrices.
-    dtype : str, default="float64"
-        Precision of series on the wire.
-    pool : callable, default=None
-        Makes of the messages of a round those that the server gets to see in their place, for a server
-        that knows more than the messages.
-    attendance : Attendance, default=None
-        Takes note of who is lost; None: all have to answer.
-    replies : bool, default=True
-        Whether units are told what was learned.
-
-    Raises
-    ------
-    ClientError
-        If a client that is needed failed or sent something that is not a message.
-    """
+    """All rounds of a fit: messages up, the server's estimate, replies down."""
     attendance = Attendance(names) if attendance is None else attendance
     wishes = {"dtype": dtype, "local_model": server.needs_local_model}
     n_rounds = getattr(server, "n_rounds", 1)
@@ -60,54 +37,14 @@ def learn_plant(channel, server, names, *, dtype="float64", pool=None, attendanc
 def collect_messages(
     channel, names=None, *, dtype="float64", const=False, local_model=False, round=1, attendance=None
 ):
-    """Ask every client for its message.
-
-    Parameters
-    ----------
-    channel : Transport
-    names : sequence of str, default=None
-        Clients to ask; None asks all.
-    dtype : str
-        Precision of the series on the wire.
-    const : bool
-        Ask for the constants that likelihood values need.
-    local_model : bool
-        Ask for the units' own transition matrices.
-    round : int
-    attendance : Attendance, default=None
-
-    Returns
-    -------
-    dict of str to StateMessage
-        Of those who answered.
-
-    Raises
-    ------
-    ClientError
-        If a client that is needed failed or sent something that is not a message.
-    """
+    """Ask every client for its message."""
     request = Packet(REQUEST, round, scalars={"dtype": dtype, "const": const, "local_model": local_model})
     asked = channel.clients() if names is None else names
     return messages_of(channel, dict.fromkeys(asked, request), StateMessage, attendance)
 
 
 def refine_messages(channel, replies, *, dtype="float64", local_model=False, round, attendance=None):
-    """Give every client its smoothed states and collect the messages it sends then.
-
-    Parameters
-    ----------
-    channel : Transport
-    replies : dict of str to SmoothedReply
-    dtype : str
-    local_model : bool
-    round : int
-    attendance : Attendance, default=None
-
-    Returns
-    -------
-    dict of str to StateMessage
-        Of those who answered.
-    """
+    """Give every client its smoothed states and collect the messages it sends then."""
     wishes = {"dtype": dtype, "const": False, "local_model": local_model}
     packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
     packets = {name: Packet(p.op, p.round, p.arrays, wishes) for name, p in packets.items()}
@@ -115,65 +52,19 @@ def refine_messages(channel, replies, *, dtype="float64", local_model=False, rou
 
 
 def collect_laws(channel, names, *, round, attendance=None):
-    """Ask units how their inputs follow their measurements.
-
-    Parameters
-    ----------
-    channel : Transport
-    names : sequence of str
-    round : int
-    attendance : Attendance, default=None
-
-    Returns
-    -------
-    dict of str to FeedbackLaw
-        Of those who answered: the controllers of the others are taken to hold their inputs.
-    """
+    """Ask units how their inputs follow their measurements."""
     request = Packet(LAW_REQUEST, round)
     return messages_of(channel, dict.fromkeys(names, request), FeedbackLaw, attendance)
 
 
 def deliver_replies(channel, replies, *, dtype="float64", round=1, attendance=None):
-    """Send every client its reply.
-
-    Parameters
-    ----------
-    channel : Transport
-    replies : dict of str to StateReply
-    dtype : str
-    round : int
-    attendance : Attendance, default=None
-
-    Raises
-    ------
-    ClientError
-        If a client that is needed did not take its reply.
-    """
+    """Send every client its reply."""
     packets = {name: reply.to_packet(round, dtype) for name, reply in replies.items()}
     ask(channel, packets, ACKNOWLEDGEMENT, attendance, needed=0)  # what was learned is learned
 
 
 def messages_of(channel, packets, kind, attendance=None):
-    """Messages of one kind in the answers of the clients.
-
-    Parameters
-    ----------
-    channel : Transport
-    packets : dict of str to Packet
-    kind : type
-        With an operation ``OP`` and a method ``from_packet``.
-    attendance : Attendance, default=None
-
-    Returns
-    -------
-    dict of str to message
-        Of those who answered.
-
-    Raises
-    ------
-    ClientError
-        If a client that is needed failed or answered with something else.
-    """
+    """Messages of one kind in the answers of the clients."""
     return ask(channel, packets, kind.OP, attendance, kind.from_packet)
 
 
@@ -191,24 +82,6 @@ def ask_until_there(channel, packets, kind, wait):
     """Ask for messages that clients may not have yet, again and again for `wait` seconds.
 
     Over a one-way link nobody is asked, and what is not there after so long is not there yet.
-
-    Parameters
-    ----------
-    channel : Transport
-    packets : dict of str to Packet
-    kind : type
-        Of the messages.
-    wait : float
-
-    Returns
-    -------
-    dict of str to message, or None
-        None if some clients have nothing to say yet.
-
-    Raises
-    ------
-    ClientError
-        If a client failed or answered with something else.
     """
     end, pause, answers, open_ = time.monotonic() + wait, _PAUSE, {}, dict(packets)
     while True:

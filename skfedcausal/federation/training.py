@@ -21,33 +21,6 @@ def train_plant(
 ):
     """All rounds of training: local models up, then replies down and messages up until the server is done.
 
-    Parameters
-    ----------
-    channel : Transport
-    server : GradientServer
-        Trained here.
-    names : sequence of str
-        Clients of the plant, in the order of its matrices.
-    dtype : str, default="float64"
-        Precision of series on the wire.
-    inputs : bool, default=False
-        Whether the plant has inputs: corrections then have a constant.
-    pool : callable, default=None
-        Takes replies and gives messages in place of the channel, for training without a message.
-    guard : callable, default=None
-        Makes of the server's replies those that leave it.
-    attendance : Attendance, default=None
-        Takes note of who is lost; None: all have to answer.
-    look : callable, default=None
-        Called with the local models that training begins with.
-
-    Raises
-    ------
-    ClientError
-        If a client that is needed failed or sent something that is not a message of training.
-
-    Notes
-    -----
     A unit that is lost before it has said all that training starts with is left out, and the others start
     again. One that is lost later is held at its last message, from which it goes on when it is back. Training
     step by step needs every unit at every step.

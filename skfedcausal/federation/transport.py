@@ -55,10 +55,6 @@ class Site:
 
     A site is a worker itself: whoever lets it handle a packet leaves the new state here, where the one who
     made the site finds it. A transport that lets a copy answer in another process sets `state` itself.
-
-    Parameters
-    ----------
-    worker : Worker
     """
 
     def __init__(self, worker):

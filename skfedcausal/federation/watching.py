@@ -29,14 +29,7 @@ def verdict_reply(found):
 
 
 def flag_verdict(roots, n_units):
-    """Verdict with an incident for every run of rows with the same root.
-
-    Parameters
-    ----------
-    roots : ndarray of int of shape (n_samples,)
-        As given by :func:`~skfedcausal.server.watching.flags.roots_of_flags`.
-    n_units : int
-    """
+    """Verdict with an incident for every run of rows with the same root."""
     begins = np.flatnonzero(np.diff(roots, prepend=-3))  # no root, so that the first row begins a run
     ends = np.append(begins[1:], len(roots)) - 1
     named = roots[begins] != -1

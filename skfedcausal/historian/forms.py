@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.arrays import as_native
-from ..containers.names import listed
+from ..containers.layout import listed
 from .times import on_one_clock, parse_times
 from .values import BAD_TEXTS, is_good, to_numbers
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from ..containers.names import SEPARATOR, check_unit_names, listed
+from ..containers.layout import SEPARATOR, check_unit_names, listed
 from .forms import Dialect, tag_series
 
 _log = logging.getLogger(__name__)

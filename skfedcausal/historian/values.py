@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pandas as pd
 
-from ..containers.names import listed
+from ..containers.layout import listed
 
 # what historians write in place of a value, lower case
 BAD_TEXTS = frozenset(

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ..containers.sampling import position
+from ..containers.rows import position
 
 _ROUNDING = 1e-9  # by which a sum of probabilities may exceed one
 

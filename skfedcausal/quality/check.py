@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ..containers.clock import repeated_stretch, repeated_text
+from ..containers.rows import repeated_stretch, repeated_text
 from .clocks import unit_offsets, unit_series
 from .pooled_clocks import pooled_offsets
 from .record import duration, read_units

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from ..client.batches import Batch
-from ..containers.names import listed
+from ..containers.layout import listed
 from .record import SettingsError, SiteRecord
 
 _SUFFIXES = (".csv", ".npy")
@@ -14,20 +14,6 @@ class SiteBatches:
 
     In a folder every ``.csv`` or ``.npy`` file is a batch, in the order of their names; a file is to be
     moved there whole, or written under another ending and renamed.
-
-    Parameters
-    ----------
-    settings : SiteSettings
-        `watched` is a file or a folder.
-    columns : tuple of str
-        Names of the sensors of the site's record.
-    released : callable, default=None
-        Takes the record of a batch and gives the one that may be used in its place, with noise.
-
-    Raises
-    ------
-    SettingsError
-        If there is no such file or folder.
     """
 
     def __init__(self, settings, columns, released=None):
@@ -50,13 +36,7 @@ class SiteBatches:
         return sorted(inside, key=lambda file: file.name)
 
     def batch(self, number):
-        """Batch of a number from 1, None where it is not there yet.
-
-        Raises
-        ------
-        SettingsError
-            If the files so far are no longer the first ones, or the file has other columns.
-        """
+        """Batch of a number from 1, None where it is not there yet."""
         if number == self._last[0]:
             return self._last[1]
         files = self.files

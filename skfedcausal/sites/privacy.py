@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field, replace
 
-from ..containers.names import listed
+from ..containers.layout import listed
 from ..federation.atomic import write_whole
 from ..message.packet import NOTHING
 from ..message.promise import PrivacyPromise
@@ -34,18 +34,7 @@ _NEEDED = ("mechanism", "epsilon", "delta", "clip_norm", "unit", "budget")
 
 @dataclass(frozen=True)
 class SitePrivacy:
-    """Section ``[privacy]`` of a site's settings.
-
-    Attributes
-    ----------
-    budget : float
-        Largest epsilon that all releases of this site may add up to, at `delta`.
-    parameters : dict
-        Of the :class:`~skfedcausal.GaussianMechanism`; bounds are public numbers, never taken from the data.
-    period : int
-        To be increased when the record holds only time steps that no record before held, see
-        :meth:`~skfedcausal.PrivacyAccountant.new_period`.
-    """
+    """Section ``[privacy]`` of a site's settings."""
 
     budget: float
     parameters: dict = field(default_factory=dict)
@@ -53,12 +42,7 @@ class SitePrivacy:
 
     @classmethod
     def read(cls, table, path):
-        """Settings in a table of the file `path`.
-
-        Raises
-        ------
-        SettingsError
-        """
+        """Settings in a table of the file `path`."""
         problems = [key for key in table if key not in _KINDS]
         if problems:
             raise SettingsError(
@@ -97,15 +81,6 @@ class SitePrivacy:
         """The record with noise, charged once; nothing but this may be given to a worker.
 
         `noise` is that of another release, to be used again whatever it costs.
-
-        Returns
-        -------
-        SiteRelease
-
-        Raises
-        ------
-        PrivacyBudgetError
-            If the budget does not allow it. Nothing was released then.
         """
         mechanism = self.mechanism(home)
         account = mechanism.account
@@ -118,14 +93,7 @@ class SitePrivacy:
         return SiteRelease(noised, promise, statement, self.in_words(mechanism), release.noise)
 
     def rehearsal(self, name, record, home):
-        """What a release would say and cost; nothing is drawn or charged.
-
-        Returns
-        -------
-        promise : PrivacyPromise
-        cost : dict
-            ``epsilon_spent, epsilon_after, epsilon_budget, noise``.
-        """
+        """What a release would say and cost; nothing is drawn or charged."""
         mechanism = self.mechanism(home)
         account = mechanism.account
         charges = mechanism.cost({name: record.outputs}, record.lengths)
@@ -166,20 +134,7 @@ class SitePrivacy:
 
 @dataclass(frozen=True)
 class SiteRelease:
-    """What a site's worker gets in place of the record.
-
-    Attributes
-    ----------
-    record : SiteRecord
-        With noise.
-    promise : PrivacyPromise
-        For the server.
-    statement : str
-        The promise in words.
-    noise : str
-        For the ledger.
-    unit_noise : UnitNoise
-    """
+    """What a site's worker gets in place of the record."""
 
     record: SiteRecord
     promise: PrivacyPromise
@@ -189,22 +144,7 @@ class SiteRelease:
 
 
 class SitePromises:
-    """The releases of a site in one run: all with the noise of the first, each charged once.
-
-    Parameters
-    ----------
-    privacy : SitePrivacy
-    name : str
-    home : Path
-        The statement in words is in its folder ``privacy``.
-
-    Attributes
-    ----------
-    promise : PrivacyPromise
-        With the noise and the rows of the first release, and what all so far have cost.
-    noise : str
-        For the ledger.
-    """
+    """The releases of a site in one run: all with the noise of the first, each charged once."""
 
     def __init__(self, privacy, name, home):
         self._privacy, self._name, self._home = privacy, name, home
@@ -222,13 +162,7 @@ class SitePromises:
 
 
 class PromisingWorker:
-    """A worker whose messages say what the site promises.
-
-    Parameters
-    ----------
-    worker : Worker
-    promises : SitePromises
-    """
+    """A worker whose messages say what the site promises."""
 
     def __init__(self, worker, promises):
         self._worker, self._promises = worker, promises

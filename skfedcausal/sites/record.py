@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers import check_lengths, constant_columns, episode_starts
-from ..containers.names import SEPARATOR, listed
+from ..containers.layout import SEPARATOR, listed
 
 _CHUNK = 2**14  # rows that are in memory at a time while a record is read
 
@@ -19,19 +19,7 @@ class SettingsError(ValueError):
 
 @dataclass(frozen=True)
 class SiteRecord:
-    """A unit's own record. However long it is, it stays on the disk and is read as needed.
-
-    Attributes
-    ----------
-    outputs : ndarray of shape (n_samples, n_sensors)
-    inputs : ndarray of shape (n_samples, n_inputs) or None
-        Without those that never move: their effect cannot be learned.
-    lengths : tuple of int
-        Time steps of each episode.
-    columns : tuple of str
-        Names of the sensors; they stay here.
-    fingerprint : str
-    """
+    """A unit's own record. However long it is, it stays on the disk and is read as needed."""
 
     outputs: np.ndarray
     inputs: np.ndarray | None

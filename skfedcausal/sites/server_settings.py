@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..containers.names import listed
+from ..containers.layout import listed
 from ..estimators.counterfactual import FederatedCounterfactualEstimator
 from ..estimators.detector import FederatedRCADetector
 from ..estimators.granger import FederatedGrangerEstimator
@@ -30,42 +30,7 @@ LEARNERS = {"likelihood": LikelihoodServer, "gradient": GradientServer}
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """Settings of a server, see the user guide.
-
-    Attributes
-    ----------
-    run : str
-        Name of the run.
-    units : tuple of str
-        The sites that take part.
-    estimator : {"granger", "counterfactual", "root_cause"}
-    out : Path
-        Folder for results.
-    folder : Path or None
-        Of the exchange of files.
-    keys : Path or None
-        Folder with one file ``<unit>.key`` per site.
-    wire_dtype : {"float64", "float32", "float16"}
-    timeout : float
-        Seconds to wait for the answers of a round.
-    quorum : int, float or None
-        Units that have to answer, see :class:`~skfedcausal.federation.LostUnits`. None: all.
-    stale : {"hold", "skip"}
-    one_way : bool
-        Sites send on their own; nothing is sent to them.
-    resume : bool
-        Keep the answers of the run, so that it goes on where it was when it is started again.
-    watch : bool
-        With ``estimator = "root_cause"``: follow the records that the sites have to be watched.
-    wait : float
-        Seconds to wait for a further batch of these before the run ends.
-    learner : dict
-        ``kind``, "likelihood" or "gradient", and its parameters.
-    detector : dict
-        Further parameters of :class:`~skfedcausal.FederatedRCADetector`: ``false_alarm_rate``, ``prior``.
-    questions : tuple of dict
-        Counterfactuals to ask afterwards: ``unit``, ``from``, ``to``, ``horizon``.
-    """
+    """Settings of a server, see the user guide."""
 
     run: str
     units: tuple
@@ -135,12 +100,6 @@ class ServerSettings:
         When something fails the run stays open, to be resumed.
 
         `tell` is called with a line on every batch that was watched.
-
-        Returns
-        -------
-        dict
-            Summary: ``run, estimator, units, lost, links, bytes_up, bytes_down, rounds, results,
-            median_round_seconds``.
         """
         estimator = self.new_estimator().fit_sites(transport)
         effects = {}
@@ -211,13 +170,7 @@ _KINDS = {
 
 
 def read_server_settings(path):
-    """Settings of a server from a TOML file with a section ``[server]``.
-
-    Raises
-    ------
-    SettingsError
-        Naming the key that is missing, unknown or of the wrong kind.
-    """
+    """Settings of a server from a TOML file with a section ``[server]``."""
     table, everything = read_table_of(path, "server", _KINDS, ("run", "units"))
     folder = Path(path).resolve().parent
     values = {"out": "results", **table}
@@ -232,13 +185,7 @@ def read_server_settings(path):
 
 
 def write_results(estimator, settings, effects, more, incidents=None):
-    """Write what was learned: tables as CSV, matrices as one NPZ, a summary as JSON.
-
-    Returns
-    -------
-    dict
-        The summary.
-    """
+    """Write what was learned: tables as CSV, matrices as one NPZ, a summary as JSON."""
     out = settings.results
     out.mkdir(parents=True, exist_ok=True)
     estimator.lost_units_.to_csv(out / "lost_units.csv", index=False)

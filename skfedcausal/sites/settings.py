@@ -12,7 +12,7 @@ import pandas as pd
 from ..client.kalman import KalmanClient
 from ..client.monitor import watched as watched_client
 from ..client.worker import UnitWorker
-from ..containers.names import listed
+from ..containers.layout import listed
 from ..federation.atomic import file_name
 from ..federation.envelope import read_key
 from ..federation.gate import Gate
@@ -36,48 +36,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """Settings of a site, see the user guide.
-
-    Attributes
-    ----------
-    name : str
-        The unit.
-    data : Path
-        ``.csv`` with one column per sensor, or ``.npy``, which is read from disk as needed.
-    home : Path
-        Folder of the site: ledger, journals, answers, errors.
-    time : str or None
-        Column of a table that is the time, not a sensor.
-    inputs : tuple of str or int
-        Columns that are inputs.
-    lengths : tuple of int or None
-        Time steps of each episode.
-    folder : Path or None
-        Of the exchange of files.
-    key : Path or None
-        The key shared with the server.
-    run : str or None
-        Name of the run, where nothing comes in that says it.
-    one_way : bool
-        Nothing comes in: the site sends its message on its own.
-    wire_dtype : str
-        Precision in which a one-way site sends its series.
-    max_bytes : int or None
-        Most bytes that may leave in one run.
-    timeout : float or None
-        Seconds without a question after which the site gives up.
-    watch : bool
-        The unit is watched for faults: its messages also say how far its sensors are from its states.
-    watched : Path or None
-        A record in the same form, to be watched for faults by what was learned from `data`: a file, or a
-        folder of files that are its batches in the order of their names.
-    wait : float
-        Seconds for which a one-way site waits for a further batch.
-    client : dict
-        Parameters of the unit's :class:`~skfedcausal.KalmanClient`.
-    privacy : SitePrivacy or None
-        Noise on the record, drawn here.
-    """
+    """Settings of a site, see the user guide."""
 
     name: str
     data: Path
@@ -108,13 +67,7 @@ class SiteSettings:
         return watch_request(number, dtype=self.wire_dtype)
 
     def gate(self, name=None, *, key=None, **more):
-        """The site's gate, with its record behind it.
-
-        Parameters
-        ----------
-        name : str, default=None
-            What the channel proves the site to be; it has to be the name in the settings.
-        """
+        """The site's gate, with its record behind it."""
         if name is not None and name != self.name:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
         record = SiteRecord.read(self)
@@ -182,12 +135,7 @@ _PATHS = ("data", "home", "folder", "key", "watched")
 
 
 def read_table_of(path, section, kinds, needed):
-    """One section of a settings file with its keys and types checked.
-
-    Raises
-    ------
-    SettingsError
-    """
+    """One section of a settings file with its keys and types checked."""
     try:
         everything = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -212,13 +160,7 @@ def read_table_of(path, section, kinds, needed):
 
 
 def read_site_settings(path):
-    """Settings of a site from a TOML file with a section ``[site]``.
-
-    Raises
-    ------
-    SettingsError
-        Naming the key that is missing, unknown or of the wrong kind.
-    """
+    """Settings of a site from a TOML file with a section ``[site]``."""
     table, everything = read_table_of(path, "site", _KINDS, ("name", "data"))
     folder = Path(path).resolve().parent
     values = {"home": f"home-{file_name(table['name'])}", **table, "client": everything.get("client", {})}
@@ -235,10 +177,6 @@ def write_effect(folder, columns, state):
     """Write what a change of inputs does to the unit's own sensors, where only the site reads it.
 
     One row per step ahead, one column per sensor and one, ``<sensor> (std)``, for its standard error.
-
-    Returns
-    -------
-    Path
     """
     effect = pd.DataFrame(state["effect"], columns=list(columns))
     for name, std in zip(columns, state["effect_std"].T, strict=True):
@@ -251,12 +189,7 @@ def write_effect(folder, columns, state):
 
 
 def write_incidents(folder, verdict):
-    """Write the incidents that a site was told of: rows of its watched record, and the root's number.
-
-    Returns
-    -------
-    Path
-    """
+    """Write the incidents that a site was told of: rows of its watched record, and the root's number."""
     table = pd.DataFrame(verdict.rows, columns=["onset", "first", "last"])
     table["root"] = verdict.roots  # position among the server's units; their number where nobody can tell
     folder.mkdir(parents=True, exist_ok=True)

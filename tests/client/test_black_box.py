@@ -8,8 +8,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal.client.answers import unit_message
 from skfedcausal.client.black_box import BlackBoxClient
-from skfedcausal.client.messages import unit_message
 from skfedcausal.client.worker import fitted_client
 from skfedcausal.datasets import make_granger_plant
 

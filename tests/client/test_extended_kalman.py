@@ -9,8 +9,8 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, KalmanClient, MomentServer
+from skfedcausal.client.black_box import WatchedNonlinearClient
 from skfedcausal.client.maps import fitted_map
-from skfedcausal.client.nonlinear import WatchedNonlinearClient
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.statespace.filter import covariance_schedule, filtered_states
 

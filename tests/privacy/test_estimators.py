@@ -22,7 +22,7 @@ from skfedcausal import (
     PrivacyAccountant,
     stack_clients,
 )
-from skfedcausal.client.at_home import local_prediction
+from skfedcausal.client.answers import local_prediction
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.packet import Packet

@@ -12,9 +12,9 @@ from skfedcausal import (
     KalmanClient,
     PrivacyAccountant,
 )
+from skfedcausal.client.training_noise import _filters
 from skfedcausal.client.unit_model import UnitModel
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.estimators._training_privacy import _filters
 from skfedcausal.message import AugmentedMessage, GradientReply, LocalModel, TrainingPlan
 from skfedcausal.privacy import PrivacyBudgetError
 from skfedcausal.privacy.gradients import GradientGuard, gradient_sensitivity

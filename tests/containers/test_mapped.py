@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skfedcausal.client.mapped import release_pages
+from skfedcausal.client.records import release_pages
 
 
 def test_values_are_read_again(tmp_path):

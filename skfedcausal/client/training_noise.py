@@ -4,59 +4,30 @@ Noise on the record needs none of this: training is then post-processing like ev
 """
 
 import secrets
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..client.given import COMPLETE, given_matrices
-from ..client.kalman import KalmanClient
-from ..client.paper_noise import PaperNoise
-from ..client.unit_model import UnitModel
-from ..message.training import GradientReply, TrainingPlan
+from ..message.training import AugmentedMessage, GradientReply, LocalModel, TrainingPlan
 from ..privacy.accountant import Charge
 from ..privacy.gradients import GradientGuard, gradient_sensitivity
-from ..privacy.paper import classical_noise_multiplier, run_mu
+from ..privacy.paper import classical_noise_multiplier, message_noise, run_mu
 from ..privacy.sampling import generator
+from ..statespace.training.descent import correction_curvature
+from .kalman import KalmanClient
+from .unit_model import COMPLETE, UnitModel, given_matrices
 
 
 @dataclass(frozen=True)
 class TrainingNoise:
-    """What happens to messages of training on their way.
-
-    Attributes
-    ----------
-    units : dict of str to PaperNoise
-        Noise that units add to theirs.
-    guard : callable or None
-        Makes of the server's replies those that leave it.
-    """
+    """What happens to messages of training on their way."""
 
     units: dict = field(default_factory=dict)
     guard: object = None
 
 
 def training_noise(mechanism, server, data, templates, dtype):
-    """Noise of a training, charged before anything is sent.
-
-    Parameters
-    ----------
-    mechanism : GaussianMechanism or None
-    server : GradientServer or other
-    data : PlantData
-    templates : dict of str to object
-        Each unit's client.
-    dtype : str
-        Precision of series on the wire.
-
-    Returns
-    -------
-    TrainingNoise
-
-    Raises
-    ------
-    ValueError
-        If something would leave a unit, or the server, past the noise.
-    """
+    """Noise of a training, charged before anything is sent."""
     place = "record" if mechanism is None else mechanism.place
     if place == "record":
         return TrainingNoise()
@@ -206,3 +177,42 @@ def _noised(reply, guard, rng):
     parts = [reply.predicted] if reply.augmented is None else [reply.predicted, reply.augmented]
     noised = guard.noised(np.hstack(parts), rng)
     return GradientReply(noised[:, :p], None if reply.augmented is None else noised[:, p:])
+
+
+@dataclass(frozen=True)
+class PaperNoise:
+    """Noise on a unit's messages of training, and public bounds in place of numbers taken from its record."""
+
+    gain: np.ndarray
+    scale: np.ndarray
+    radius: float
+    reach: float
+    largest_state: float
+    epsilon: float
+    delta: float
+    key: int
+
+    def noised(self, packet, training):
+        """The unit's answer as it leaves."""
+        if packet.op == LocalModel.OP:
+            message = LocalModel.from_packet(packet)
+            curvature = correction_curvature(message.transition, training.problem.gram, self.reach**2)
+            public = {
+                "curvature": np.array(curvature),
+                "loss": self.reach**2,
+                "reach": self.largest_state**2,
+            }
+            return replace(message, **public).to_packet(packet.round)
+        if packet.op != AugmentedMessage.OP:
+            return packet  # says that training has ended
+        message = AugmentedMessage.from_packet(packet)
+        theta = training.parameters[:, : len(self.scale)]
+        stds = message_noise(
+            self.gain * self.scale, theta * self.scale, self.radius, self.epsilon, self.delta
+        )
+        rng = np.random.default_rng([self.key, packet.round])
+        series = {
+            name: getattr(message, name) + std * rng.standard_normal(message.filtered.shape)
+            for name, std in zip(("filtered", "augmented"), stds, strict=True)
+        }
+        return replace(message, **series, loss=self.reach**2, change=1.0).to_packet(packet.round)

@@ -1,0 +1,153 @@
+"""What a unit computes at home, from its own record and from what it was told, whatever its client is."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..message.states import StateMessage
+from ..statespace.lagcov import column_mean
+from ..statespace.positive import floor_eigenvalues
+from ..statespace.riccati import predicted_covariance
+from .base import message_of
+from .kalman import KalmanClient
+from .network_training import StateCorrection, corrected_prediction
+
+
+def loadings(client, n_states):
+    """How a unit's measurements follow its states, shape (n_sensors, n_states), whatever its client is."""
+    level = client.measurements(np.zeros((1, n_states)))
+    return (client.measurements(np.eye(n_states)) - level).T
+
+
+def mapped_effect(site, reply):
+    """Effect of a change of inputs on a unit's measurements, and its variance, shape (n_steps, n_sensors)."""
+    C = loadings(site["client"], reply.states.shape[1])
+    variance = effect_variances(reply, C)
+    error = site.get("loading_error")
+    if error is not None:
+        variance += error.variance(reply.states)
+    return reply.states @ C.T, variance
+
+
+def effect_variances(reply, C):
+    """Variances of ``C`` times the states of an effect, NaN where it came without covariances."""
+    if reply.covariances is None:
+        return np.full((len(reply.states), len(C)), np.nan)
+    return np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0)
+
+
+def local_features(client, Y, U, starts):
+    """Centred measurements with the missing ones replaced by their filtered expectation."""
+    if not isinstance(client, KalmanClient):
+        states = _filtered(client, Y, U, starts)
+        level = client.measurements(np.zeros((1, states.shape[1])))
+        centred = np.where(np.isnan(Y), client.measurements(states), Y) - level
+        return np.nan_to_num(centred)  # a sensor that was never seen has no level
+    Y = client.active_columns(Y)
+    model = client.model
+    centred = Y - model.mean
+    if not is_complete(Y):
+        missing = np.isnan(centred)
+        expected = model.filter(Y, U, starts) @ model.C.T
+        centred[missing] = expected[missing]
+    return centred
+
+
+def is_complete(Y):
+    """Whether no measurement is missing."""
+    return bool(np.isfinite(Y.sum()))  # a missing value anywhere reaches the sum
+
+
+def _filtered(client, Y, U, starts):
+    """States by the unit's own filter."""
+    if isinstance(client, KalmanClient):
+        return client.model.filter(client.active_columns(Y), U, starts)
+    return client.filter(Y, **along(Y, U, starts))
+
+
+def _predicted(client, Y, U, starts):
+    """Measurements predicted one step ahead by the unit's own filter."""
+    if isinstance(client, KalmanClient):
+        return client.measurements(client.model.predict(client.active_columns(Y), U, starts))
+    return client.predict(Y, **along(Y, U, starts))
+
+
+def local_prediction(site, Y, U, starts, *, augmented):
+    """Measurements predicted one step ahead by what a unit has at home, shape (n_samples, n_sensors)."""
+    client = site["client"]
+    if not augmented:
+        return _predicted(client, Y, U, starts)
+    if isinstance(site["augmenter"], StateCorrection):
+        return corrected_prediction(site, Y, starts)
+    filtered = _filtered(client, Y, U, starts)
+    states = np.empty_like(filtered)
+    np.dot(filtered[:-1], site["transition"].T, out=states[1:])
+    if "input_matrix" in site:
+        states[1:] += (U[:-1] - site["input_mean"]) @ site["input_matrix"].T
+    states[list(starts)] = 0.0
+    states += site["augmenter"].predict(local_features(client, Y, U, starts), starts)
+    return client.measurements(states)
+
+
+def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=False):
+    """Message of a fitted client about measurements, whatever kind of client it is."""
+    if hasattr(client, "watched_message") and not (const or local_model):
+        return client.watched_message(Y, starts)[0]
+    wishes = {"const": const, "local_model": local_model}
+    if isinstance(client, KalmanClient):
+        return message_of(client.message_model, client.active_columns(Y), starts, inputs=inputs, **wishes)
+    message = client.message(Y, **wishes, **along(Y, inputs, starts))
+    about_these_rows = isinstance(message, StateMessage) and len(message.z) == len(Y)
+    return message.with_inputs(inputs) if about_these_rows and message.inputs is None else message
+
+
+def along(Y, inputs, starts):
+    """Keywords of the methods of a KalmanClient beside the record."""
+    lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
+    return {"lengths": lengths} if inputs is None else {"lengths": lengths, "inputs": inputs}
+
+
+def stream_message(client, Y, starts, known=None):
+    """Message about the next rows of a stream, and what the unit has to know for those after them."""
+    if hasattr(client, "watched_message"):
+        return client.watched_message(Y, starts, known)
+    return unit_message(client, Y, starts), None
+
+
+_FLOOR = 0.05  # share of the variance of the states that their past explains at least
+
+
+@dataclass(frozen=True)
+class LoadingError:
+    """Covariance of the error of C as far as it is not a change of basis.
+
+    An error of C inside its column space only changes the basis of the states and leaves every effect as it
+    is. The rest D, orthogonal to the columns in the metric of R, adds ``D h`` to an effect h on the states.
+    C was found from what the past tells about the present, so row i of D has the covariance ``rest_i G^-1 /
+    T`` of a regression of the remaining noise on the predicted states.
+    """
+
+    rest: np.ndarray
+    spread: np.ndarray
+
+    def variance(self, states):
+        """Variance that it adds to the effect on each sensor, shape (n_steps, n_sensors)."""
+        return np.einsum("ti,ij,tj->t", states, self.spread, states)[:, None] * self.rest
+
+
+def loading_error(client, message):
+    """Error of loadings identified at home; None where C was given."""
+    model, info = client.model, message.information
+    if client.C is not None or not info.determines_states or model.R.ndim == 2:
+        return None
+    J = info.mean_information
+    N = np.linalg.inv(J)
+    mean = column_mean(message.z)
+    states = N @ (message.z.T @ message.z / len(message.z) - np.outer(mean, mean)) @ N - N
+    states = floor_eigenvalues(states, _FLOOR * np.trace(states) / len(states))
+    past = states - predicted_covariance(model.A, J, model.Q)
+    G = floor_eigenvalues(past, _FLOOR * np.trace(states) / len(states))
+    active = client.observation_
+    rest = client.measurement_cov_ - np.einsum("di,ij,dj->d", active, N, active)
+    rest = np.where(np.isfinite(rest), np.maximum(rest, 0.0), 0.0)
+    return LoadingError(rest, np.linalg.inv(G) / len(message.z))

@@ -1,0 +1,206 @@
+"""Episodes: several records of one plant, one below the other in a table."""
+
+import warnings
+from itertools import accumulate
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+
+
+def check_lengths(lengths, n_samples):
+    """Check the lengths of episodes.
+
+    Parameters
+    ----------
+    lengths : array-like of int of shape (n_episodes,) or None
+        Number of rows of each episode; None for a single episode.
+    n_samples : int
+        Number of rows of the record.
+
+    Returns
+    -------
+    tuple of int
+
+    Raises
+    ------
+    ValueError
+        If lengths are not positive integers that sum to `n_samples`.
+
+    Examples
+    --------
+    >>> from skfedcausal.containers import check_lengths
+    >>> check_lengths([2, 3], 5), check_lengths(None, 5)
+    ((2, 3), (5,))
+    """
+    if lengths is None:
+        return (n_samples,)
+    array = np.asarray(lengths)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0 or array.min() < 1:
+        raise ValueError(
+            f"Got lengths={lengths!r}; give one positive integer per episode, for example "
+            f"lengths=[{n_samples}]."
+        )
+    if array.sum() != n_samples:
+        raise ValueError(
+            f"Got `lengths` that sum to {array.sum()} for {n_samples} rows; give the number of "
+            "rows of every episode, in order."
+        )
+    return tuple(int(length) for length in array)
+
+
+def episode_starts(lengths):
+    """First row of each episode.
+
+    Parameters
+    ----------
+    lengths : sequence of int
+
+    Returns
+    -------
+    tuple of int
+
+    Examples
+    --------
+    >>> from skfedcausal.containers import episode_starts
+    >>> episode_starts((2, 3))
+    (0, 2)
+    """
+    return tuple(accumulate((int(length) for length in lengths[:-1]), initial=0))
+
+
+def repeated_stretch(times):
+    """First and last of the times that occur twice or lie before an earlier row, None if there are none."""
+    if times.is_monotonic_increasing and times.is_unique:
+        return None
+    latest = pd.Series(times).cummax().to_numpy()
+    again = times[1:][times[1:] <= latest[:-1]]
+    return again.min(), again.max()
+
+
+def repeated_text(times):
+    """Sentence that names the repeated stretch of a record, None if there is none."""
+    stretch = repeated_stretch(times)
+    if stretch is None:
+        return None
+    first, last = stretch
+    step = pd.Series(times).diff().abs().median()
+    day = f"{first.day} {first:%B %Y}"
+    if first.date() == last.date():
+        return f"{first:%H:%M} to {last + step:%H:%M} occurs twice on {day}."
+    return f"Times from {first} to {last} occur twice or go back."
+
+
+def check_times(index, lengths):
+    """Refuse episodes that run backwards and warn of times that repeat or go back inside one."""
+    if not isinstance(index, pd.DatetimeIndex):
+        return
+    for start, length in zip(episode_starts(lengths), lengths, strict=True):
+        times = index[start : start + length]
+        if times.is_monotonic_decreasing and times[-1] < times[0]:
+            raise ValueError(
+                f"The rows of X run backwards in time, from {times[0]} to {times[-1]}: what was an effect "
+                "would be taken for a cause. Sort them by time."
+            )
+        text = repeated_text(times)
+        if text is not None:
+            warnings.warn(
+                f"{text} Rows are taken in the order they came; nothing was dropped. Clocks put back in "
+                "autumn do this: read exports with read_historian(..., tz=...), or give the index a zone by "
+                "tz_localize(..., ambiguous='infer').",
+                UserWarning,
+                stacklevel=5,
+            )
+
+
+_SAME = 0.01  # relative difference of two sampling periods that is jitter
+
+
+def sampling_period(index):
+    """Median time between rows as a Timedelta; None without times or with one row."""
+    if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
+        return None
+    return pd.Timedelta(np.median(np.diff(index.to_numpy())))
+
+
+def check_sampling(index, period):
+    """Refuse rows at another sampling period than in `fit`."""
+    came = sampling_period(index)
+    if came is None or period is None:
+        return
+    if abs(came / period - 1) > _SAME:
+        raise ValueError(
+            f"X has a row every {came}, the nominal record had one every {period}. Dynamics are learned per "
+            "row: resample X, or fit to a nominal record of that sampling."
+        )
+
+
+def warn_of_gaps(index, starts):
+    """Warn where rows of an episode are further apart than one sampling period."""
+    period = sampling_period(index)
+    if period is None:
+        return
+    far = np.array(index[1:] - index[:-1] > 1.5 * period)
+    far[[start - 1 for start in starts if start > 0]] = False
+    gaps = np.flatnonzero(far)
+    if len(gaps):
+        more = f" and {len(gaps) - 1} times more" if len(gaps) > 1 else ""
+        warnings.warn(
+            f"X has no rows between {index[gaps[0]]} and {index[gaps[0] + 1]}{more}; its rows are taken as "
+            "one step apart. Give missing rows as NaN, or cut there by `lengths`.",
+            UserWarning,
+            stacklevel=4,
+        )
+
+
+class StreamTimes:
+    """Times of the rows of a stream by their positions, as long as somebody may ask for them."""
+
+    def __init__(self, n_kept):
+        self._n_kept, self._index, self._first, self._held = n_kept, None, 0, {}
+
+    def extend(self, index):
+        """Take note of the times of the next rows."""
+        self._index = index if self._index is None else self._index.append(index)
+
+    def keep(self, rows):
+        """Forget all but the last rows and these."""
+        self._held = {row: self[row] for row in rows}
+        gone = max(len(self._index) - self._n_kept, 0)
+        self._index, self._first = self._index[gone:], self._first + gone
+
+    def __getitem__(self, row):
+        return self._held[row] if row < self._first else self._index[row - self._first]
+
+
+def check_following(index, last, period):
+    """Time of the last row of a batch that follows another."""
+    if not isinstance(index, pd.DatetimeIndex) or len(index) == 0:
+        return last
+    if last is not None and index[0] <= last:
+        raise ValueError(
+            f"The batch starts at {index[0]}, but the stream has been followed up to {last} already. Give "
+            "the rows after that, or reset() for another stream."
+        )
+    if last is not None and period is not None and index[0] - last > 1.5 * period:
+        warnings.warn(
+            f"There are no rows between {last} and {index[0]}; the stream goes on as if none had been left "
+            "out. Give missing rows as NaN, or reset().",
+            UserWarning,
+            stacklevel=3,
+        )
+    return index[-1]
+
+
+def position(row, index, default=None):
+    """Position of a row that is given as a position or a time; `default` for None."""
+    if row is None:
+        return default
+    if isinstance(row, Integral) and not isinstance(row, bool):
+        return int(row)
+    if isinstance(index, pd.DatetimeIndex) and not isinstance(row, float):
+        return int(index.searchsorted(pd.Timestamp(row)))
+    raise TypeError(
+        f"Got {row!r} as a row; give a position"
+        + (" or a time." if isinstance(index, pd.DatetimeIndex) else "; the record has no times.")
+    )
