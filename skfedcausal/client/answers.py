@@ -10,6 +10,7 @@ from ..statespace.positive import floor_eigenvalues
 from ..statespace.riccati import predicted_covariance
 from .base import message_of
 from .kalman import KalmanClient
+from .monitor import ResidualFlag
 from .network_training import StateCorrection, corrected_prediction
 
 
@@ -151,3 +152,47 @@ def loading_error(client, message):
     rest = client.measurement_cov_ - np.einsum("di,ij,dj->d", active, N, active)
     rest = np.where(np.isfinite(rest), np.maximum(rest, 0.0), 0.0)
     return LoadingError(rest, np.linalg.inv(G) / len(message.z))
+
+
+def factual(client, Y, reply):
+    """A unit's measurements, expected ones where they are missing, and the variance of those.
+
+    The variance is None where nothing had to be found out, both of shape (n_samples, n_sensors).
+    """
+    if reply.states is None:
+        return Y, None
+    C, missing = loadings(client, reply.states.shape[1]), np.isnan(Y)
+    noise = getattr(client, "measurement_cov_", np.zeros(len(C)))
+    noise = noise if noise.ndim == 1 else np.diag(noise)
+    spread = np.einsum("di,tij,dj->td", C, reply.covariances, C) + np.where(np.isinf(noise), 0, noise)
+    return np.where(missing, client.measurements(reply.states), Y), np.where(missing, spread, 0.0)
+
+
+# -- flags ---------------------------------------------------------------------------------------
+
+
+def own_record(state):
+    """State of a unit for its raw record, to which no noise was added."""
+    client = state["client"]
+    if not isinstance(client, KalmanClient):  # no other can be told of noise
+        return state
+    return {**state, "client": client.with_noise(np.zeros(client.n_features_in_))}
+
+
+def learned_flags(state, Y, starts, percentile):
+    """Flags of the unit's own and its augmented model, from nominal measurements."""
+    return tuple(ResidualFlag.learn(rest, percentile) for rest in _residuals(state, Y, starts))
+
+
+def flags_of(state, Y, starts):
+    """Flags about measurements, bool of shape (n_samples, 2)."""
+    rests = _residuals(state, Y, starts)
+    raised = [flag.raised(rest) for flag, rest in zip(state["flags"], rests, strict=True)]
+    return np.column_stack(raised).astype(bool)
+
+
+def _residuals(state, Y, starts):
+    """Measurements less what the unit's own and its augmented model predict, zero where they do not vary."""
+    active = getattr(state["client"], "_active", np.ones(Y.shape[1], dtype=bool))
+    predictions = (local_prediction(state, Y, None, starts, augmented=a) for a in (False, True))
+    return [Y - np.where(active, predicted, Y) for predicted in predictions]

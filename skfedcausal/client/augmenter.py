@@ -5,6 +5,7 @@ E[h_n[t-1]]``. An augmenter learns to guess it from what the unit has at home, s
 better when the server cannot be reached.
 """
 
+from inspect import signature
 from numbers import Integral, Real
 
 import numpy as np
@@ -22,7 +23,25 @@ _PIECE = 1 << 14  # measurements that stay in the second-level cache together wi
 _ROUNDING = 1e-6  # standard deviations per level at which products need not be centred before they are summed
 
 
-class LinearAugmenter(RegressorMixin, BaseEstimator):
+class Augmenter(RegressorMixin, BaseEstimator):
+    """Base of the augmenters: how a unit guesses what the other units do to it from its own measurements.
+
+    A subclass has ``fit(Y, cross_term, transition=None, starts=(0,))``, which learns the influence of the
+    other units on each row, shape (n_samples, n_states), from the unit's own measurements before that row,
+    and ``predict(Y, starts=(0,))``, which guesses it, zero at the rows `starts` that begin an episode.
+    """
+
+
+def as_augmenter(given):
+    """Unfitted augmenter from what the user gave: none, an augmenter, or any regressor of scikit-learn."""
+    if given is None:
+        return LinearAugmenter()
+    if isinstance(given, Augmenter) or "starts" in signature(given.fit).parameters:
+        return clone(given)
+    return RegressorAugmenter(given)
+
+
+class LinearAugmenter(Augmenter):
     """Linear augmentation of the client model, ``A_mm theta y[t-1] + phi``.
 
     With the prediction ``A_mm h_c[t-1]`` of the unit's own filter this is the augmented model ``h_a[t] =
@@ -130,7 +149,7 @@ class LinearAugmenter(RegressorMixin, BaseEstimator):
         return guess
 
 
-class RegressorAugmenter(RegressorMixin, BaseEstimator):
+class RegressorAugmenter(Augmenter):
     """Augmentation of the client model by any scikit-learn regressor on lagged measurements.
 
     Parameters

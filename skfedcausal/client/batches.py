@@ -1,21 +1,26 @@
-"""The record that a unit has watched, batch by batch, and where the unit stands between two of them."""
+"""The record that a unit has monitored, batch by batch, and where the unit stands between two of them."""
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import pandas as pd
 
-from .answers import stream_message
-from .records import release_pages
+from ..message.watching import FlagMessage
+from .answers import flags_of, stream_message
+from .records import Passed, release_pages
+
+_REMEMBERED = 300  # rows that a unit's filter goes on from where it sends flags only
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of a watched record."""
+    """Rows of a monitored record."""
 
     outputs: np.ndarray
     starts: tuple = (0,)
     fingerprint: str = ""
+    index: pd.Index | None = None
 
 
 class Batches:
@@ -29,27 +34,59 @@ class Batches:
         return self._batches[number - 1] if number <= len(self._batches) else None
 
 
+class Feed:
+    """Batches that come one after the other; only the last one is kept."""
+
+    def __init__(self):
+        self.number, self._last = 0, None
+
+    def put(self, batch):
+        """Take the next batch."""
+        self.number, self._last = self.number + 1, batch
+
+    def batch(self, number):
+        """Batch of a number from 1, None where there is none yet."""
+        return self._last if number == self.number else None
+
+
 @dataclass(frozen=True)
 class Place:
-    """Where a unit stands in its watched record."""
+    """Where a unit stands in its monitored record."""
 
     number: int = 0
     known: object = None
     record: str = ""
+    passed: Passed | None = None
     before: object = None
 
 
-def next_message(client, watched, number, place=None):
+def next_message(name, state, monitored, number, *, flags=False):
     """Message about the next batch, or about the last one again, and where the unit stands after it."""
-    place = Place() if place is None else place
+    place = state.get("place") or Place()
     if number == place.number and place.before is not None:
         place = place.before
     if type(number) is not int or number != place.number + 1:
         raise ValueError(f"Batch {number!r} was asked for, and {place.number + 1} is the next one.")
-    batch = watched.batch(number)
+    batch = monitored.batch(number)
     if batch is None:
         return None, place
-    message, known = stream_message(client, batch.outputs, batch.starts, place.known)
+    Y, silence, passed = batch.outputs, state.get("silence"), None
+    if silence is not None:
+        Y, passed = silence.masked(name, Y, batch.starts, batch.index, place.passed)
+    answer = _next_flags if flags else _next_states
+    message, known = answer(state, Y, batch.starts, place.known)
     release_pages(batch.outputs)
     record = hashlib.sha256(f"{place.record} {batch.fingerprint}".encode()).hexdigest()
-    return message, Place(number, known, record, Place(place.number, place.known, place.record))
+    return message, Place(number, known, record, passed, replace(place, before=None))
+
+
+def _next_states(state, Y, starts, known):
+    return stream_message(state["client"], Y, starts, known)
+
+
+def _next_flags(state, Y, starts, known):
+    """Two bits of every row, and the rows that the filter goes on from."""
+    before = Y[:0] if known is None else known
+    joined = np.concatenate([before, Y])
+    flags = flags_of(state, joined, (0, *(start + len(before) for start in starts if start > 0)))
+    return FlagMessage(flags[len(before) :]), joined[-_REMEMBERED:]

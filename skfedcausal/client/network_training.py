@@ -19,7 +19,7 @@ from ..message.packet import Packet, PacketError
 from ..message.states import ACKNOWLEDGEMENT
 from ..message.training import GradientReply
 from ..statespace.episodes import inner_rows, lagged_rows
-from .augmenter import RegressorAugmenter
+from .augmenter import RegressorAugmenter, as_augmenter
 from .black_box import NonlinearClient
 from .kalman import KalmanClient
 from .maps import LinearMap
@@ -181,6 +181,7 @@ def start(client, augmenter, Y, starts, plan):
 
 def correction_regressor(augmenter):
     """Regressor to train as a correction and the rows it sees; a small network where none is given."""
+    augmenter = None if augmenter is None else as_augmenter(augmenter)
     if augmenter is None or (isinstance(augmenter, RegressorAugmenter) and augmenter.estimator is None):
         network = MLPRegressor(
             hidden_layer_sizes=(16,), activation="tanh", learning_rate_init=1e-3, random_state=0

@@ -2,13 +2,13 @@
 
 import mmap
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ..containers import constant_columns
-from ..containers.rows import episode_starts
 from ..statespace.lagcov import column_mean
 
 ROWS_PER_LOADING = 6  # a rule of thumb: rows for each number of C
@@ -185,48 +185,53 @@ def _same_as_before(Y, columns):
     return same
 
 
-class SilenceWatch:
-    """Which rows of a record are repetitions of a unit that reports no more.
+class Passed(NamedTuple):
+    """Where a unit stands in a stream: its last row, how often that came before, and rows so far."""
 
-    A unit counts as silent once all its moving tags, two at least, have repeated their values three times as
-    long as ever in the record of `fit`, and for ten rows at least. Whether a row counts depends on the rows
-    before it only, so a stream and a record are treated alike.
+    row: np.ndarray
+    count: int
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class Silence:
+    """Which rows of a unit are repetitions of the last row by somebody who reports no more.
+
+    Attributes
+    ----------
+    columns : ndarray of int
+        Columns that move, the liveliest first.
+    allowed : int
+        Rows that may be repeated: several times as many as ever were in `fit`.
     """
 
-    def __init__(self, data):
-        self._moving, self._allowed = {}, {}
-        for name, Y in zip(data.names, data.outputs, strict=True):
-            moving = _moving_columns(Y)
-            if len(moving) >= 2:
-                head = Y[:_HEAD, moving]
-                liveliest_first = np.argsort((np.diff(head, axis=0) == 0).sum(axis=0), kind="stable")
-                self._moving[name] = moving[liveliest_first]
-                longest = int(repeated_rows(Y, data.starts, columns=self._moving[name]).max())
-                self._allowed[name] = max(_ALWAYS_ALLOWED, _MARGIN * longest)
-            release_pages(Y)
+    columns: np.ndarray
+    allowed: int
 
-    def without_silent(self, data, stream=None):
-        """The record with repetitions of silent units as missing, and a warning that names them."""
-        outputs, starts = {}, data.starts
-        passed = 0 if stream is None else stream.get(None, 0)  # rows of the stream before these
-        for m, (name, Y) in enumerate(zip(data.names, data.outputs, strict=True)):
-            if name not in self._moving:
-                continue
-            moving = self._moving[name]
-            count = repeated_rows(Y, starts, None if stream is None else stream.get(name), moving)
-            if stream is not None:
-                stream[name] = Y[-1, moving], int(count[-1])
-            if count.max() > self._allowed[name]:
-                silent = count > self._allowed[name]
-                outputs[m] = np.where(silent[:, None], np.nan, Y)
-                noticed = np.flatnonzero(count == self._allowed[name] + 1)
-                if len(noticed):
-                    _warn(name, noticed[0], silent, count, data, passed)
-        if stream is not None:
-            stream[None] = passed + data.n_samples
-        if not outputs:
-            return data
-        return replace(data, outputs=tuple(outputs.get(m, Y) for m, Y in enumerate(data.outputs)))
+    @classmethod
+    def learn(cls, Y, starts):
+        """What a unit's record shows; None where fewer than two columns move."""
+        moving = _moving_columns(Y)
+        if len(moving) < 2:
+            return None
+        head = Y[:_HEAD, moving]
+        moving = moving[np.argsort((np.diff(head, axis=0) == 0).sum(axis=0), kind="stable")]
+        longest = int(repeated_rows(Y, starts, columns=moving).max())
+        release_pages(Y)
+        return cls(moving, max(_ALWAYS_ALLOWED, _MARGIN * longest))
+
+    def masked(self, name, Y, starts, index=None, before=None):
+        """Rows with repetitions as missing and a warning that names the unit, and where a stream stands."""
+        count = repeated_rows(Y, starts, before, self.columns)
+        n_before = 0 if before is None else before.n_rows
+        after = Passed(Y[-1, self.columns], int(count[-1]), n_before + len(Y))
+        if count.max() <= self.allowed:
+            return Y, after
+        silent = count > self.allowed
+        noticed = np.flatnonzero(count == self.allowed + 1)
+        if len(noticed):
+            _warn(name, noticed[0], silent, count, (starts, index, n_before))
+        return np.where(silent[:, None], np.nan, Y), after
 
 
 def _moving_columns(Y):
@@ -242,14 +247,15 @@ def _moving_columns(Y):
     return np.flatnonzero(moving)
 
 
-def _warn(name, first, silent, count, data, passed):
+def _warn(name, first, silent, count, where):
+    starts, index, passed = where
     first = int(first)
     begin = first - int(count[first])
     end = first + int(np.argmin(np.append(silent[first:], False)))
-    stop = next((start for start in [*episode_starts(data.lengths)[1:], len(silent)] if start >= end), end)
-    until = "" if end == stop else f" until {_when(data.index, end, passed)}"
+    stop = next((start for start in [*starts[1:], len(silent)] if start >= end), end)
+    until = "" if end == stop else f" until {_when(index, end, passed)}"
     warnings.warn(
-        f"{name} is silent since {_when(data.index, begin, passed)}{until}; treated as missing, certainty "
+        f"{name} is silent since {_when(index, begin, passed)}{until}; treated as missing, certainty "
         "lowered. All its tags repeat their values, for longer than they ever did in `fit`.",
         UserWarning,
         stacklevel=4,

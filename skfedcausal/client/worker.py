@@ -1,44 +1,110 @@
 """A unit's side of the federation: the only code that holds raw measurements while packets travel."""
 
+from copy import deepcopy
+
 import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 
-from ..message.packet import NOTHING, Packet, PacketError
+from ..message.packet import PacketError
+from ..message.requests import (
+    Acknowledgement,
+    AggregateRequest,
+    FactualRequest,
+    FitRequest,
+    FlagsRequest,
+    LawRequest,
+    LossAnswer,
+    LossRequest,
+    Measurements,
+    NothingYet,
+    PredictRequest,
+    RecordRequest,
+    WatchRequest,
+)
 from ..message.states import (
-    ACKNOWLEDGEMENT,
-    LAW_REQUEST,
-    REQUEST,
     WIRE_DTYPES,
     EffectReply,
+    PredictionReply,
     SmoothedReply,
     StateMessage,
     StateReply,
 )
-from ..message.watching import WATCH, VerdictReply
-from . import network_training
-from . import training as training
-from .answers import is_complete, loading_error, loadings, local_features, mapped_effect, unit_message
-from .augmenter import LinearAugmenter
+from ..message.watching import FlagMessage, VerdictReply
+from . import network_training, training
+from .answers import (
+    along,
+    factual,
+    flags_of,
+    is_complete,
+    learned_flags,
+    loading_error,
+    loadings,
+    local_features,
+    local_prediction,
+    mapped_effect,
+    own_record,
+    unit_message,
+)
+from .augmenter import LinearAugmenter, as_augmenter
 from .batches import next_message
 from .black_box import BlackBoxClient, NonlinearClient
 from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law, warn_of_determined_inputs
 from .kalman import KalmanClient
-from .records import column_means, release_pages, warn_few_rows
-from .training import unit_series
+from .records import Silence, column_means, release_pages, warn_few_rows
+
+KEPT = (  # what a unit keeps of a fit for other records
+    "client",
+    "augmenter",
+    "transition",
+    "input_matrix",
+    "input_mean",
+    "phi",
+    "loading_error",
+    "n_states",
+    "silence",
+    "flags",
+    "dtype",
+)
 
 
 class UnitWorker:
     """Answers the server's packets from one unit's private data.
 
+    Parameters
+    ----------
+    name : str
+    outputs : ndarray of shape (n_samples, n_sensors)
+    inputs : ndarray of shape (n_samples, n_inputs) or None
+    starts : tuple of int
+        First row of each episode.
+    columns : tuple of str
+        Names of the sensors.
+    client : KalmanClient or object
+        Template of the unit's model, cloned and fitted here, see :class:`~skfedcausal.UnitClient`.
+    augmenter : Augmenter or regressor, default=None
+    noise : ndarray of shape (n_sensors,), default=None
+        Variance of the noise that a privacy mechanism added to `outputs`; None if there is none.
+    training_noise : PaperNoise, default=None
+        Noise that the unit adds to its messages of training.
+    monitored : Batches or similar, default=None
+        Another record to be monitored for faults: an object whose ``batch(number)``, counted from 1, is a
+        :class:`~skfedcausal.client.batches.Batch`, None where there is none yet.
+    home : ndarray of shape (n_samples, n_sensors), default=None
+        The record without noise, for flags that are randomised before they leave; None: `outputs`.
+    flags : ndarray of bool of shape (n_samples, 2), default=None
+        What is answered when flags are asked for; None: the unit looks.
+
+    Notes
+    -----
     State between packets, all of it kept at the site: ``client``, the fitted model, ``n_states`` and
-    ``round`` of its last message and ``previous``, the model before that round; ``augmenter`` and
-    what the server says about the unit's own blocks (``transition``, ``input_matrix`` and ``input_mean``,
-    ``phi``) once a reply came; ``effect`` and ``effect_std``, the last answer about a change of inputs. A
-    packet that comes again in its round is answered from `previous`, so that nothing counts twice, and a
-    packet of an earlier round is refused. A new fit starts with an empty state. Where the unit stands in a
-    watched record is ``place``, and which record that was so far ``record``.
+    ``round`` of its last message and ``previous``, the model before that round; ``silence``; ``augmenter``
+    and what the server says about the unit's own blocks (``transition``, ``input_matrix`` and ``input_mean``,
+    ``phi``) once a reply came; ``effect`` and ``effect_std``, the last answer about a change of inputs;
+    ``flags``, what is nominal for them. A packet that comes again in its round is answered from `previous`,
+    so that nothing counts twice, and a packet of an earlier round is refused. A new fit starts with an empty
+    state. Where the unit stands in a monitored record is ``place``, and which record that was ``record``.
     """
 
     def __init__(
@@ -52,7 +118,10 @@ class UnitWorker:
         augmenter=None,
         noise=None,
         training_noise=None,
-        watched=None,
+        monitored=None,
+        *,
+        home=None,
+        flags=None,
     ):
         self.name = name
         self._Y, self._U, self._starts = outputs, inputs, starts
@@ -61,50 +130,73 @@ class UnitWorker:
         self._augmenter = augmenter
         self._noise = noise
         self._training_noise = training_noise
-        self._watched = watched
+        self._monitored = monitored
+        self._home, self._flags = home, flags
 
     @property
     def n_columns(self):
         """Measurements and inputs of a row."""
         return self._Y.shape[1] + (0 if self._U is None else self._U.shape[1])
 
+    @property
+    def record(self):
+        """Measurements, inputs and first rows of episodes, for a machine that may pool them."""
+        return self._Y, self._U, self._starts
+
     def handle(self, packet, state):
-        """Answer one packet."""
-        operations = {
-            REQUEST: self._fit,
-            SmoothedReply.OP: self._refine,
-            LAW_REQUEST: self._tell_law,
-            WATCH: self._watch,
-            VerdictReply.OP: self._hear_verdict,
-            StateReply.OP: self._learn_from,
-            EffectReply.OP: self._map_effect,
-        }
-        operations |= dict.fromkeys(training.OPERATIONS, self._train)
-        if "networks" in state or packet.op in network_training.OUTSIDE:
-            operations |= dict.fromkeys(network_training.OPERATIONS, self._train_network)
-        if packet.op not in operations:
-            raise PacketError(f"Unit {self.name!r} does not know the operation {packet.op!r}.")
-        if packet.op not in (REQUEST, training.REQUEST) and "client" not in state:
-            raise PacketError(f"Unit {self.name!r} got {packet.op!r} before it was asked for a message.")
+        """Answer one packet.
+
+        Parameters
+        ----------
+        packet : Packet
+        state : dict
+
+        Returns
+        -------
+        answer : Packet
+        state : dict
+
+        Raises
+        ------
+        PacketError
+            If the packet is of an unknown kind, out of turn or not about this unit's record.
+        """
+        op = packet.op
+        answer = _ANSWERS.get(op)
+        if op in training.OPERATIONS:
+            answer = UnitWorker._train
+        if op in network_training.OUTSIDE or ("networks" in state and op in network_training.OPERATIONS):
+            answer = UnitWorker._train_network
+        if answer is None:
+            raise PacketError(f"Unit {self.name!r} does not know the operation {op!r}.")
+        if op not in (FitRequest.OP, training.REQUEST) and "client" not in state:
+            raise PacketError(f"Unit {self.name!r} got {op!r} before it was asked for a message.")
         if packet.round < state.get("round", 0):
             raise PacketError(
-                f"Unit {self.name!r} got {packet.op!r} of round {packet.round}, but is in round "
+                f"Unit {self.name!r} got {op!r} of round {packet.round}, but is in round "
                 f"{state['round']} already."
             )
-        answer = operations[packet.op](packet, state)
+        answered = answer(self, packet, state)
         release_pages(self._Y)
-        return answer
+        return answered
+
+    # -- messages about the record ---------------------------------------------------------------
 
     def _fit(self, packet, state):
         """Identify the unit's model and send what the measurements say about the states."""
         if state.get("round") == packet.round and state["previous"] is None:
             return self._message(packet, state["client"], None, state)
-        return self._message(packet, self._fitted_client(), None, {})
+        first = {**self._first_state(), "wishes": FitRequest.from_packet(packet), "dtype": _dtype_of(packet)}
+        return self._message(packet, self._fitted(), None, first)
 
-    def _fitted_client(self):
+    def _fitted(self):
         return fitted_client(
             self._client, self._Y, self._U, self._starts, self.name, self._columns, self._noise
         )
+
+    def _first_state(self):
+        """What a unit notices of its own record; under privacy nothing, for it would tell of values."""
+        return {} if self._noise is not None else {"silence": Silence.learn(self._Y, self._starts)}
 
     def _refine(self, packet, state):
         """Re-estimate the unit's sensors from smoothed states and send the message again."""
@@ -120,18 +212,29 @@ class UnitWorker:
         client = previous
         if isinstance(client, KalmanClient):
             client = client.refined(self._Y, reply.states, reply.covariances)
-        return self._message(packet, client, previous, state if repeated else {})
+        return self._message(packet, client, previous, state)
 
     def _message(self, packet, client, previous, kept):
         """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
-        dtype, wishes = self._wishes(packet)
-        message = unit_message(client, self._Y, self._starts, inputs=self._U, **wishes)
-        if not isinstance(client, KalmanClient):
-            self._check_message(message)
+        wishes = kept["wishes"]
+        settings = {"const": wishes.const, "local_model": wishes.local_model}
+        message = unit_message(client, self._Y, self._starts, inputs=self._U, **settings)
         state = {"client": client, "previous": previous, "round": packet.round}
         if isinstance(client, KalmanClient):
             state["loading_error"] = loading_error(client, message)
-        return message.to_packet(packet.round, dtype), {**kept, **state, "n_states": message.z.shape[1]}
+        else:
+            self._check_message(message)
+        state["n_states"] = message.z.shape[1]
+        return message.to_packet(packet.round, kept["dtype"]), {**kept, **state}
+
+    def _tell_of_record(self, packet, state):
+        """Message about the record by the model that the unit has."""
+        wishes, Y = RecordRequest.from_packet(packet), self._Y
+        if wishes.until is not None:
+            Y = np.where(np.arange(len(Y))[:, None] >= wishes.until, np.nan, Y)
+        settings = {"const": wishes.const, "local_model": wishes.local_model}
+        message = unit_message(state["client"], Y, self._starts, inputs=self._U, **settings)
+        return message.to_packet(packet.round, _dtype_of(packet)), state
 
     def _tell_law(self, packet, state):
         """Identify how the unit's inputs follow its measurements."""
@@ -143,45 +246,35 @@ class UnitWorker:
         law = identify_law(self._Y[:, varying], self._U, loads[varying], self._starts)
         return law.to_packet(packet.round), state
 
-    def _watch(self, packet, state):
-        """Message of the fitted model about the next batch of the record that is to be watched."""
-        if self._watched is None:
-            raise PacketError(f"Unit {self.name!r} has no record to be watched.")
-        dtype, _ = self._wishes(packet)
-        number = packet.scalars.get("batch", 1)
-        try:
-            message, place = next_message(state["client"], self._watched, number, state.get("place"))
-        except ValueError as error:
-            raise PacketError(f"Unit {self.name!r} cannot answer about a batch. {error}") from error
-        if message is None:
-            return Packet(NOTHING, packet.round), state
-        kept = {**state, "place": place, "record": place.record}
-        return message.to_packet(packet.round, dtype), kept
-
-    def _hear_verdict(self, packet, state):
-        """Take note of incidents."""
-        return Packet(ACKNOWLEDGEMENT, packet.round), {**state, "verdict": VerdictReply.from_packet(packet)}
+    # -- training --------------------------------------------------------------------------------
 
     def _train(self, packet, state):
         """Answer a packet of gradient training, with noise where the protocol adds it here."""
-        answer, state = self._trained(packet, state)
+        if packet.op == training.REQUEST:
+            answer, state = self._first_of_training(packet)
+        else:
+            answer, state = training.answer(packet, state)
         if self._training_noise is not None:
             answer = self._training_noise.noised(answer, state["training"])
         return answer, state
 
-    def _trained(self, packet, state):
-        """Answer as it stays at home; the first packet identifies the unit's model."""
-        if packet.op != training.REQUEST:
-            return training.answer(packet, state)
-        client = self._fitted_client()
+    def _first_of_training(self, packet):
+        """Identify the unit's model and tell of it."""
+        if self._augmenter is not None:
+            raise TypeError(
+                f"GradientServer trains the correction theta y + phi of unit {self.name!r} itself and has no "
+                f"use for augmenter={self._augmenter!r}. Leave it out, or use LikelihoodServer."
+            )
+        client = self._fitted()
         if not isinstance(client, KalmanClient):
             raise TypeError(
                 f"The client of unit {self.name!r} is a {type(self._client).__name__}. GradientServer needs "
                 "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
             )
         local = local_features(client, self._Y, self._U, self._starts)
-        series = unit_series(client, self._Y, self._U, self._starts, local)
-        return training.first_answer(packet, client, series, self.name)
+        series = training.unit_series(client, self._Y, self._U, self._starts, local)
+        answer, state = training.first_answer(packet, client, series, self.name)
+        return answer, {**self._first_state(), **state}
 
     def _train_network(self, packet, state):
         """Answer a packet of the training of a nonlinear correction."""
@@ -191,7 +284,7 @@ class UnitWorker:
         """Fit the augmenter to the influence the server reports."""
         reply = StateReply.from_packet(packet)
         self._check_shape(reply.cross_term, state)
-        augmenter = clone(LinearAugmenter() if self._augmenter is None else self._augmenter)
+        augmenter = as_augmenter(self._augmenter)
         self._fit_augmenter(augmenter, state["client"], reply)
         learned = {"augmenter": augmenter, "transition": reply.transition}
         if reply.input_matrix is not None:
@@ -200,7 +293,7 @@ class UnitWorker:
             learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
         if reply.noise_share is not None:
             learned["client"] = state["client"].with_noise_share(float(reply.noise_share[0]))
-        return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **learned}
+        return Acknowledgement().to_packet(packet.round), {**state, **learned}
 
     def _fit_augmenter(self, augmenter, client, reply):
         told = reply.cross_term, reply.transition, self._starts
@@ -213,8 +306,23 @@ class UnitWorker:
                 return
         augmenter.fit(local_features(client, self._Y, self._U, self._starts), *told)
 
+    # -- measurements that somebody asks for -----------------------------------------------------
+
+    def _predict(self, packet, state):
+        """The unit's own one-step predictions of its sensors."""
+        model = PredictRequest.from_packet(packet).model
+        if model == "augmented" and "augmenter" not in state:
+            raise PacketError(f"Unit {self.name!r} has no augmenter: no reply of a server came to it.")
+        values = local_prediction(state, self._Y, self._U, self._starts, augmented=model == "augmented")
+        return self._measured(packet, state, values), state
+
+    def _map_prediction(self, packet, state):
+        """Expected measurements of states that the server predicts."""
+        reply = PredictionReply.from_packet(packet)
+        return self._measured(packet, state, state["client"].measurements(reply.states)), state
+
     def _map_effect(self, packet, state):
-        """Map the effect of a change of inputs through the unit's own sensors; the answer stays here."""
+        """Map the effect of a change of inputs through the unit's own sensors."""
         reply = EffectReply.from_packet(packet)
         n_states = state["n_states"] if "n_states" in state else state["client"].model.n_states
         if reply.states.shape[1] != n_states:
@@ -222,23 +330,76 @@ class UnitWorker:
                 f"Unit {self.name!r} got an effect on {reply.states.shape[1]} states, but has {n_states}."
             )
         effect, variance = mapped_effect(state, reply)
-        state = {**state, "effect": effect, "effect_std": np.sqrt(variance)}
-        return Packet(ACKNOWLEDGEMENT, packet.round), state
+        answer = self._measured(packet, state, effect, None if reply.covariances is None else variance)
+        return answer, {**state, "effect": effect, "effect_std": np.sqrt(variance)}
 
-    def _wishes(self, packet):
-        """Precision of the series and what the server wants besides the sufficient statistic."""
-        dtype = packet.scalars.get("dtype", "float64")
-        if dtype not in WIRE_DTYPES:
-            raise PacketError(
-                f"Unit {self.name!r} was asked for {dtype!r} numbers; it sends {', '.join(WIRE_DTYPES)}."
-            )
-        wishes = {name: packet.scalars.get(name, False) for name in ("const", "local_model")}
-        for name, value in wishes.items():
-            if not isinstance(value, bool):
-                raise PacketError(
-                    f"Unit {self.name!r} was asked for {name}={value!r}; it must be true or false."
-                )
-        return dtype, wishes
+    def _replay(self, packet, state):
+        """The record itself, with what is missing as expected given all messages."""
+        reply = FactualRequest.from_packet(packet)
+        return self._measured(packet, state, *factual(state["client"], self._Y, reply)), state
+
+    def _aggregate(self, packet, state):
+        """Effect of scaling the inputs of all other units together."""
+        if "phi" not in state:
+            raise PacketError(f"Unit {self.name!r} was told of no inputs of other units that moved in `fit`.")
+        change = state["phi"] * (AggregateRequest.from_packet(packet).scale - 1)
+        return self._measured(packet, state, (loadings(state["client"], len(change)) @ change)[None]), state
+
+    def _measured(self, packet, state, values, variance=None):
+        dtype = packet.scalars.get("dtype", state.get("dtype", "float64"))
+        return Measurements(values, variance, self._names).to_packet(packet.round, dtype)
+
+    @property
+    def _names(self):
+        """Names of the sensors, numbers where they have none."""
+        known = self._columns
+        return tuple(map(str, range(self._Y.shape[1]) if known is None else known))
+
+    def _tell_losses(self, packet, state):
+        """Losses of gradient training on the record."""
+        reply = LossRequest.from_packet(packet)
+        client = state["client"]
+        local = local_features(client, self._Y, self._U, self._starts)
+        series = training.unit_series(client, self._Y, self._U, self._starts, local)
+        states, loss = training.augmented_losses(state, series, series.rows)
+        distance = reply.states[series.rows] - states
+        answer = LossAnswer(float(loss), float(np.mean((distance**2).sum(axis=1))))
+        return answer.to_packet(packet.round), state
+
+    # -- monitoring ------------------------------------------------------------------------------
+
+    def _flag(self, packet, state):
+        """Learn what is nominal for the flags, or raise them."""
+        percentile = FlagsRequest.from_packet(packet).percentile
+        if percentile is not None:
+            about = (state, self._Y) if self._home is None else (own_record(state), self._home)
+            flags = learned_flags(*about, self._starts, percentile)
+            return Acknowledgement().to_packet(packet.round), {**state, "flags": flags}
+        if "flags" not in state:
+            raise PacketError(f"Unit {self.name!r} was asked for flags before it learned what is nominal.")
+        pairs = flags_of(state, self._Y, self._starts) if self._flags is None else self._flags
+        return FlagMessage(pairs).to_packet(packet.round), state
+
+    def _monitor(self, packet, state):
+        """Message of the fitted model about the next batch of the record that is to be monitored."""
+        if self._monitored is None:
+            raise PacketError(f"Unit {self.name!r} has no record to be monitored.")
+        wishes = WatchRequest.from_packet(packet)
+        try:
+            message, place = next_message(self.name, state, self._monitored, wishes.batch, flags=wishes.flags)
+        except ValueError as error:
+            raise PacketError(f"Unit {self.name!r} cannot answer about a batch. {error}") from error
+        if message is None:
+            return NothingYet().to_packet(packet.round), state
+        kept = {**state, "place": place, "record": place.record}
+        return message.to_packet(packet.round, _dtype_of(packet)), kept
+
+    def _hear_verdict(self, packet, state):
+        """Take note of incidents."""
+        state = {**state, "verdict": VerdictReply.from_packet(packet)}
+        return Acknowledgement().to_packet(packet.round), state
+
+    # -- checks ----------------------------------------------------------------------------------
 
     def _check_message(self, message):
         """What a client of the user's own gave must be a message and survive its way."""
@@ -266,6 +427,16 @@ class UnitWorker:
                 f"Unit {self.name!r} got a series of shape {series.shape} back, but sent a message of shape "
                 f"{expected}."
             )
+
+
+def _dtype_of(packet):
+    """Precision of the series in an answer."""
+    dtype = packet.scalars.get("dtype", "float64")
+    if dtype not in WIRE_DTYPES:
+        raise PacketError(
+            f"Packet {packet.op!r} asks for {dtype!r} numbers; units send {', '.join(WIRE_DTYPES)}."
+        )
+    return dtype
 
 
 def fitted_client(template, Y, U, starts, name, columns, noise=None):
@@ -300,4 +471,26 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
             f"{kind} with `message`, but without {', '.join(lacking)}. Give it these methods of a "
             "KalmanClient too, or `filter_moments(Y)` instead of all of them."
         )
-    return template
+    if not hasattr(template, "fit"):
+        return template  # a unit's own model, never fitted by us
+    client = clone(template) if hasattr(template, "get_params") else deepcopy(template)
+    client.fit(Y, **along(Y, U, starts))
+    return client
+
+
+_ANSWERS = {
+    FitRequest.OP: UnitWorker._fit,
+    SmoothedReply.OP: UnitWorker._refine,
+    RecordRequest.OP: UnitWorker._tell_of_record,
+    LawRequest.OP: UnitWorker._tell_law,
+    StateReply.OP: UnitWorker._learn_from,
+    PredictRequest.OP: UnitWorker._predict,
+    PredictionReply.OP: UnitWorker._map_prediction,
+    EffectReply.OP: UnitWorker._map_effect,
+    FactualRequest.OP: UnitWorker._replay,
+    AggregateRequest.OP: UnitWorker._aggregate,
+    LossRequest.OP: UnitWorker._tell_losses,
+    FlagsRequest.OP: UnitWorker._flag,
+    WatchRequest.OP: UnitWorker._monitor,
+    VerdictReply.OP: UnitWorker._hear_verdict,
+}

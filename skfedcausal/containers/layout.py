@@ -76,6 +76,21 @@ class PlantLayout:
         return tuple(name_at[position] for position in sorted(name_at))
 
     @property
+    def has_columns(self):
+        """Whether the sensors are known by name; those at sites of their own are not."""
+        return any(self.outputs)
+
+    def output_places(self):
+        """Positions of each unit's sensors in a table without the inputs, and the names of its columns."""
+        rank = {position: k for k, position in enumerate(sorted(sum(self.output_positions, ())))}
+        positions = [[rank[position] for position in unit] for unit in self.output_positions]
+        columns = [""] * len(rank)
+        for unit, names in zip(positions, self.outputs, strict=True):
+            for k, name in zip(unit, names, strict=True):
+                columns[k] = name
+        return positions, columns
+
+    @property
     def has_separate_inputs(self):
         """Whether inputs came beside the table (``inputs=``) instead of inside it."""
         return any(

@@ -72,6 +72,14 @@ class PlantData:
         return episode_starts(self.lengths)
 
     @property
+    def unit_bytes(self):
+        """Bytes of each unit's outputs and inputs, a dict by unit."""
+        return {
+            name: Y.nbytes + (0 if U is None else U.nbytes)
+            for name, Y, U in zip(self.names, self.outputs, self.inputs, strict=True)
+        }
+
+    @property
     def raw_bytes(self):
         """Bytes of all outputs and inputs: what pooling the record would cost."""
         arrays = [*self.outputs, *(array for array in self.inputs if array is not None)]

@@ -1,8 +1,9 @@
-"""What the estimators share: containers to workers, rounds of messages, fitted attributes, tables out."""
+"""What the three estimators share: parameters, containers in, units asked over an exchange, tables out."""
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
@@ -13,44 +14,69 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.answers import local_prediction, unit_message
 from ..client.extended_kalman import ExtendedKalmanClient
 from ..client.kalman import KalmanClient
-from ..client.records import SilenceWatch
 from ..client.training_noise import training_noise
-from ..client.worker import UnitWorker
-from ..containers import read_plant
+from ..client.units import Units, known_units, new_units, released, units_alone, without_silent
+from ..containers import PlantLayout, episode_starts, read_plant
 from ..containers.layout import listed
-from ..federation.corrections import train_corrections
-from ..federation.crossing import sent, told
-from ..federation.ledger import Ledger, LedgeredTransport
-from ..federation.lost import Attendance, LostUnits, LostUnitWarning
-from ..federation.rounds import learn_plant
-from ..federation.training import train_plant
-from ..federation.transport import InProcessTransport, Site
-from ..message.states import WIRE_DTYPES, PredictionReply
-from ..privacy import GaussianMechanism
+from ..federation.exchange import Exchange
+from ..federation.ledger import Ledger
+from ..federation.lost import LostUnits, LostUnitWarning
+from ..federation.transport import InProcessTransport
+from ..message.requests import RecordRequest
+from ..message.states import WIRE_DTYPES, StateMessage
+from ..privacy.base import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
-from ._oracle import PooledTraining, pooled_messages
-from ._privacy import check_noise_can_be_told, promise, released
-from ._privacy_curve import privacy_curve
-from ._progress import CallbackSupportMixin, FollowedTransport
-from ._rehearsal import RehearsedFit
-
-# what is kept of a site after a fit
-_KEPT = ("client", "augmenter", "transition", "input_matrix", "input_mean", "phi", "loading_error")
+from ._progress import CallbackSupportMixin, follower
+from ._promises import check_noise_can_be_told, promise, told_promise, unaccounted
 
 
-class FederatedEstimator(CallbackSupportMixin, RehearsedFit, TransformerMixin, BaseEstimator):
+@dataclass(frozen=True)
+class Asked:
+    """Units that can be asked about one record.
+
+    Attributes
+    ----------
+    exchange : Exchange
+    index : pandas.Index or None
+        Times of the rows.
+    lengths : tuple of int
+        Rows of each episode.
+    inputs : tuple or None
+        Inputs of each unit, where the one who asks gave them.
+    """
+
+    exchange: Exchange
+    index: pd.Index | None
+    lengths: tuple
+    inputs: tuple | None = None
+
+    def messages(self, **wishes):
+        """Messages of all units about the record."""
+        return self.exchange.ask_all(RecordRequest(**wishes), StateMessage)
+
+    @property
+    def n_samples(self):
+        """Rows of the record."""
+        return sum(self.lengths)
+
+    @property
+    def starts(self):
+        """First row of each episode."""
+        return episode_starts(self.lengths)
+
+
+class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
 
     _parameter_constraints = {
         "client": [HasMethods("message"), HasMethods("filter_moments"), list, tuple, dict, None],
         "client_labels": ["array-like", callable, StrOptions({"from_columns"})],
         "augmenter": [HasMethods(["fit", "predict"]), None],
-        "server": [HasMethods(["fit", "replies"]), HasMethods("dialogue"), None],
-        "privacy": [GaussianMechanism, None],
+        "server": [HasMethods("fit"), HasMethods("dialogue"), None],
+        "privacy": [PrivacyMechanism, None],
         "transport": [callable, None],
         "wire_dtype": [StrOptions(set(WIRE_DTYPES))],
         "n_jobs": [Integral, None],
@@ -59,101 +85,116 @@ class FederatedEstimator(CallbackSupportMixin, RehearsedFit, TransformerMixin, B
         "max_bytes": [Interval(Integral, 0, None, closed="left"), None],
         "verbose": ["verbose"],
     }
+    _has_inputs = False  # whether units at sites may have inputs
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
 
-    # -- reading ---------------------------------------------------------------------------------
+    # -- learning --------------------------------------------------------------------------------
 
-    def _read_new(self, X, inputs, lengths):
-        """Plant data to learn from."""
-        labels = self.client_labels
-        return _row_by_row(
-            read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self)
-        )
+    def fit_sites(self, transport):
+        """Learn the plant from units that are reached over a transport and hold their records themselves.
 
-    def _read(self, X, inputs=None, lengths=None, stream=None):
-        """Plant data in the layout learned by `fit`; units that went silent are missing there.
+        The models of the units are what the sites say they are, and so is differential privacy: `client`,
+        `augmenter` and `privacy` belong to the settings of a site, which tells its promise with its first
+        message; `privacy_spent_`, `privacy_statement_` and `noise_covariance_` are what the sites say. Every
+        question can be asked afterwards, with None in place of the record: the sites answer about theirs.
 
-        `stream` is what is kept between the batches of a stream, see :class:`SilenceWatch`.
+        Parameters
+        ----------
+        transport : Transport
+            Stays open, for questions; close it to tell the sites that the run is over.
+
+        Returns
+        -------
+        self : estimator
+
+        Raises
+        ------
+        ClientError
+            If a unit that is needed gave no usable message.
+        ValueError
+            If a parameter that belongs to the sites is given, or the link is one-way and the server needs
+            more than one message.
+
+        Warns
+        -----
+        LostUnitWarning
+            If the fit went on without some answers.
+
+        See Also
+        --------
+        skfedcausal.federation.FileTransport : Files between the machines.
         """
-        if not hasattr(self, "layout_"):
-            check_is_fitted(self)  # takes as long as to read a short record
-        data = _row_by_row(
-            read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
-        )
-        return data if self._silence is None else self._silence.without_silent(data, stream)
-
-    # -- fitting ---------------------------------------------------------------------------------
-
-    def _fit_plant(self, data, pooled=False, server=None):
-        """One message per unit up, the server's fit, one reply per unit down.
-
-        With `pooled` the server learns from statistics of the pooled table instead. With a privacy mechanism
-        that is the noised one: workers, server and oracle never see another. `server` stands in
-        where the user gave none.
-        """
-        return self._fit_released(self._released_to_learn(data), pooled, server)
-
-    def _released_to_learn(self, data):
-        """A new record as everything outside the units sees it."""
-        if self._message_mechanism is not None:
-            check_noise_can_be_told(self._templates(data.names))
-        # what is missing is public: with noise it must not depend on values
-        self._silence = SilenceWatch(data) if self._message_mechanism is None else None
-        data, self._noise = released(self._message_mechanism, data, learning=True)
-        return data
-
-    def _fit_released(self, data, pooled=False, server=None):
-        server = self._new_server(server)
-        templates = self._templates(data.names)
-        mechanism = self._message_mechanism
-        if pooled and mechanism is not None and mechanism.place != "record":
+        self._validate_params()
+        owned = ("client", "augmenter", "privacy", "max_bytes")
+        given = [name for name in owned if getattr(self, name) is not None]
+        if given:
             raise ValueError(
-                "The oracle pools what the units sent; noise inside training has no counterpart there. Use "
-                "noise on the record, or none, to compare with it."
+                f"{', '.join(given)} cannot be given to `fit_sites`: units at sites have their own settings."
             )
-        noise = training_noise(mechanism, server, data, templates, self.wire_dtype)
-        sites = self._sites_of(data, templates, noise.units)
-        channel = LedgeredTransport(self._transport(sites), Ledger(self.max_bytes))
-        pool = self._pool(server, sites, data) if pooled else None
-        inputs = any(U is not None for U in data.inputs)
-        try:
-            self._learn(FollowedTransport(channel, self), server, data.names, inputs, pool, guard=noise.guard)
-        finally:
-            channel.close()
-        self._keep_sites(sites)
-        self._channel = None
-        self.layout_ = data.layout
-        raw = {
-            name: Y.nbytes + (0 if U is None else U.nbytes)
-            for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
-        }
-        self.noise_covariance_ = {name: np.diag(noise.variance) for name, noise in self._noise.items()}
-        self.communication_ = self.ledger_.communication(raw)
-        self._store_promise(data.n_samples)
-        self._store_fit(self.server_)
+        server = self._new_server()
+        exchange = self._exchange(transport, Ledger(), lost_units=self.lost_units)
+        if exchange.one_way and server.needs_replies:
+            raise ValueError(
+                f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way "
+                "link. Use a LikelihoodServer with n_rounds=1."
+            )
+        self._learn(exchange, server, self._has_inputs)
+        self._units, self._channel = {}, exchange
+        self.clients_, self.augmenters_ = {}, {}
+        self.layout_ = self._layout_of_sites(exchange)
+        self.noise_covariance_ = {name: np.diag(told.noise) for name, told in exchange.promises.items()}
+        self.communication_ = self.ledger_.communication(dict.fromkeys(exchange.names, np.nan))
+        self._store_told_promises()
+        self._store_fit(server, exchange)
         return self
 
-    def _new_server(self, default=None):
-        chosen = (default or LikelihoodServer()) if self.server is None else self.server
-        return seeded(chosen, self.random_state)
+    def _fit_units(self, plant, home=None):
+        """Learn from units in this process; `home` is their raw record where they need it beside `plant`."""
+        server, templates = self._new_server(), self._templates(plant.names)
+        mechanism = self._message_mechanism
+        raw_bytes = plant.unit_bytes
+        if mechanism is not None:
+            check_noise_can_be_told(templates)
+        plant, self._noise = released(mechanism, plant, learning=True)
+        training = training_noise(mechanism, server, plant, templates, self.wire_dtype)
+        augmenter = seeded(self.augmenter, self.random_state)
+        units = Units(
+            new_units(plant, templates, augmenter, self._noise, training=training.units, home=home),
+            quiet=mechanism is not None,
+        )
+        exchange = self._exchange(
+            self._transport(units.sites),
+            Ledger(self.max_bytes),
+            lost_units=self.lost_units,
+            guard=training.guard,
+        )
+        try:
+            self._learn(exchange, server, any(U is not None for U in plant.inputs))
+        finally:
+            exchange.close()
+        self._units, self._channel = units.kept(), None
+        self.clients_ = {name: unit["client"] for name, unit in self._units.items()}
+        self.augmenters_ = {
+            name: unit["augmenter"] for name, unit in self._units.items() if "augmenter" in unit
+        }
+        self.layout_ = plant.layout
+        self.noise_covariance_ = {name: np.diag(noise.variance) for name, noise in self._noise.items()}
+        self.communication_ = self.ledger_.communication(raw_bytes)
+        self._store_promise(plant.n_samples)
+        self._store_fit(server, exchange)
+        return self
 
-    def _learn(self, channel, server, names, inputs, pool=None, look=None, guard=None):
-        """The rounds of a fit over a channel, whoever is at its other end."""
-        learn, wishes = learn_plant, {"replies": not channel.one_way, "pool": pool or look}
-        if hasattr(server, "dialogue"):
-            learn = train_plant
-            wishes = {"inputs": inputs, "pool": pool, "look": look, "guard": guard}
-        elif getattr(server, "trains_corrections", False):
-            learn, wishes = train_corrections, {"pool": pool, "look": look}
-        attendance = Attendance(names, self.lost_units)
-        learn(channel, server, names, dtype=self.wire_dtype, attendance=attendance, **wishes)
-        self.server_, self.ledger_ = server, channel.ledger
-        self.lost_units_ = pd.DataFrame(attendance.lost, columns=["unit", "round", "operation", "reason"])
-        if attendance.lost:
+    def _learn(self, exchange, server, inputs):
+        """The rounds of a fit, whoever is at the other end."""
+        exchange.learn(server, inputs)
+        self.server_, self.ledger_ = server, exchange.ledger
+        lost = exchange.attendance.lost
+        self.lost_units_ = pd.DataFrame(lost, columns=["unit", "round", "operation", "reason"])
+        if lost:
             units = listed(dict.fromkeys(self.lost_units_["unit"]))
             warnings.warn(
                 f"The fit went on without some answers of {units}; `lost_units_` says which and why.",
@@ -161,28 +202,63 @@ class FederatedEstimator(CallbackSupportMixin, RehearsedFit, TransformerMixin, B
                 stacklevel=4,
             )
 
-    @staticmethod
-    def _pool(server, sites, data):
-        """What a central machine sees in place of the messages."""
-        if hasattr(server, "dialogue"):
-            return PooledTraining(sites)
+    def _new_server(self, default=LikelihoodServer):
+        return seeded(default() if self.server is None else self.server, self.random_state)
 
-        def pool(messages):
-            return pooled_messages({name: sites[name].state["client"] for name in messages}, data)
+    def _templates(self, names):
+        """Template of each unit's model by name."""
+        return client_templates(self.client, names, self.random_state)
 
-        return pool
+    def _transport(self, sites):
+        if self.transport is None:
+            return InProcessTransport(sites, n_jobs=self.n_jobs)
+        return self.transport(sites)
 
-    def _keep_sites(self, sites):
-        """What the units keep; nothing where the transport has workers of its own elsewhere."""
-        self._sites = {
-            name: {key: site.state[key] for key in _KEPT if key in site.state}
-            for name, site in sites.items()
-            if site.state
-        }
-        self.clients_ = {name: site["client"] for name, site in self._sites.items()}
-        self.augmenters_ = {
-            name: site["augmenter"] for name, site in self._sites.items() if "augmenter" in site
-        }
+    def _exchange(self, transport, ledger, **settings):
+        return Exchange(transport, ledger, dtype=self.wire_dtype, follow=follower(self), **settings)
+
+    def _layout_of_sites(self, exchange):
+        """Units without columns: sensors at sites are named where an answer is about them."""
+        nothing = ((),) * len(exchange.names)
+        return PlantLayout(exchange.names, nothing, nothing, nothing, nothing, named=True)
+
+    def plan(self, X, *, inputs=None, lengths=None):
+        """Everything that would leave the units in `fit`, and come to them; nothing is sent or charged.
+
+        The whole fit runs in this process, where the records are, and is thrown away; noise is, too. The same
+        as ``fit(X, dry_run=True)``. Sites of their own have the command ``plan``.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        DataFrame
+            One row per unit and kind of packet: ``client, direction`` ("up": it would leave the unit), ``op,
+            purpose, packets, bytes, fields``. ``attrs`` holds ``bytes_up, bytes_down, raw_bytes, rounds`` and
+            ``privacy``, the promise that would be made about this fit.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> plan = FederatedGrangerEstimator().plan(X)
+        >>> plan.groupby(["direction", "op"])["packets"].sum().to_dict()
+        {('down', 'fit'): 2, ('down', 'reply'): 2, ('up', 'done'): 2, ('up', 'states'): 2}
+        """
+        self._validate_params()
+        trial = clone(self).set_params(transport=None, privacy=unaccounted(self.privacy))
+        trial.fit(X, inputs=inputs, lengths=lengths)
+        plan, sums = trial.ledger_.table, trial.communication_
+        plan.attrs |= {name: sums[name] for name in ("bytes_up", "bytes_down", "raw_bytes", "rounds")}
+        plan.attrs["privacy"] = trial.privacy_statement_
+        return plan
+
+    # -- privacy ---------------------------------------------------------------------------------
 
     @property
     def _message_mechanism(self):
@@ -194,123 +270,138 @@ class FederatedEstimator(CallbackSupportMixin, RehearsedFit, TransformerMixin, B
         for name, value in promise(self._message_mechanism, names, n_samples).items():
             setattr(self, name, value)
 
-    def _transport(self, sites):
-        if self.transport is None:
-            return InProcessTransport(sites, n_jobs=self.n_jobs)
-        return self.transport(sites)
+    def _store_told_promises(self):
+        """What the sites say their records have cost so far."""
+        for name, value in told_promise(self._channel.promises, self._channel.names).items():
+            setattr(self, name, value)
 
-    def _sites_of(self, data, templates, training):
-        """A site for every unit; `training` holds noise that units add to messages of training."""
-        noise = {name: added.variance for name, added in self._noise.items()}
-        augmenter = seeded(self.augmenter, self.random_state)
-
-        def of_unit(name):
-            return templates[name], augmenter, noise.get(name), training.get(name)
-
-        return {
-            name: Site(UnitWorker(name, Y, U, data.starts, columns, *of_unit(name)))
-            for name, Y, U, columns in zip(
-                data.names, data.outputs, data.inputs, data.layout.outputs, strict=True
-            )
-        }
-
-    def _home(self, name):
-        """:meth:`_site` for the unit's own use of its raw measurements, which nobody else sees."""
-        site = self._site(name)
-        if name not in self.noise_covariance_:
-            return site
-        return {**site, "client": site["client"].with_noise(np.zeros(len(self.noise_covariance_[name])))}
-
-    def _templates(self, names):
-        """Template of each unit's model by name."""
-        return client_templates(self.client, names, self.random_state)
-
-    def _site(self, name):
-        """What a unit learned: its ``client``, ``augmenter`` and ``transition``."""
-        if name not in self._sites:
-            raise NotFittedError(
-                f"The model of unit {name!r} was fitted at its site and is kept there: this estimator has "
-                "the plant, but cannot read that unit's measurements."
-            )
-        return self._sites[name]
-
-    def _released(self, data):
-        """A new record as everything outside the units sees it, and the units' models of it."""
-        clients = {name: self._site(name)["client"] for name in data.names}
-        self._check_mechanism()
-        data, noise = released(self._message_mechanism, data)
-        if noise:
-            self._store_promise(data.n_samples)
-        clients |= {name: clients[name].with_noise(added.variance) for name, added in noise.items()}
-        return data, clients
-
-    def _check_mechanism(self):
-        if self._message_mechanism is None and self.noise_covariance_:
+    def _check_mechanism(self, mechanism):
+        if mechanism is None and self.noise_covariance_:
             raise ValueError(
                 "This estimator was fitted under differential privacy and has no mechanism any more to "
                 "release new measurements with. Give it one: set_params(privacy=...)."
             )
 
-    def _messages(self, data, const=False):
-        """Messages of the fitted clients about a record, with noise where a mechanism adds it."""
-        return self._messages_of(*self._released(data), const)
+    def _released(self, plant):
+        """A new record as everything outside the units sees it, and the noise on it."""
+        mechanism = self._message_mechanism
+        self._check_mechanism(mechanism)
+        plant, noise = released(mechanism, plant)
+        if noise:
+            self._store_promise(plant.n_samples)
+        return plant, noise
 
-    def _messages_of(self, data, clients, const=False):
-        """Messages about a released record as the server gets them."""
-        return sent(messages_about(data, clients, const), self.ledger_, self.wire_dtype)
+    # -- asking ----------------------------------------------------------------------------------
 
-    def _told(self, replies):
-        """Replies about a record as the units get them."""
-        return told(replies, self.ledger_, self.wire_dtype)
+    def _read_new(self, X, inputs, lengths, **settings):
+        """Plant data to learn from."""
+        labels = self.client_labels
+        return read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
 
-    def _predictions(self, messages):
-        """The server's prediction of every unit's states, as the unit gets it."""
-        predicted = self.server_.filter(messages).predicted
-        return self._told(
-            {
-                name: PredictionReply(np.ascontiguousarray(predicted[:, rows]))
-                for name, rows in self.server_.state_slices_.items()
-            }
+    def _read(self, X, inputs=None, lengths=None):
+        """Plant data in the layout learned by `fit`."""
+        return read_plant(
+            X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self
         )
 
-    def _oracle(self, data):
-        """Copy fitted by a central machine that holds all raw measurements."""
-        return self._unfitted()._fit_plant(data, pooled=True)
+    def _seen_by_units(self, plant):
+        """The part of a record that units use."""
+        return plant
 
-    def _unfitted(self):
-        """Copy without a fit, in this process."""
-        return clone(self).set_params(transport=None)
+    @contextmanager
+    def _asking(self, X, inputs=None, lengths=None, *, flags=False):
+        """The units about a record: that in X, or with None the one that sites hold.
 
-    def privacy_curve(self, X, epsilons, *, inputs=None, lengths=None, n_draws=1, random_state=None):
-        """What a privacy budget buys, tried out where the raw record is, before anything is sent.
-
-        Fits in this process at every epsilon, with noise that is thrown away and an account of its own.
+        With `flags` all that is asked for are flags.
         """
-        self._validate_params()
-        record = {"X": X, "inputs": inputs, "lengths": lengths}
-        return privacy_curve(self, record, epsilons, n_draws, random_state)
+        if not hasattr(self, "layout_"):
+            check_is_fitted(self)  # takes as long as to read a short record
+        if X is None:
+            yield self._sites_asked(inputs, lengths)
+            return
+        if self._channel is not None:
+            raise ValueError(
+                f"This {type(self).__name__} learned from sites, which hold their records and models: ask "
+                "with None in place of X about those. A fit of records in this process (`fit`) could answer "
+                "about X."
+            )
+        plant = self._read(X, inputs, lengths)
+        self._check_units(plant.names)
+        known = without_silent(self._seen_by_units(plant), self._units)
+        drawn = self._flags_to_send(known) if flags else None
+        if drawn is None:
+            sites = known_units(*self._released(known), self._units)
+        else:
+            sites = units_alone(self._units, plant.layout, drawn)
+        exchange = self._exchange(self._transport(sites), self.ledger_, names=plant.names)
+        try:
+            yield Asked(exchange, plant.index, plant.lengths, plant.inputs)
+        finally:
+            exchange.close()
 
-    # -- predicting ------------------------------------------------------------------------------
+    @contextmanager
+    def _asking_models(self):
+        """An exchange with the units about what they learned, whatever record that was."""
+        check_is_fitted(self)
+        if self._channel is not None:
+            yield self._sites_asked(None, None).exchange
+            return
+        self._check_units(self.client_names_)
+        exchange = self._exchange(self._transport(units_alone(self._units, self.layout_)), self.ledger_)
+        try:
+            yield exchange
+        finally:
+            exchange.close()
 
-    def _predict_blocks(self, data, model):
-        """One-step-ahead measurements of each unit by one of the models."""
-        if model == "server":
-            predictions = self._predictions(self._messages(data))
-            return [self.clients_[name].measurements(reply.states) for name, reply in predictions.items()]
-        return [
-            local_prediction(self._home(name), Y, U, data.starts, augmented=model == "augmented")
-            for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
-        ]
+    def _sites_asked(self, inputs, lengths):
+        if self._channel is None:
+            raise ValueError(
+                f"{type(self).__name__}.fit keeps no record: give X. Only after `fit_sites` does None stand "
+                "for the record that the sites hold."
+            )
+        if inputs is not None or lengths is not None:
+            raise ValueError("`inputs` and `lengths` belong to a record X; sites have their own.")
+        if self._channel.one_way:
+            raise ValueError(
+                "Nothing can be asked over a one-way link. A fit over a transport with a way back could "
+                "answer."
+            )
+        return Asked(self._channel, None, self._channel.lengths)
 
-    def _table(self, blocks, positions, columns, index):
-        """Unit blocks as one table in the order of the columns that came in.
+    def _check_units(self, names):
+        missing = [name for name in names if name not in self._units]
+        if missing:
+            raise NotFittedError(
+                f"The model of unit {missing[0]!r} was fitted at its site and is kept there: this estimator "
+                "has the plant, but cannot read that unit's measurements."
+            )
 
-        An array, or a frame when `set_output` asks for one.
-        """
-        n_samples = len(blocks[0])
-        table = np.empty((n_samples, len(columns)))
-        for block, where in zip(blocks, positions, strict=True):
-            table[:, where] = block
+    def _flags_to_send(self, plant):
+        """Flags of all units as they may leave, where their mechanism has to see them; None elsewhere."""
+        del plant
+
+    # -- tables ----------------------------------------------------------------------------------
+
+    def _places(self, answers):
+        """Positions of each unit's sensors in a table of all, and the names of its columns."""
+        if self.layout_.has_columns:
+            return self.layout_.output_places()
+        sizes = [len(answer.columns) for answer in answers.values()]
+        ends = np.cumsum(sizes)
+        positions = [list(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
+        return positions, [name for answer in answers.values() for name in answer.columns]
+
+    def _measured(self, answers, field="values"):
+        """Measurements in the answers of all units side by side, and the names of the columns."""
+        positions, columns = self._places(answers)
+        table = np.empty((len(next(iter(answers.values())).values), len(columns)))
+        for where, answer in zip(positions, answers.values(), strict=True):
+            table[:, where] = getattr(answer, field)
+        return table, columns
+
+    def _table(self, answers, index):
+        """Measurements of all units as an array, or a frame when `set_output` asks for one."""
+        table, columns = self._measured(answers)
         container = _get_output_config("transform", self)["dense"]
         if container == "default":
             return table
@@ -322,27 +413,8 @@ class FederatedEstimator(CallbackSupportMixin, RehearsedFit, TransformerMixin, B
         return frame
 
 
-def _row_by_row(data):
-    """Plant data whose measurements lie in memory row by row.
-
-    Products and sums of arrays that lie differently round differently; one record shall give the identical
-    plant whatever container it came in. Frames, which lie column by column, are copied.
-    """
-    if all(Y.flags.c_contiguous for Y in data.outputs):
-        return data
-    return replace(data, outputs=tuple(np.ascontiguousarray(Y) for Y in data.outputs))
-
-
-def messages_about(data, clients, const=False):
-    """Messages about a released record, by the models of it that :meth:`_released` gave."""
-    return {
-        name: unit_message(clients[name], Y, data.starts, inputs=U, const=const)
-        for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
-    }
-
-
 def client_templates(client, names, random_state=None):
-    """Template of each unit's model."""
+    """Template of each unit's model; one that is still to be learned and draws gets the seed."""
     return {
         name: seeded(part, random_state)
         if isinstance(part, ExtendedKalmanClient) and not part.is_fitted

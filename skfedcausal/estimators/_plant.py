@@ -1,27 +1,37 @@
-"""What the estimators of plants share once fitted: predictions, states, likelihoods, the oracle."""
+"""What the estimators of plants share once fitted: predictions, states, likelihoods, links, the oracle."""
 
-from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.utils import check_random_state
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
+from ..client.pooled import PooledTransport, unit_trainings
+from ..message.requests import LossAnswer, LossRequest, Measurements, PredictRequest
+from ..message.states import PredictionReply
+from ..optional import import_optional
+from ..server.gradient.state import relayed_plans
 from ..server.likelihood import LikelihoodServer
 from ._base import FederatedEstimator
-from ._link_answers import LinkAnswers
-from ._link_checks import LinkChecks
-from ._sites import LearningFromSites
-from ._undecidable import obscured_units, undecided, warn_obscured
+from ._privacy_curve import privacy_curve
+from ._undecidable import undecidable_units, undecided, warn_undecidable
 
 _MODELS = ("augmented", "client", "server")
 
 
-class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedEstimator):
+def server_answers(name):
+    """Methods that an estimator has where its server has one of the name."""
+    return available_if(lambda self: hasattr(LikelihoodServer if self.server is None else self.server, name))
+
+
+class PlantEstimator(FederatedEstimator):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
-    def _new_server(self, default=None):
-        server = super()._new_server(default)
+    def _new_server(self):
+        server = super()._new_server()
         if not getattr(server, "tests_links", True):
             raise ValueError(
                 f"{type(server).__name__} learns a plant for FederatedRCADetector, with no tests of links or "
@@ -29,64 +39,140 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
             )
         return server
 
-    def _store_fit(self, server):
+    def _store_fit(self, server, exchange):
         self.client_names_ = server.names_
         self.transition_ = server.transition_
         self.process_cov_ = server.process_cov_
         self.state_slices_ = server.state_slices_
-        self._obscured = obscured_units(server, self.noise_covariance_, self.clients_)
-        warn_obscured(self._obscured)
-        self.links_ = undecided(server.links_, self._obscured)
+        self._undecidable = undecidable_units(server, self.noise_covariance_, self.clients_)
+        warn_undecidable(self._undecidable)
+        self.links_ = undecided(server.links_, self._undecidable)
 
-    @available_if(lambda self: self._has_server_method("spectrum"))
-    def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, level=None):
-        """Geweke's measure of the influence of one unit on another over frequency."""
-        check_is_fitted(self)
-        settings = {"conditional": conditional, "n_frequencies": n_frequencies, "level": level}
-        return self.server_.spectrum(cause, effect, **settings)
+    # -- predictions and states ------------------------------------------------------------------
 
-    @available_if(lambda self: self._has_server_method("link_intervals"))
-    def link_intervals(self, level=0.95, *, geweke=False):
-        """Intervals of the strength of every link between states, and what would decide them."""
-        check_is_fitted(self)
-        return self.server_.link_intervals(level, geweke=geweke)
+    def predict(self, X=None, *, inputs=None, lengths=None, model="augmented"):
+        """Measurements of all units predicted one step ahead.
 
-    def _has_server_method(self, name):
-        return hasattr(LikelihoodServer if self.server is None else self.server, name)
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+        model : {"augmented", "client", "server"}, default="augmented"
+            "client": each unit's own filter. "augmented": the unit's own filter and its guess of the
+            other units' influence. "server": the server's filter over all units' messages.
 
-    def predict(self, X, *, inputs=None, lengths=None, model="augmented"):
-        """Measurements of all units predicted one step ahead, shape (n_samples, n_outputs)."""
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs)
+            In the units of the sensors. Columns in the order of the table that came in, without those of
+            inputs; a frame under ``set_output``.
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ValueError
+            If `model` is unknown, or X has other units or columns than in `fit`.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> FederatedGrangerEstimator().fit(X).predict(X, model="server").shape
+        (2000, 16)
+        """
         if model not in _MODELS:
             raise ValueError(f"model={model!r}; choose 'augmented', 'client' or 'server'.")
-        data = self._read(X, inputs, lengths)
-        blocks = self._predict_blocks(data, model)
-        positions, columns = output_places(data.layout)
-        return self._table(blocks, positions, columns, data.index)
+        with self._asking(X, inputs, lengths) as units:
+            if model == "server":
+                answers = self._mapped(units, self.server_.filter(units.messages()).predicted)
+            else:
+                answers = units.exchange.ask_all(PredictRequest(model), Measurements)
+            return self._table(answers, units.index)
 
     def forecast(self, X, start, *, inputs=None):
         """Measurements from a row on, given those before it and the inputs of all rows: a free run.
 
         The server's filter goes on without measurements: many steps ahead, under inputs that are known.
-        """
-        data = self._read(X, inputs)
-        if not isinstance(start, Integral) or isinstance(start, bool) or not 0 < start < data.n_samples:
-            raise ValueError(
-                f"Got start={start!r} for {data.n_samples} rows; give the position of the first row to be "
-                f"forecast, 1 to {data.n_samples - 1}."
-            )
-        later = np.arange(data.n_samples)[:, None] >= start
-        data = replace(data, outputs=tuple(np.where(later, np.nan, Y) for Y in data.outputs))
-        blocks = [block[start:] for block in self._predict_blocks(data, "server")]
-        index = None if data.index is None else data.index[start:]
-        return self._table(blocks, *output_places(data.layout), index)
 
-    def transform(self, X, *, inputs=None, lengths=None):
-        """Filtered states of the whole plant, given the messages up to each step, shape (n_samples, n)."""
-        data = self._read(X, inputs, lengths)
-        return self.server_.filter(self._messages(data)).filtered
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            One episode. Measurements from row `start` on are not looked at and may be NaN.
+        start : int
+            Position of the first row that is forecast, at least 1.
+        inputs : list or dict, default=None
+            As in `fit`, for the rows before and after `start`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples - start, n_outputs)
+            Expected measurements, laid out as by :meth:`predict`.
+
+        Raises
+        ------
+        ValueError
+            If there are no rows before or after `start`.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedCounterfactualEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, truth = make_granger_plant(2, n_inputs=1, random_state=0)
+        >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+        >>> est.forecast(X, 1900, inputs=truth.inputs).shape
+        (100, 16)
+        """
+        with self._asking(X, inputs) as units:
+            n_samples, whole = units.n_samples, isinstance(start, Integral) and not isinstance(start, bool)
+            if not whole or not 0 < start < n_samples:
+                raise ValueError(
+                    f"Got start={start!r} for {n_samples} rows; give the position of the first row to be "
+                    f"forecast, 1 to {n_samples - 1}."
+                )
+            predicted = self.server_.filter(units.messages(until=int(start))).predicted
+            index = None if units.index is None else units.index[start:]
+            return self._table(self._mapped(units, predicted[start:]), index)
+
+    def _mapped(self, units, states):
+        """Expected measurements of states: every unit maps its own through its sensors."""
+        own = {name: np.ascontiguousarray(states[:, rows]) for name, rows in self.state_slices_.items()}
+        replies = {name: PredictionReply(states) for name, states in own.items()}
+        return units.exchange.ask(replies, Measurements)
+
+    def transform(self, X=None, *, inputs=None, lengths=None):
+        """Filtered states of the whole plant, given the messages up to each step.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n)
+            In the states of the units' models, in the order of `state_slices_`.
+        """
+        with self._asking(X, inputs, lengths) as units:
+            return self.server_.filter(units.messages()).filtered
 
     def get_feature_names_out(self, input_features=None):
-        """Names of the states, ``unit__state0, unit__state1, ...``, shape (n,)."""
+        """Names of the states, ``unit__state0, unit__state1, ...``.
+
+        Parameters
+        ----------
+        input_features : ignored
+            Part of scikit-learn's interface.
+
+        Returns
+        -------
+        ndarray of str of shape (n,)
+        """
         check_is_fitted(self)
         return np.array(
             [
@@ -97,51 +183,730 @@ class FederatedPlantModel(LinkAnswers, LinkChecks, LearningFromSites, FederatedE
             dtype=object,
         )
 
-    def score_samples(self, X, *, inputs=None, lengths=None):
-        """Log-density of all measurements at each time step given the past, shape (n_samples,)."""
-        data = self._read(X, inputs, lengths)
-        return self.server_.filter(self._messages(data, const=True)).log_likelihood()
+    def score_samples(self, X=None, *, inputs=None, lengths=None):
+        """Log-density of all measurements at each time step given the past.
 
-    def score(self, X, y=None, *, inputs=None, lengths=None):
-        """Mean of :meth:`score_samples`."""
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats; it depends on the units of the sensors. Exact for missing measurements.
+        """
+        with self._asking(X, inputs, lengths) as units:
+            return self.server_.filter(units.messages(const=True)).log_likelihood()
+
+    def score(self, X=None, y=None, *, inputs=None, lengths=None):
+        """Mean of :meth:`score_samples`.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        y : None
+            Ignored.
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        float
+        """
         return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
 
     def oracle(self, X, *, inputs=None, lengths=None):
         """The same estimator fitted by a central machine that holds all raw measurements.
 
         Only for data that may be pooled: a check of what the federation costs.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            The record of `fit`.
+        inputs : list or dict, default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        estimator
+            Of the same class, fitted with the same settings and unit models.
         """
         check_is_fitted(self)
-        return self._oracle(self._read(X, inputs, lengths))
+        if self._channel is not None:
+            raise ValueError(
+                "The oracle pools raw measurements, which sites keep: it exists only for records in one "
+                "process. Compare with `fit(X)` where X may be pooled."
+            )
+        if self._message_mechanism is not None and self._message_mechanism.place != "record":
+            raise ValueError(
+                "The oracle pools what the units sent; noise inside training has no counterpart there. Use "
+                "noise on the record, or none, to compare with it."
+            )
+        other = clone(self).set_params(transport=PooledTransport, wire_dtype="float64", lost_units=None)
+        return self._taught(other, self._read(X, inputs, lengths))
 
     def oracle_gap(self, X, *, inputs=None, lengths=None):
         """Relative distance of the plant matrices to the oracle's, in Frobenius norm.
 
         Rounding error. On a nearly degenerate plant (``server_.has_prior_``) messages in single or half
         precision can lead to other links.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            The record of `fit`.
+        inputs : list or dict, default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> FederatedGrangerEstimator().fit(X).oracle_gap(X) < 1e-8
+        True
         """
         oracle = self.oracle(X, inputs=inputs, lengths=lengths)
         own, central = (estimator._plant_matrix() for estimator in (self, oracle))
         return float(np.linalg.norm(own - central) / np.linalg.norm(central))
 
     def report(self, path, *, title="Which unit drives which"):
-        """Write a page for people who were not there: links, doubts, what data left the units."""
+        """Write a page for people who were not there: links, doubts, what data left the units.
+
+        Parameters
+        ----------
+        path : str or Path
+            HTML file. The page holds everything it shows and loads nothing.
+        title : str, default="Which unit drives which"
+
+        Returns
+        -------
+        Path
+
+        Raises
+        ------
+        NotFittedError
+            Before `fit`.
+        ImportError
+            Without matplotlib (extra ``plot``).
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = FederatedGrangerEstimator().fit(X).report(Path(folder) / "plant.html")
+        ...     page.read_text().splitlines()[0]
+        '<!DOCTYPE html>'
+        """
         check_is_fitted(self)
         from ..reports import plant_page  # matplotlib is optional
 
         return plant_page(self, title).write(path)
 
+    # -- links -----------------------------------------------------------------------------------
+
+    @server_answers("spectrum")
+    def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, level=None):
+        """Geweke's measure of the influence of one unit on another over frequency.
+
+        Parameters
+        ----------
+        cause, effect : str
+            Names of units.
+        conditional : bool, default=True
+            Given the measurements of all other units; False looks at the two units alone.
+        n_frequencies : int, default=None
+            None takes as many as the average over frequency needs to converge.
+        level : float, default=None
+            Coverage of intervals at each frequency by the delta method, columns ``low, high``; None gives
+            none.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``frequency``, in radians per time step up to pi, and ``measure``. ``attrs["total"]`` is
+            the measure of the time domain, and ``attrs["averages_to_total"]`` says whether Geweke's root
+            condition holds, so that the mean over frequency is the total.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, links=[("unit0", "unit1")], random_state=0)
+        >>> spectrum = FederatedGrangerEstimator().fit(X).spectrum("unit0", "unit1")
+        >>> bool(abs(spectrum["measure"].mean() - spectrum.attrs["total"]) < 1e-6)
+        True
+        """
+        check_is_fitted(self)
+        settings = {"conditional": conditional, "n_frequencies": n_frequencies, "level": level}
+        return self.server_.spectrum(cause, effect, **settings)
+
+    @server_answers("link_intervals")
+    def link_intervals(self, level=0.95, *, geweke=False):
+        """Intervals of the strength of every link between states, and what would decide them.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Coverage of each interval, not of all together.
+        geweke : bool, default=False
+            Also intervals of Geweke's measure: by the delta method on the scale of its root, and like the
+            measure given the links in the model. Takes a few seconds for 30 units.
+
+        Returns
+        -------
+        DataFrame
+            One row per ordered pair: ``cause, effect, strength``; ``low, high``, the interval, `low` zero
+            where no influence is compatible with the record; ``deciding_rows``, length of a record of this
+            kind in which an influence of strength `margin` is told from none four times in five; with
+            `geweke` also ``geweke, geweke_low, geweke_high``, the ends NaN where the plant has no way from
+            cause to effect, so that the measure is exactly zero.
+        """
+        check_is_fitted(self)
+        return self.server_.link_intervals(level, geweke=geweke)
+
+    @server_answers("benefit")
+    def benefit(self, X=None, *, inputs=None, lengths=None, held_out=0.3, by="unit"):
+        """What every unit gains from joining, on rows that nothing was learned from.
+
+        The server learns the plant, and every unit's model from its own message alone, from the first part of
+        every episode, and predicts the last part one step ahead.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Record to learn from and to predict, such as that of `fit`, of which an estimator keeps no series.
+        inputs, lengths
+            As in `fit`.
+        held_out : float, default=0.3
+            Share of every episode to predict.
+        by : {"unit", "pair"}, default="unit"
+
+        Returns
+        -------
+        DataFrame
+            By unit: ``gain``, log-density of the unit's own measurements given the past of all units less
+            that given its own past, in nats per row, and ``stderr``; ``rows`` with measurements of the unit
+            that were predicted; ``neighbour``, whose messages it would miss most, with ``neighbour_gain``
+            and ``neighbour_stderr``, or ``""`` where no such gain is significant (one-sided, 5 %);
+            ``bytes_up, bytes_down``, what joining took in `fit`. By pair: ``cause, effect, gain, stderr``.
+
+        Raises
+        ------
+        ValueError
+            For a plant with inputs, or a share that episodes cannot be split at.
+
+        Notes
+        -----
+        All from messages, which a privacy mechanism releases as everywhere, at its cost. The table stays
+        behind as `benefit_`. Gains from a neighbour are what the learned plant predicts worse without
+        that unit's messages; they need not add up. A unit without any connection in the plant is its own
+        model and gains exactly zero. Otherwise the mean of the differences, given the two fitted models, has
+        the standard error of Newey and West, so that a unit can test its gain [1]_ whatever the distribution
+        of the noise. The units' sensor models (loadings and noise) were identified from all rows, by each
+        alone, and are the same on both sides.
+
+        References
+        ----------
+        .. [1] Giacomini, White (2006), Tests of conditional predictive ability, Econometrica 74(6).
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, n_samples=5000, links=[("unit0", "unit2")], random_state=0)
+        >>> est = FederatedGrangerEstimator().fit(X)
+        >>> est.benefit(X).loc["unit2", "neighbour"]
+        'unit0'
+        """
+        if by not in ("unit", "pair"):
+            raise ValueError(f"by={by!r}; choose 'unit' or 'pair'.")
+        check_is_fitted(self)
+        with self._asking(X, inputs, lengths) as units:
+            found = self.server_.benefit(units.messages(), held_out=held_out)
+        if by == "pair":
+            return found.by_pair()
+        table = self._with_bytes(found.by_unit())
+        self._known_benefit = (self.transition_, table)
+        return table
+
+    def _with_bytes(self, table):
+        """The table with what joining took in `fit`."""
+        paid = self.communication_["per_client"]
+        bytes_paid = {
+            direction: [paid[name][direction] for name in table.index]
+            for direction in ("bytes_up", "bytes_down")
+        }
+        return table.assign(**bytes_paid)
+
+    @property
+    def benefit_(self):
+        """Table by unit of the last call of :meth:`benefit` since `fit`, or of `fit` itself.
+
+        `fit` makes it where the server holds rows out: ``LikelihoodServer(held_out=0.2)``.
+        """
+        check_is_fitted(self)
+        transition, table = self.__dict__.get("_known_benefit", (None, None))
+        if transition is self.transition_:
+            return table
+        table = getattr(self.server_, "benefit_", None)
+        if table is None:
+            raise AttributeError(
+                "Nothing held-out was predicted since `fit`; call benefit(X) first, or fit with "
+                "server=LikelihoodServer(held_out=0.2)."
+            )
+        return self._with_bytes(table)
+
+    @server_answers("test_links")
+    def test_links(self, X=None, method="lr", *, inputs=None, lengths=None):
+        """Test every link between states given the others, by one of the three classical tests.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Record to learn the plant from, such as that of `fit`, of which an estimator keeps no series.
+        method : {"lr", "wald", "score"}, default="lr"
+            Likelihood ratio of the plants with and without the link; Wald test in the plant with it; score
+            test in the plant without it. Large samples make them agree.
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        DataFrame
+            One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value``, ``p_holm``
+            (family-wise, Holm) and ``p_fdr`` (false discovery rate, Benjamini and Hochberg). Chi-squared
+            under the hypothesis of no link, given the other links in the model as everything in `links_`.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+        >>> tests = FederatedGrangerEstimator().fit(X).test_links(X, "lr")
+        >>> tests.query("p_holm < 0.05")[["cause", "effect"]].to_string(index=False)
+        'cause effect\\nunit0  unit2'
+        """
+        with self._asking(X, inputs, lengths) as units:
+            return undecided(self.server_.test_links(units.messages(), method), self._undecidable)
+
+    @server_answers("lag_orders")
+    def lag_orders(self, X=None, max_lags=5, *, inputs=None, lengths=None, held_out=0.3):
+        """How many lags of the units' states a record asks for.
+
+        Plants ``h[t] = A_1 h[t-1] + ... + A_L h[t-L] + w[t-1]`` of up to `max_lags` lags are fitted to the
+        same rows, those after the first ``max_lags - 1`` of each episode.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Record to learn the plant from, NaN where missing.
+        max_lags : int, default=5
+        inputs, lengths
+            As in `fit`.
+        held_out : float, default=0.3
+            Share of every episode, its last part, that the column `held_out` is about.
+
+        Returns
+        -------
+        DataFrame
+            Indexed by ``n_lags``: ``n_links`` found, ``n_parameters``, ``log_likelihood`` up to a constant,
+            ``aic``, ``bic`` (smaller is better), and ``held_out``, the log-likelihood per row, up to a
+            constant, of the last part of every episode by the plant of the rest (larger is better).
+
+        Raises
+        ------
+        ValueError
+            For plants with inputs, units whose sensors do not determine their states, and units that report
+            in different rows.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+        >>> int(FederatedGrangerEstimator().fit(X).lag_orders(X, 3)["bic"].idxmin())
+        1
+        """
+        with self._asking(X, inputs, lengths) as units:
+            return self.server_.lag_orders(units.messages(), max_lags, held_out=held_out)
+
+    @server_answers("lagged_links")
+    def lagged_links(self, X=None, n_lags="aic", *, max_lags=5, by="pair", inputs=None, lengths=None):
+        """Links that act after several time steps, and their delays.
+
+        A plant of `n_lags` lags is learned from the messages of a record: every unit's own states act on it
+        at every lag, and so do those of a linked unit. `transition_`, predictions and `links_` stay those of
+        the plant of one lag.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Record to learn the plant from, NaN where missing.
+        n_lags : int or {"aic", "bic", "held_out"}, default="aic"
+            Number of lags, or the criterion of :meth:`lag_orders` that chooses it.
+        max_lags : int, default=5
+            Largest number to choose.
+        by : {"pair", "lag"}, default="pair"
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        DataFrame
+            By pair ``cause, effect, delay``: the lag that alone would explain most of the link, NaN where no
+            link was found; ``delay_probability``: of that lag, if the link acts at one of them and all were
+            as likely beforehand (states that move slowly make neighbouring lags hard to tell apart);
+            ``seconds``, the delay in time, where the rows have times; ``strength, stderr``: Frobenius norm of
+            the blocks of all lags in standardised states; ``delay_strength``: what it is if the link acts at
+            the delay only; ``statistic, dof, p_value, p_adjusted, verdict`` as in `links_`.
+            By lag ``cause, effect, lag, strength, stderr, statistic, p_value`` of
+            each block given the others. ``attrs["n_lags"]`` is the number of lags.
+
+        Raises
+        ------
+        ValueError
+            For plants with inputs, units whose sensors do not determine their states, and units that report
+            in different rows.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If the likelihood did not converge.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=2)
+        >>> links = FederatedGrangerEstimator().fit(X).lagged_links(X, 3)
+        >>> links.query("verdict == 'influence'")[["cause", "effect", "delay"]].to_string(index=False)
+        'cause effect  delay\\nunit0  unit2    1.0'
+        """
+        with self._asking(X, inputs, lengths) as units:
+            table, index = (
+                self.server_.lagged_links(units.messages(), n_lags, max_lags=max_lags, by=by),
+                units.index,
+            )
+        if isinstance(index, pd.DatetimeIndex):
+            steps = pd.Series(index).diff().median().total_seconds()
+            column = "delay" if by == "pair" else "lag"
+            table.insert(3, "seconds", steps * table[column])
+        return table
+
+    def to_networkx(self, *, undecided=False):
+        """The links as a graph of networkx (extra ``graph``).
+
+        Parameters
+        ----------
+        undecided : bool, default=False
+            Also the pairs with the verdict "cannot tell".
+
+        Returns
+        -------
+        networkx.MultiDiGraph
+            One node per unit. One edge from cause to effect per influence, its key the `kind` and its
+            attributes the other columns of `links_`; ``weight`` is the strength.
+
+        Raises
+        ------
+        ImportError
+            Without networkx.
+        """
+        check_is_fitted(self)
+        networkx = import_optional("networkx", "graph", "A graph of the links")
+        graph = networkx.MultiDiGraph()
+        graph.add_nodes_from(self.client_names_)
+        kept = ["influence", "cannot tell"] if undecided else ["influence"]
+        for link in self.links_.to_dict("records"):
+            if link["verdict"] in kept:
+                cause, effect, kind = (link.pop(key) for key in ("cause", "effect", "kind"))
+                graph.add_edge(cause, effect, key=kind, weight=link["strength"], **link)
+        return graph
+
+    @server_answers("bootstrap_links")
+    def bootstrap_links(
+        self,
+        X=None,
+        *,
+        inputs=None,
+        lengths=None,
+        n_resamples=200,
+        method="blocks",
+        block_length=None,
+        level=0.95,
+        random_state=None,
+        n_jobs=None,
+    ):
+        """How the estimates of links scatter over resampled records, as a check of their standard errors.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Record to learn the plant from, such as that of `fit`, NaN where missing.
+        inputs, lengths
+            As in `fit`.
+        n_resamples : int, default=200
+        method : {"blocks", "parametric"}, default="blocks"
+            "blocks" draws blocks of the record with replacement, whatever its noise is like; "parametric"
+            simulates records of the fitted plant with Gaussian noise.
+        block_length : int or "episodes", default=None
+            Rows of a block, or whole episodes. None takes four times the memory of the slowest state, at
+            least the cube root of the number of rows.
+        level : float, default=0.95
+            Coverage of the intervals of Geweke's measure.
+        random_state : int, RandomState instance or None, default=None
+            None takes that of the estimator. The same numbers come for any `n_jobs`.
+        n_jobs : int, default=None
+            Resampled records that are fitted at the same time.
+
+        Returns
+        -------
+        DataFrame
+            One row per link: ``cause, effect, kind, strength``; ``stderr`` and ``p_value`` as in `links_`;
+            ``bootstrap_stderr``, scatter of the estimates along the estimate; ``bootstrap_p_value``, share of
+            records whose estimate is as far from what they were drawn from as the estimate is from zero;
+            ``geweke, geweke_low, geweke_high``. ``attrs["not_converged"]`` counts refits that did not.
+
+        Raises
+        ------
+        ValueError
+            If the sensors of a unit do not determine its states, the record has fewer than ten blocks, or for
+            an unknown method.
+
+        Notes
+        -----
+        The server draws from messages, nothing else crosses. A block of a complete record enters by its
+        lagged products [1]_, so that no transition is made up at its ends; one of a record with gaps becomes
+        an episode of the exact likelihood. The plant is fitted again with the links it has; like all tests
+        the results are conditional on them. p-values cannot be below ``1 / (n_resamples + 1)``.
+
+        References
+        ----------
+        .. [1] Künsch (1989), The jackknife and the bootstrap for general stationary observations, Annals of
+               Statistics 17(3).
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=2)
+        >>> est = FederatedGrangerEstimator().fit(X)
+        >>> table = est.bootstrap_links(X, n_resamples=50, random_state=0)
+        >>> table.query("bootstrap_p_value < 0.05")[["cause", "effect"]].to_string(index=False)
+        'cause effect\\nunit0  unit2'
+        """
+        return self._resampled(
+            "bootstrap_links",
+            (X, inputs, lengths),
+            n_resamples=n_resamples,
+            method=method,
+            block_length=block_length,
+            level=level,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
+
+    @server_answers("stable_links")
+    def stable_links(
+        self,
+        X=None,
+        *,
+        inputs=None,
+        lengths=None,
+        n_resamples=50,
+        threshold=0.75,
+        block_length=None,
+        random_state=None,
+        n_jobs=None,
+    ):
+        """Links that the search finds in most halves of a record: stability selection.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Record to learn the plant from, such as that of `fit`, NaN where missing.
+        inputs, lengths
+            As in `fit`.
+        n_resamples : int, default=50
+            Random divisions of the record's blocks into two halves.
+        threshold : float, default=0.75
+            Share of the halves from which on a link counts as stable, above 0.5.
+        block_length, random_state, n_jobs
+            As in :meth:`bootstrap_links`.
+
+        Returns
+        -------
+        DataFrame
+            ``cause, effect, kind``; ``share`` of the halves in which the search finds the link;
+            ``stable``, whether that is at least the threshold. ``attrs["mean_selected"]`` is the number q of
+            links found in a half on average, ``attrs["expected_false"]`` the bound ``q**2 / ((2 threshold -
+            1) n_pairs)`` of Meinshausen and Bühlmann [1]_ on the expected number of stable links that are
+            none.
+
+        Raises
+        ------
+        ValueError
+            If the sensors of a unit do not determine its states, the record has fewer than ten blocks, or the
+            threshold is not above 0.5.
+
+        Notes
+        -----
+        Both halves of a division are searched, as complementary pairs [2]_. The bound supposes that pairs
+        without a link are exchangeable and found no more often than by guessing. Half a record finds weak
+        links less often than the whole.
+
+        References
+        ----------
+        .. [1] Meinshausen, Bühlmann (2010), Stability selection, Journal of the Royal Statistical Society B
+               72(4).
+        .. [2] Shah, Samworth (2013), Variable selection with error control: another look at stability
+               selection, Journal of the Royal Statistical Society B 75(1).
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=2)
+        >>> table = FederatedGrangerEstimator().fit(X).stable_links(X, n_resamples=10, random_state=0)
+        >>> table.query("stable")[["cause", "effect"]].to_string(index=False)
+        'cause effect\\nunit0  unit2'
+        """
+        return self._resampled(
+            "stable_links",
+            (X, inputs, lengths),
+            n_resamples=n_resamples,
+            threshold=threshold,
+            block_length=block_length,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
+
+    def _resampled(self, question, record, *, random_state, **settings):
+        """Ask the server with a seed."""
+        chosen = self.random_state if random_state is None else random_state
+        seed = int(check_random_state(chosen).randint(2**31 - 1))
+        with self._asking(*record) as units:
+            return getattr(self.server_, question)(units.messages(), random_state=seed, **settings)
+
+    # -- training by gradients -------------------------------------------------------------------
+
+    @available_if(lambda self: getattr(self.server, "trains_units", False))
+    def losses(self, X=None, *, inputs=None, lengths=None):
+        """Client and server losses of gradient training on a record, for estimators with a GradientServer.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        DataFrame
+            One row per unit, columns ``client`` (mean squared error of the augmented prediction of the
+            measurements) and ``server`` (mean squared distance of server's and augmented states).
+        """
+        with self._asking(X, inputs, lengths) as units:
+            predicted = self.server_.filter(units.messages()).predicted
+            own = {
+                name: np.ascontiguousarray(predicted[:, rows]) for name, rows in self.state_slices_.items()
+            }
+            told = {name: LossRequest(states) for name, states in own.items()}
+            answers = units.exchange.ask(told, LossAnswer)
+        rows = [{"client": answer.client, "server": answer.server} for answer in answers.values()]
+        return pd.DataFrame(rows, index=pd.Index(list(answers), name="unit"))
+
+    @available_if(lambda self: getattr(self.server, "trains_units", False))
+    def training_problems(self, X, *, inputs=None, lengths=None):
+        """Every unit's problem of gradient training on a record, for ``skfedcausal.theory.unified``.
+
+        Only for data that may be pooled: a problem holds moments of a unit's measurements with the other
+        units' states.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        dict of str to tuple (AugmentedProblem, Rates)
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator, GradientServer
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> from skfedcausal.theory.unified import recurrence, spectral_radius
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)
+        >>> bool(spectral_radius(recurrence(*est.training_problems(X)["unit0"]).H) < 1)
+        True
+        """
+        units = unit_trainings(self.clients_, self._read(X, inputs, lengths))
+        told = {name: unit.local_model(relay=True, stepwise=False) for name, unit in units.items()}
+        plans = relayed_plans(told, self.server_.step_sizes_)
+        planned = {name: unit.planned(plans[name]) for name, unit in units.items()}
+        return {name: (unit.problem, unit.rates) for name, unit in planned.items()}
+
+    def privacy_curve(self, X, epsilons, *, inputs=None, lengths=None, n_draws=1, random_state=None):
+        """What a privacy budget buys, tried out where the raw record is, before anything is sent.
+
+        Fits in this process at every epsilon, with noise that is thrown away and an account of its own.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Choosing epsilon by the record that it is to protect reveals something about that record, which
+            no statement covers: use a simulated, public or old one.
+        epsilons : sequence of float
+            To try in place of the epsilon of `privacy`, whose other settings are kept.
+        inputs, lengths
+            As in `fit`.
+        n_draws : int, default=1
+            Draws of the noise to average over at each epsilon.
+        random_state : int, RandomState or None, default=None
+
+        Returns
+        -------
+        DataFrame
+            One row per epsilon: ``epsilon``; ``noise_to_signal``, noise over the strongest signal of the unit
+            where that is largest; ``links_kept``, share of the links found without noise; ``links_added``,
+            number of others; ``forecast_error``, root mean square error of one-step-ahead predictions from
+            the noised record, in standard deviations of the raw measurements; ``forecast_ratio``, that over
+            the same without noise; ``useful``, whether half of the links are kept, not more are added, and
+            forecasts beat the level. ``attrs["smallest_useful_epsilon"]`` is the smallest from which on
+            all are, or NaN.
+
+        Warns
+        -----
+        UtilityWarning
+            If not even the largest epsilon is useful.
+        """
+        self._validate_params()
+        record = {"X": X, "inputs": inputs, "lengths": lengths}
+        return privacy_curve(self, record, epsilons, n_draws, random_state)
+
+    def _taught(self, other, plant):
+        """A copy of this estimator fitted to a record in the layout of this one's."""
+        return other._fit_units(plant)
+
     def _plant_matrix(self):
         """Everything that acts on the states."""
         return self.transition_
-
-
-def output_places(layout):
-    """Positions of each unit's sensors in a table without the inputs, and the names of its columns."""
-    rank = {position: k for k, position in enumerate(sorted(sum(layout.output_positions, ())))}
-    positions = [[rank[position] for position in unit] for unit in layout.output_positions]
-    columns = [None] * len(rank)
-    for unit, names in zip(positions, layout.outputs, strict=True):
-        for k, name in zip(unit, names, strict=True):
-            columns[k] = name
-    return positions, columns

@@ -16,9 +16,7 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-_log = logging.getLogger(__name__)
-
-__all__ = ["CallbackSupportMixin", "FollowedTransport", "followed"]
+__all__ = ["CallbackSupportMixin", "followed", "follower"]
 
 
 def followed(fit):
@@ -46,7 +44,7 @@ def _written_out(verbose):
     if not verbose:
         yield
         return
-    log, handler = logging.getLogger(__package__), logging.StreamHandler()
+    log, handler = logging.getLogger("skfedcausal"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
     level = log.level
     log.addHandler(handler)
@@ -58,26 +56,17 @@ def _written_out(verbose):
         log.setLevel(level)
 
 
-class FollowedTransport:
-    """Transport that tells the estimator's callbacks and the log of every exchange with the units."""
+def follower(estimator):
+    """Callable that tells the estimator's callbacks of an exchange by its operation; None without callbacks."""
+    context = getattr(estimator, "_callback_fit_ctx", None)
+    if context is None:
+        return None
 
-    def __init__(self, transport, estimator):
-        self._transport = transport
-        self._estimator = estimator
-        self._context = getattr(estimator, "_callback_fit_ctx", None)
+    @contextmanager
+    def follow(operation):
+        task = context.subcontext(task_name=operation)
+        task.call_on_fit_task_begin(estimator=estimator)
+        yield
+        task.call_on_fit_task_end(estimator=estimator)
 
-    def __getattr__(self, name):
-        return getattr(self._transport, name)
-
-    def exchange(self, out, *, timeout=None):
-        """One packet to each named unit, and the answers."""
-        op = next(iter(out.values())).op if out else "nothing"
-        task = None
-        if self._context is not None:
-            task = self._context.subcontext(task_name=op)
-            task.call_on_fit_task_begin(estimator=self._estimator)
-        answers = self._transport.exchange(out, timeout=timeout)
-        _log.info("%s: %d units asked, %d answered", op, len(out), len(answers))
-        if task is not None:
-            task.call_on_fit_task_end(estimator=self._estimator)
-        return answers
+    return follow

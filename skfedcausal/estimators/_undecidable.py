@@ -12,7 +12,7 @@ _SHARE = 0.1  # a state with less of the strongest one's variance may stay unsee
 _TESTS = ("p_value", "p_adjusted", "p_holm", "p_fdr")
 
 
-def obscured_units(server, noise, clients):
+def undecidable_units(server, noise, clients):
     """Units of which added noise may hide a state that matters.
 
     A direction of the sensors' covariance rises above white noise of a record of T rows and D sensors only
@@ -50,7 +50,7 @@ def undecided(table, units):
     return table.assign(**tests, **verdict)
 
 
-def warn_obscured(units):
+def warn_undecidable(units):
     """Say that no link can be told, and what would help."""
     if units:
         warnings.warn(

@@ -9,21 +9,20 @@ import pandas as pd
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.answers import loadings
-from ..containers import read_plant
+from ..message.requests import AggregateRequest, FactualRequest, Measurements
+from ..message.states import EffectReply
 from ..server.estimation.excitation import InputsNotSeparableError
+from ..statespace.episodes import episodes
 from ..transfer import TransferFunction
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
-from ._plant import output_places
+from ._plant import PlantEstimator
 from ._progress import followed
-from ._trained_plant import GradientQuestions
-from ._unit_answers import AnsweringPlantModel
 
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
 
-class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
+class FederatedCounterfactualEstimator(PlantEstimator):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.
 
     The plant is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: the inputs of row
@@ -123,8 +122,8 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
     """
 
     _parameter_constraints = {
-        **AnsweringPlantModel._parameter_constraints,
-        "server": [HasMethods(["fit", "replies", "effects"]), HasMethods(["dialogue", "effects"]), None],
+        **PlantEstimator._parameter_constraints,
+        "server": [HasMethods("effects"), None],
         "input_columns": ["array-like", callable, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
     }
@@ -161,6 +160,8 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         self.lost_units = lost_units
         self.max_bytes = max_bytes
         self.verbose = verbose
+
+    _has_inputs = True
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -201,18 +202,11 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         self._validate_params()
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
-        data = read_plant(
-            X,
-            client_labels=self.client_labels,
-            input_columns=self.input_columns,
-            inputs=inputs,
-            lengths=lengths,
-            estimator=self,
-        )
-        data = filled_inputs(data, self.missing_inputs)
-        self._plant_inputs = PlantInputs.learn(data)
+        plant = self._read_new(X, inputs, lengths, input_columns=self.input_columns)
+        plant = filled_inputs(plant, self.missing_inputs)
+        self._plant_inputs = PlantInputs.learn(plant)
         try:
-            self._fit_plant(self._plant_inputs.restrict(data))
+            self._fit_units(self._plant_inputs.restrict(plant))
         except InputsNotSeparableError as error:
             names = [repr(self._plant_inputs.active_names[k]) for k in error.inputs]
             raise InputsNotSeparableError(error.inputs, names) from None
@@ -221,27 +215,23 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         return self
 
     def _read(self, X, inputs=None, lengths=None):
-        data = super()._read(X, inputs, lengths)
-        return self._plant_inputs.restrict(filled_inputs(data, self.missing_inputs))
+        return filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)
 
-    _sites_have_inputs = True
+    def _seen_by_units(self, plant):
+        return self._plant_inputs.restrict(plant)
 
-    def _look_at(self, messages):
-        """Learn from the messages which inputs there are: sites leave out those that never move."""
-        self._plant_inputs = PlantInputs.told(messages)
-        return messages
+    def _layout_of_sites(self, exchange):
+        """Units with inputs that have numbers: sites leave out those that never move, and name none."""
+        known = self._plant_inputs = PlantInputs.told(exchange.messages)
+        inputs = tuple(tuple(known.names[k] for k in known.of(name)) for name in exchange.names)
+        return replace(super()._layout_of_sites(exchange), inputs=inputs)
 
-    def _layout_of_sites(self, names):
-        layout, known = super()._layout_of_sites(names), self._plant_inputs
-        return replace(layout, inputs=tuple(tuple(known.names[k] for k in known.of(name)) for name in names))
-
-    def _unfitted(self):
-        other = super()._unfitted()
+    def _taught(self, other, plant):
         other._plant_inputs = self._plant_inputs
-        return other
+        return super()._taught(other, self._seen_by_units(plant))
 
-    def _store_fit(self, server):
-        super()._store_fit(server)
+    def _store_fit(self, server, exchange):
+        super()._store_fit(server, exchange)
         known = self._plant_inputs
         self.input_ = known.expand(server.input_)
         self.input_names_ = known.names
@@ -306,7 +296,7 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         name = unit_name(n, self.client_names_)
         _check_choice("level", level, _LEVELS)
         _check_choice("loops", loops, _LOOPS)
-        if return_std and hasattr(self.server_, "dialogue"):
+        if return_std and not getattr(self.server_, "has_covariances", True):
             raise ValueError(
                 f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no "
                 "standard errors to return. Use LikelihoodServer for them."
@@ -392,26 +382,24 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
                 f"Got do={do!r}; give a dict from the name of an input, 'unit__input', to what replaces it."
             )
         known = self._plant_inputs
-        data = filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)
-        recorded = [U for U in data.inputs if U is not None]
-        recorded = np.concatenate(recorded, axis=1) if recorded else np.zeros((data.n_samples, 0))
-        change = np.zeros_like(recorded)
-        for name, value in do.items():
-            k = known.position(name)
-            series = replaced_input(value, recorded[:, k], data.index, name)
-            known.warn_outside(series[:, None], [k])
-            change[:, k] = series - recorded[:, k]
-        restricted = known.restrict(data)
-        factual, spread = self._factual(restricted)
-        held = np.isin(np.array(known.names, dtype=object), list(do))
-        times = np.arange(data.n_samples) if data.index is None else data.index
-        columns = output_places(data.layout)[1]
-        tables = {}
-        for source in list(do) if split else [None]:
-            part = change if source is None else _only(change, known.position(source))
-            effect, variance = self._replayed(part, held, loops, data.starts)
-            std = np.sqrt(variance + spread)
-            tables[source] = whatif_table(times, columns, factual, effect, std, confidence)
+        with self._asking(X, inputs, lengths) as units:
+            messages = units.messages()
+            recorded = self._recorded_inputs(units, messages)
+            change = np.zeros_like(recorded)
+            for name, value in do.items():
+                k = known.position(name)
+                series = replaced_input(value, recorded[:, k], units.index, name)
+                known.warn_outside(series[:, None], [k])
+                change[:, k] = series - recorded[:, k]
+            factual, spread, columns = self._factual(units, messages)
+            held = np.isin(np.array(known.names, dtype=object), list(do))
+            times = np.arange(units.n_samples) if units.index is None else units.index
+            tables = {}
+            for source in list(do) if split else [None]:
+                part = change if source is None else _only(change, known.position(source))
+                effect, variance = self._replayed(units, part, held, loops, factual.shape)
+                std = np.sqrt(variance + spread)
+                tables[source] = whatif_table(times, columns, factual, effect, std, confidence)
         if not split:
             return tables[None]
         return pd.concat(tables, names=["source", None]).reset_index("source").reset_index(drop=True)
@@ -442,12 +430,13 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         """
         check_is_fitted(self)
         name = unit_name(unit, self.client_names_)
-        site = self._site(name)
-        if "phi" not in site:
+        if not self._plant_inputs.active.any():
             raise ValueError("No unit of this plant has inputs that moved in `fit`.")
-        effect = loadings(site["client"], len(site["phi"])) @ site["phi"] * (scale - 1)
-        columns = self.layout_.outputs[self.layout_.names.index(name)]
-        return pd.Series(effect, index=list(columns), name="aggregate of all other units' inputs")
+        with self._asking_models() as exchange:
+            answer = exchange.ask({name: AggregateRequest(float(scale))}, Measurements)[name]
+        return pd.Series(
+            answer.values[0], index=list(answer.columns), name="aggregate of all other units' inputs"
+        )
 
     def transfer_function(self):
         """The learned plant from inputs to expected measurements, ``G(z) = C (z I - A)^-1 B``.
@@ -457,11 +446,87 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         TransferFunction
         """
         check_is_fitted(self)
-        positions, columns = output_places(self.layout_)
+        unit_states = {
+            name: EffectReply(np.eye(rows.stop - rows.start)) for name, rows in self.state_slices_.items()
+        }
+        with self._asking_models() as exchange:
+            answers = exchange.ask(unit_states, Measurements)
+        positions, columns = self._places(answers)
         C = np.zeros((len(columns), len(self.transition_)))
         for unit, (name, states) in zip(positions, self.state_slices_.items(), strict=True):
-            C[unit, states] = loadings(self._site(name)["client"], states.stop - states.start)
+            C[unit, states] = answers[name].values.T
         return TransferFunction(self.transition_, self.input_, C, self.input_names_, tuple(columns))
+
+    # -- units' answers ------------------------------------------------------------------------------
+
+    def _effects(self, change, held, loops):
+        """What a change of inputs does to every unit's states."""
+        known = self._plant_inputs
+        known.check_known(change)
+        if not known.active.any():
+            raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
+        held = held[known.active] if loops == "react" else None
+        return self.server_.effects(change[:, known.active], held=held)
+
+    def _effect_frames(self, change, held, loops, level, steps):
+        """Effect and standard error (NaN where the server has none) as labelled tables."""
+        replies = self._effects(change, held, loops)
+        if level == "state":
+            known = [replies[name] for name in self.client_names_]
+            blocks = [np.hstack([reply.states for reply in known])]
+            variances = [
+                np.full(reply.states.shape, np.nan)
+                if reply.covariances is None
+                else np.diagonal(reply.covariances, axis1=1, axis2=2)
+                for reply in known
+            ]
+            blocks.append(np.sqrt(np.hstack(variances).clip(0)))
+            columns = self.get_feature_names_out()
+        else:
+            with self._asking_models() as exchange:
+                effect, variance, columns = self._mapped_effect(exchange, replies)
+            blocks = [effect, np.sqrt(variance)]
+        return tuple(pd.DataFrame(block, index=steps, columns=list(columns)) for block in blocks)
+
+    def _mapped_effect(self, exchange, replies):
+        """Effect on the sensors and its variance: every unit maps its own states."""
+        answers = exchange.ask(replies, Measurements)
+        effect, columns = self._measured(answers)
+        if any(answer.variance is None for answer in answers.values()):
+            return effect, np.full_like(effect, np.nan), columns
+        return effect, self._measured(answers, "variance")[0], columns
+
+    def _replayed(self, units, change, held, loops, shape):
+        """Effect and its variance over the rows of a record, every episode from its own start."""
+        effect, variance = np.zeros(shape), np.zeros(shape)
+        for start, stop in episodes(units.starts, len(change)):
+            moved = np.flatnonzero(change[start:stop].any(axis=1))
+            if not len(moved) or start + moved[0] + 1 >= stop:
+                continue
+            first = start + moved[0]
+            replies = self._effects(change[first : stop - 1], held, loops)
+            rows = slice(first + 1, stop)
+            effect[rows], variance[rows], _ = self._mapped_effect(units.exchange, replies)
+        return effect, variance
+
+    def _recorded_inputs(self, units, messages):
+        """Inputs of the record, shape (n_samples, n_inputs); those that sites leave out are zero."""
+        if units.inputs is not None:
+            recorded = [U for U in units.inputs if U is not None]
+            return np.concatenate(recorded, axis=1) if recorded else np.zeros((units.n_samples, 0))
+        recorded = [message.inputs for message in messages.values() if message.inputs is not None]
+        return np.hstack(recorded) if recorded else np.zeros((units.n_samples, 0))
+
+    def _factual(self, units, messages):
+        """Measurements of the record, expected ones where they are missing, the variance of those, names."""
+        request = dict.fromkeys(messages, FactualRequest())
+        if not all(message.information.is_constant for message in messages.values()):
+            states = self.server_.abducted(messages)
+            request = {name: FactualRequest(one.states, one.covariances) for name, one in states.items()}
+        answers = units.exchange.ask(request, Measurements)
+        values, columns = self._measured(answers)
+        known = all(answer.variance is not None for answer in answers.values())
+        return values, self._measured(answers, "variance")[0] if known else 0.0, columns
 
 
 def _check_choice(name, value, choices):

@@ -1,8 +1,10 @@
 """Federated root cause analysis: in which unit did a fault start."""
 
+import secrets
 from collections.abc import Mapping
 from numbers import Real
 
+import joblib
 import numpy as np
 import pandas as pd
 from sklearn.metrics import f1_score
@@ -11,12 +13,22 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.monitor import watched
-from ..containers.rows import check_sampling, position, sampling_period, warn_of_gaps
-from ..federation.watching import StreamLedger, flag_verdict, tell_verdict, verdict_reply
+from ..client.units import UnitStreams, randomised_flags, released
+from ..containers.rows import (
+    check_following,
+    check_sampling,
+    position,
+    sampling_period,
+    warn_of_gaps,
+)
+from ..federation.ledger import StreamLedger
+from ..message.requests import Acknowledgement, FlagsRequest
+from ..message.watching import FlagMessage
 from ..privacy.base import PrivacyMechanism
+from ..privacy.stream import NoisedStream
 from ..server.moments import MomentServer
-from ..server.watching.flag_incidents import FlagState
-from ..server.watching.flags import roots_of_flags
+from ..server.watching.flag_incidents import FlagState, FlagWatch
+from ..server.watching.flags import needed_answers, roots_of_flags
 from ..server.watching.incidents import (
     UNDECIDED,
     incident_row,
@@ -27,17 +39,15 @@ from ..server.watching.incidents import (
 from ..server.watching.nominal import watch_budget
 from ..server.watching.root_cause import RootCauseServer, StreamState
 from ..statespace.episodes import episodes
-from ._base import FederatedEstimator, client_templates, messages_about
-from ._incident_reports import IncidentReports
+from ._base import FederatedEstimator, client_templates
 from ._progress import followed
-from ._sites import WatchingFromSites
-from ._streams import FollowedStream
-from ._watching import WatchingMixin
+from ._promises import mechanisms, promise
+from ._streams import PlantStream, flag_verdict, verdict_reply
+
+_NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
 
-class FederatedRCADetector(
-    IncidentReports, FollowedStream, WatchingMixin, WatchingFromSites, FederatedEstimator
-):
+class FederatedRCADetector(FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
     Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
@@ -233,35 +243,56 @@ class FederatedRCADetector(
         self._check_privacy()
         if inputs is not None:
             raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
-        data = self._read_new(X, inputs, lengths)
-        warn_of_gaps(data.index, data.starts)
-        budget = self._budget(data.index, data.names, data.n_samples)
-        at_home, data = data, self._released_to_learn(data)
-        self._fit_released(data)
-        self._learn_nominal(messages_about(data, self.clients_), *budget)
-        if self.evidence == "flags":
-            self._learn_flags(at_home, data)
-        return self
+        plant = self._read_new(X, inputs, lengths)
+        warn_of_gaps(plant.index, plant.starts)
+        self._set_budget(plant.index)
+        watch_budget(self._run_length, plant.n_samples)
+        _prior(self.prior, plant.names)
+        randomised = self.evidence == "flags" and mechanisms(self.privacy)[1] is not None
+        return self._fit_units(plant, home=plant if randomised else None)
 
-    def _budget(self, index, names, n_samples):
-        """Steps between false alarms, and the units' prior weights."""
+    def fit_sites(self, transport):
+        """Learn the plant and what is nominal from units at sites of their own, see the other estimators.
+
+        The message that a unit sends to learn the plant is about nominal operation and serves for the
+        thresholds too: this works over a one-way link.
+
+        Parameters
+        ----------
+        transport : Transport
+
+        Returns
+        -------
+        self : FederatedRCADetector
+
+        Raises
+        ------
+        ClientError
+            If a unit that is needed gave no usable message.
+        ValueError
+            If the link is one-way and ``evidence="flags"`` needs an answer of the units, or the budget cannot
+            be read.
+        """
+        self._validate_params()
+        if self.evidence == "flags" and getattr(transport, "one_way", False):
+            raise ValueError("evidence='flags' asks the units again; over a one-way link use 'innovations'.")
+        self._promised = None
+        self._set_budget(None)
+        return super().fit_sites(transport)
+
+    def _set_budget(self, index):
+        """Steps between false alarms."""
         self._period = sampling_period(index)
-        run_length = steps_between_alarms(self.false_alarm_rate, index)
-        watch_budget(run_length, n_samples)
-        return run_length, _prior(self.prior, names)
+        self._run_length = steps_between_alarms(self.false_alarm_rate, index)
 
-    def _learn_nominal(self, messages, run_length, prior):
-        """What is nominal, from messages about nominal operation."""
-        seed = 0 if self.random_state is None else self.random_state
-        self._root_cause = RootCauseServer(self.statistic, run_length, prior, check_random_state(seed))
-        self._root_cause.fit(self.server_, messages)
-        self.thresholds_ = dict(self._root_cause.levels.thresholds)
-        self.false_alarms_ = self._root_cause.levels.false_alarms
-        self.stream_ledger_ = StreamLedger(self.wire_dtype)
-        self.reset()
+    def _learn(self, exchange, server, inputs):
+        super()._learn(exchange, server, inputs)
+        if self.evidence == "flags":
+            nominal = dict.fromkeys(exchange.messages, FlagsRequest(float(self.percentile)))
+            exchange.ask(nominal, Acknowledgement)
 
-    def _new_server(self, default=None):
-        return super()._new_server(default or MomentServer())
+    def _new_server(self):
+        return super()._new_server(MomentServer)
 
     def _templates(self, names):
         if self.client is None:
@@ -269,47 +300,149 @@ class FederatedRCADetector(
         templates = client_templates(self.client, names, self.random_state)
         return {name: watched(client) for name, client in templates.items()}
 
-    def _store_fit(self, server):
+    def _store_fit(self, server, exchange):
+        """What is nominal, from the messages that the plant was learned from."""
         self.client_names_ = server.names_
         self.transition_ = server.transition_
         self.process_cov_ = server.process_cov_
         self.state_slices_ = server.state_slices_
+        messages = exchange.messages
+        watch_budget(self._run_length, len(next(iter(messages.values())).z))
+        rng = check_random_state(0 if self.random_state is None else self.random_state)
+        prior = _prior(self.prior, self.client_names_)
+        self._root_cause = RootCauseServer(self.statistic, self._run_length, prior, rng)
+        self._root_cause.fit(server, messages)
+        self.thresholds_ = dict(self._root_cause.levels.thresholds)
+        self.false_alarms_ = self._root_cause.levels.false_alarms
+        self._flagger = secrets.token_hex(8)
+        self._needed = self._needed_flags()
+        self.reset()
+
+    def _needed_flags(self):
+        """Steps within the horizon in which flags have to agree on a root."""
+        mechanism, horizon = mechanisms(self.privacy)[1], int(self.horizon)
+        if mechanism is None:
+            return horizon // 2 + 1
+        kept, other = mechanism.confusion[0, :2]
+        rate = 1 / self._root_cause.run_length / len(self.client_names_)
+        return needed_answers(horizon, kept, other, 1 - self.percentile / 100, rate)
+
+    # -- privacy ---------------------------------------------------------------------------------
+
+    @property
+    def _message_mechanism(self):
+        return mechanisms(self.privacy)[0]
+
+    def _check_privacy(self):
+        """Refuse before anything is spent what would protect nothing."""
+        messages, flags = mechanisms(self.privacy)
+        if flags is not None and self.evidence != "flags":
+            raise ValueError(
+                f"RandomizedResponse answers with flags, but evidence={self.evidence!r} sends states. Give "
+                'evidence="flags", or a GaussianMechanism.'
+            )
+        if messages is not None and messages.place != "record":
+            raise ValueError(
+                f"This mechanism adds its noise to the {messages.place} of gradient training, which no "
+                "detector has. Give one with protocol='one-shot' and trust='none'."
+            )
+        self._promised = _promise_key(messages)
+
+    def _store_promise(self, n_samples):
+        messages, flags = mechanisms(self.privacy)
+        names = self.layout_.names
+        found = promise(flags if messages is None else messages, names, n_samples)
+        if flags is not None:
+            of_flags = flags.statement(flags.account.spent(clients=names), names, n_samples)
+            of_messages = "Not differentially private as to the nominal record, which was sent without noise."
+            if messages is not None:
+                of_messages = messages.statement(found["privacy_spent_"], names, n_samples, "all but flags")
+            found["privacy_statement_"] = f"{of_messages} Flags of watched records: {of_flags}"
+        for name, value in found.items():
+            setattr(self, name, value)
+
+    def _released(self, plant):
+        """A record with the noise of the nominal one, under which the thresholds were set."""
+        mechanism = self._checked_mechanism()
+        if mechanism is None:
+            return plant, {}
+        plant, noise = released(mechanism, plant, self._noise)
+        self._store_promise(plant.n_samples)
+        return plant, noise
+
+    def _checked_mechanism(self):
+        """The mechanism for messages, which must be the one that the thresholds were set under."""
+        mechanism = self._message_mechanism
+        self._check_mechanism(mechanism)
+        if _promise_key(mechanism) != self._promised:
+            raise ValueError(
+                "`privacy` is not what it was when the detector was fitted: its thresholds hold for the "
+                "noise they were set under. Fit it again."
+            )
+        return mechanism
+
+    def _check_states_may_leave(self):
+        """Refuse to look at states where only flags are protected."""
+        if self._message_mechanism is None and self.privacy is not None:
+            raise ValueError(
+                "RandomizedResponse protects flags, and this method needs states. Use flags, incidents, "
+                "predict or predict_root_cause, or fit with "
+                "privacy=[GaussianMechanism(...), RandomizedResponse(...)]."
+            )
+
+    def _flags_to_send(self, plant):
+        mechanism = mechanisms(self.privacy)[1]
+        if mechanism is None:
+            return None
+        pairs = randomised_flags(mechanism, plant, self._units, self._flagger)
+        self._store_promise(plant.n_samples)
+        return pairs
 
     # -- following -------------------------------------------------------------------------------
 
-    def _read(self, X, inputs=None, lengths=None, stream=None):
+    def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout and at the sampling period of `fit`."""
-        data = super()._read(X, inputs, lengths, stream)
-        check_sampling(data.index, self._period)
-        warn_of_gaps(data.index, data.starts)
-        return data
+        plant = super()._read(X, inputs, lengths)
+        check_sampling(plant.index, self._period)
+        warn_of_gaps(plant.index, plant.starts)
+        return plant
 
-    def _verdicts(self, data):
+    def _asking_evidence(self, X, inputs, lengths):
+        return self._asking(X, inputs, lengths, flags=self.evidence == "flags")
+
+    def _messages(self, units, **wishes):
+        """Messages about a record that is watched, if states may leave at all."""
+        self._check_states_may_leave()
+        return units.messages(**wishes)
+
+    def _flag_array(self, units):
+        """Flags as the server gets them, shape (n_samples, n_units, 2)."""
+        arrived = units.exchange.ask_all(FlagsRequest(), FlagMessage)
+        return np.stack([arrived[name].pairs for name in self.client_names_], axis=1).astype(np.uint8)
+
+    @property
+    def _flag_watch(self):
+        return FlagWatch(int(self.horizon), self._needed)
+
+    def _verdicts(self, units):
         """Incidents of every episode, as (first row of the episode, verdict); the units are told."""
         if self.evidence == "flags":
-            found = self._found_in_flags(self._flag_array(data), data.starts)
+            flags, watch = self._flag_array(units), self._flag_watch
+            found = [
+                (start, verdict)
+                for start, stop in episodes(units.starts, len(flags))
+                for verdict in watch.push(flags[start:stop], FlagState())
+            ]
         else:
-            found = self._found(self._messages(data), data.starts)
-        tell_verdict(verdict_reply(found), self.client_names_, self.ledger_)
+            found = [
+                (start, verdict)
+                for start, part in _episodes(self._messages(units), units.starts)
+                for verdict in self._root_cause.push(part, StreamState())
+            ]
+        units.exchange.tell(dict.fromkeys(self.client_names_, verdict_reply(found)))
         return found
 
-    def _found(self, messages, starts):
-        """Incidents that messages tell of, as (first row of the episode, verdict)."""
-        return [
-            (start, verdict)
-            for start, part in _episodes(messages, starts)
-            for verdict in self._root_cause.push(part, StreamState())
-        ]
-
-    def _found_in_flags(self, flags, starts):
-        """The same from two bits per unit and step."""
-        return [
-            (start, verdict)
-            for start, stop in episodes(starts, len(flags))
-            for verdict in self._flag_watch.push(flags[start:stop], FlagState())
-        ]
-
-    def incidents(self, X, *, inputs=None, lengths=None):
+    def incidents(self, X=None, *, inputs=None, lengths=None):
         """Incidents in a record.
 
         Parameters
@@ -329,12 +462,12 @@ class FederatedRCADetector(
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability
             its share of these steps.
         """
-        data = self._read(X, inputs, lengths)
-        index = data.index if isinstance(data.index, pd.DatetimeIndex) else None
-        names = self.client_names_
-        return incident_table([incident_row(v, names, start, index) for start, v in self._verdicts(data)])
+        with self._asking_evidence(X, inputs, lengths) as units:
+            found, index = self._verdicts(units), units.index
+        index = index if isinstance(index, pd.DatetimeIndex) else None
+        return incident_table([incident_row(v, self.client_names_, start, index) for start, v in found])
 
-    def predict_root_cause(self, X, *, inputs=None, lengths=None):
+    def predict_root_cause(self, X=None, *, inputs=None, lengths=None):
         """Root at every time step: a unit's name, "" without an incident, "undecided" where unclear.
 
         Parameters
@@ -347,23 +480,23 @@ class FederatedRCADetector(
         -------
         ndarray of str, shape (n_samples,)
         """
-        data = self._read(X, inputs, lengths)
-        if self.evidence == "flags":
-            flags, bounds = self._flag_array(data), episodes(data.starts, data.n_samples)
-            roots = np.concatenate(
-                [roots_of_flags(flags[i:j], int(self.horizon), self._needed) for i, j in bounds]
-            )
-            tell_verdict(flag_verdict(roots, len(self.client_names_)), self.client_names_, self.ledger_)
-            labels = np.array([*self.client_names_, UNDECIDED, ""], dtype=object)
-            return labels[roots].astype(str)
-        roots = np.full(data.n_samples, "", dtype=object)
-        found = self._verdicts(data)
-        for start, stop in episodes(data.starts, data.n_samples):
+        with self._asking_evidence(X, inputs, lengths) as units:
+            if self.evidence == "flags":
+                flags, bounds = self._flag_array(units), episodes(units.starts, units.n_samples)
+                roots = np.concatenate(
+                    [roots_of_flags(flags[i:j], int(self.horizon), self._needed) for i, j in bounds]
+                )
+                names = self.client_names_
+                units.exchange.tell(dict.fromkeys(names, flag_verdict(roots, len(names))))
+                return np.array([*names, UNDECIDED, ""], dtype=object)[roots].astype(str)
+            found = self._verdicts(units)
+        roots = np.full(units.n_samples, "", dtype=object)
+        for start, stop in episodes(units.starts, units.n_samples):
             here = [v for first, v in found if first == start]
             roots[start:stop] = roots_per_step(here, self.client_names_, stop - start)
         return roots.astype(str)
 
-    def predict(self, X, *, inputs=None, lengths=None):
+    def predict(self, X=None, *, inputs=None, lengths=None):
         """+1 where the plant is nominal, -1 during an incident, shape (n_samples,).
 
         Parameters
@@ -378,7 +511,7 @@ class FederatedRCADetector(
         """
         return np.where(self.predict_root_cause(X, inputs=inputs, lengths=lengths) == "", 1, -1)
 
-    def attribute(self, X, *, start=0, end=None, inputs=None, lengths=None):
+    def attribute(self, X=None, *, start=0, end=None, inputs=None, lengths=None):
         """Root of whatever happened in a window the user names, whether there was an alarm or not.
 
         Parameters
@@ -401,19 +534,20 @@ class FederatedRCADetector(
         ValueError
             If the record has several episodes, or the window is empty or lies outside it.
         """
-        data = self._read(X, inputs, lengths)
-        if len(data.lengths) > 1:
-            raise ValueError(f"Got {len(data.lengths)} episodes; give the record of one.")
-        start, end = position(start, data.index, 0), position(end, data.index, data.n_samples)
-        if not 0 <= start < end <= data.n_samples:
-            raise ValueError(f"start={start}, end={end} is no window of a record of {data.n_samples} rows.")
-        _, probability, score = self._root_cause.attribute(self._messages(data), start, end)
+        with self._asking(X, inputs, lengths) as units:
+            if len(units.lengths) > 1:
+                raise ValueError(f"Got {len(units.lengths)} episodes; give the record of one.")
+            n_samples = units.n_samples
+            start, end = position(start, units.index, 0), position(end, units.index, n_samples)
+            if not 0 <= start < end <= n_samples:
+                raise ValueError(f"start={start}, end={end} is no window of a record of {n_samples} rows.")
+            _, probability, score = self._root_cause.attribute(self._messages(units), start, end)
         order = np.argsort(-probability, kind="stable")
         names = np.array(self.client_names_, dtype=object)
         columns = {"client": names[order], "probability": probability[order], "statistic": score[order]}
         return pd.DataFrame(columns)
 
-    def transform(self, X, *, inputs=None, lengths=None):
+    def transform(self, X=None, *, inputs=None, lengths=None):
         """Alarm level of every unit relative to the threshold, above one in alarm, (n_samples, n_units).
 
         Parameters
@@ -426,13 +560,9 @@ class FederatedRCADetector(
         -------
         ndarray of shape (n_samples, n_units)
         """
-        data = self._read(X, inputs, lengths)
-        return np.concatenate(
-            [
-                self._root_cause.relative_levels(part)
-                for _, part in _episodes(self._messages(data), data.starts)
-            ]
-        )
+        with self._asking(X, inputs, lengths) as units:
+            parts = _episodes(self._messages(units), units.starts)
+            return np.concatenate([self._root_cause.relative_levels(part) for _, part in parts])
 
     def get_feature_names_out(self, input_features=None):
         """Names of the units.
@@ -449,9 +579,113 @@ class FederatedRCADetector(
         check_is_fitted(self)
         return np.array(self.client_names_, dtype=object)
 
+    def flags(self, X=None, *, inputs=None, lengths=None):
+        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9)."""
+        check_is_fitted(self)
+        if self.evidence != "flags":
+            raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
+        columns = [f"{name}__{z}" for name in self.client_names_ for z in ("Z_c", "Z_a")]
+        with self._asking_evidence(X, inputs, lengths) as units:
+            flags = self._flag_array(units)
+            return pd.DataFrame(flags.reshape(len(flags), -1), columns=columns, index=units.index)
+
+    def report(self, incident, path, *, X=None, title=None):
+        """Write a page on an incident that a shift lead can read.
+
+        What happened, where it began, why we think so, what we do not know, what data left the units.
+        """
+        check_is_fitted(self)
+        from ..reports import incident_page  # matplotlib is optional
+
+        return incident_page(self, incident, X, title).write(path)
+
+    # -- streams ---------------------------------------------------------------------------------
+
+    def update(self, batch):
+        """Follow a stream: the next rows of all units."""
+        check_is_fitted(self)
+        if mechanisms(self.privacy)[1] is not None:
+            raise ValueError(
+                "A stream of randomised flags is not offered: ask flags, incidents or predict_root_cause "
+                "about whole records."
+            )
+        if self._channel is not None:
+            raise ValueError("The rows of units at sites come to the sites: follow them with `follow_sites`.")
+        plant = self._read(batch)
+        stream = self._stream
+        stream.last_time = check_following(plant.index, stream.last_time, self._period)
+        if stream.exchange is None:
+            self._check_units(self.client_names_)
+            stream.units = UnitStreams(self._units, self.layout_)
+            stream.exchange = self._exchange(self._transport(stream.units.sites), self.stream_ledger_)
+        if stream.units.put(plant, self._noised_stream(stream)):
+            self._store_promise(plant.n_samples)
+        changed = stream.push(stream.exchange.ask_all(stream.request, stream.answer))
+        if changed:
+            stream.exchange.tell(dict.fromkeys(self.client_names_, verdict_reply(changed)))
+        return incident_table(stream.dated(changed, self.client_names_, plant.index))
+
+    def _noised_stream(self, stream):
+        """What adds noise to the rows of a stream, None without a mechanism."""
+        if self.privacy is None and not self.noise_covariance_:
+            return None
+        if stream.noised is None:
+            self._check_states_may_leave()
+            stream.noised = NoisedStream(self._checked_mechanism(), self._noise)
+        return stream.noised
+
+    def reset(self):
+        """Forget the stream followed so far; the next :meth:`update` starts an episode."""
+        self._followed, self.stream_ledger_ = None, StreamLedger()
+
+    @property
+    def _stream(self):
+        if self._followed is None:
+            flags = self._flag_watch if self.evidence == "flags" else None
+            self._followed = PlantStream(self._root_cause, flags)
+        return self._followed
+
+    def __getstate__(self):
+        """Without a stream, the last rows of which stay with its units: a copy starts another one."""
+        return {**super().__getstate__(), "_followed": None}
+
+    def watch_sites(self, *, wait=0.0):
+        """Incidents in the records that the sites have to be watched, after :meth:`fit_sites`.
+
+        Every unit sends messages about that record, batch by batch as it comes, by the model it has from the
+        fit, and is told the verdicts where there is a way back. Units and server keep where they stand
+        between batches, so that the answers are those to one record; the next call goes on.
+        """
+        for _ in self.follow_sites(wait=wait):
+            pass
+        return self.site_incidents_
+
+    @property
+    def site_incidents_(self):
+        """Incidents in the records of the sites as far as they were watched, a DataFrame."""
+        check_is_fitted(self)
+        if self._channel is None:
+            raise AttributeError("`site_incidents_` is there after `fit_sites` only.")
+        return self._stream.table(self.client_names_)
+
+    def follow_sites(self, *, wait=0.0):
+        """Follow the records that the sites have to be watched, as :meth:`watch_sites` does."""
+        check_is_fitted(self)
+        if self._channel is None:
+            raise ValueError("There are no sites to be asked: `fit_sites` first.")
+        exchange, stream = self._channel, self._stream
+        while True:
+            answers = exchange.ask_when_there(stream.request, stream.answer, wait)
+            if answers is None:
+                return
+            changed = stream.push(answers)
+            exchange.tell(dict.fromkeys(self.client_names_, verdict_reply(changed)))
+            self._store_told_promises()
+            yield incident_table([incident_row(v, self.client_names_, start) for start, v in changed])
+
     # -- scores --------------------------------------------------------------------------------------
 
-    def score_samples(self, X, *, inputs=None, lengths=None):
+    def score_samples(self, X=None, *, inputs=None, lengths=None):
         """Log-density of all measurements at each time step given the past, shape (n_samples,).
 
         Parameters
@@ -465,10 +699,10 @@ class FederatedRCADetector(
         ndarray of shape (n_samples,)
             In nats.
         """
-        data = self._read(X, inputs, lengths)
-        return self.server_.filter(self._messages(data, const=True)).log_likelihood()
+        with self._asking(X, inputs, lengths) as units:
+            return self.server_.filter(self._messages(units, const=True)).log_likelihood()
 
-    def score(self, X, y=None, *, inputs=None, lengths=None):
+    def score(self, X=None, y=None, *, inputs=None, lengths=None):
         """Macro F1 of the roots per time step against `y`, or the mean of :meth:`score_samples`.
 
         Parameters
@@ -517,3 +751,11 @@ def _episodes(messages, starts):
         whole = stop - start == n_samples
         rows = messages if whole else {name: each.rows(start, stop) for name, each in messages.items()}
         yield start, rows
+
+
+def _promise_key(mechanism):
+    """What a mechanism promises, as one word; None without one."""
+    if mechanism is None:
+        return None
+    settings = mechanism.get_params(deep=False)
+    return joblib.hash({k: v for k, v in settings.items() if k not in _NOT_OF_THE_PROMISE})

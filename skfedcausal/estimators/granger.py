@@ -1,11 +1,10 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
-from ._plant import FederatedPlantModel
+from ._plant import PlantEstimator
 from ._progress import followed
-from ._trained_plant import GradientQuestions
 
 
-class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
+class FederatedGrangerEstimator(PlantEstimator):
     """Learns which unit of a plant drives which, from low-dimensional messages.
 
     The plant is ``h[t] = A h[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: units own their sensors,
@@ -185,4 +184,4 @@ class FederatedGrangerEstimator(GradientQuestions, FederatedPlantModel):
                 "FederatedGrangerEstimator has no inputs; give them as sensors of their unit, or use "
                 "FederatedCounterfactualEstimator."
             )
-        return self._fit_plant(self._read_new(X, inputs, lengths))
+        return self._fit_units(self._read_new(X, inputs, lengths))

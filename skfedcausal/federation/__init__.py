@@ -4,7 +4,7 @@ from ..message.packet import Failure, Packet, PacketError
 from .envelope import read_key, write_key
 from .files import FileLoopback, FileSite, FileTransport
 from .gate import Gate
-from .ledger import Ledger
+from .ledger import Ledger, StreamLedger
 from .lost import ClientError, LostUnits, LostUnitWarning
 from .site_ledger import ByteLimitError, LedgerError, SiteLedger, verify_ledger
 from .transport import InProcessTransport, Transport, Worker
@@ -25,6 +25,7 @@ __all__ = [
     "Packet",
     "PacketError",
     "SiteLedger",
+    "StreamLedger",
     "Transport",
     "Worker",
     "read_key",

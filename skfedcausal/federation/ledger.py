@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import pandas as pd
 
-from ..message.packet import Failure, Packet, PacketError
+from ..message.packet import Packet
 from ..message.purposes import purpose
 from .site_ledger import ByteLimitError
 
@@ -167,45 +167,55 @@ def _in_words(fields):
     )
 
 
-class LedgeredTransport:
-    """A transport whose every packet passes a ledger.
+class StreamLedger:
+    """The account of streams: how many packets of which size, since their number has no end.
 
-    Parameters
-    ----------
-    transport : Transport
-    ledger : Ledger
+    Examples
+    --------
+    >>> from skfedcausal.federation import Packet
+    >>> from skfedcausal.federation.ledger import StreamLedger
+    >>> ledger = StreamLedger()
+    >>> for _ in range(1000):
+    ...     ledger.record("mill", "up", Packet("done"))
+    >>> ledger.table[["client", "direction", "op", "packets"]].to_string(index=False, header=False)
+    'mill up done 1000'
+    >>> ledger.total("up") == 1000 * Packet("done").nbytes
+    True
     """
 
-    def __init__(self, transport, ledger):
-        self._transport = transport
-        self.ledger = ledger
+    def __init__(self):
+        self._sums = {}
+
+    def record(self, client, direction, packet):
+        """Count one packet.
+
+        Parameters
+        ----------
+        client : str
+        direction : {"up", "down"}
+        packet : Packet
+        """
+        packets, n_bytes = self._sums.get((client, direction, packet.op), (0, 0))
+        self._sums[client, direction, packet.op] = packets + 1, n_bytes + packet.nbytes
 
     @property
-    def one_way(self):
-        """Whether nothing is sent to the clients: they volunteer what they send."""
-        return getattr(self._transport, "one_way", False)
+    def table(self):
+        """Packets so far, a DataFrame ``client, direction, op, packets, bytes``."""
+        rows = [(*kind, *sums) for kind, sums in self._sums.items()]
+        return pd.DataFrame(rows, columns=["client", "direction", "op", "packets", "bytes"])
 
-    def clients(self):
-        """Names of the clients."""
-        return self._transport.clients()
+    def total(self, direction, client=None):
+        """Bytes that went in one direction, of one client or of all.
 
-    def exchange(self, out, *, timeout=None):
-        """Record, send, collect, record.
+        Parameters
+        ----------
+        direction : {"up", "down"}
+        client : str, default=None
 
-        An answer that could not have crossed a border is a failure of its client.
+        Returns
+        -------
+        int
         """
-        if not self.one_way:
-            for name, packet in out.items():
-                self.ledger.record(name, "down", packet)
-        answers = dict(self._transport.exchange(out, timeout=timeout))
-        for name, answer in answers.items():
-            if isinstance(answer, Packet):
-                try:
-                    self.ledger.record(name, "up", answer)
-                except PacketError as error:
-                    answers[name] = Failure("client-error", str(error))
-        return answers
-
-    def close(self):
-        """Close the transport behind."""
-        self._transport.close()
+        table = self.table
+        chosen = table[(table["direction"] == direction) & (table["client"].eq(client) | (client is None))]
+        return int(chosen["bytes"].sum())

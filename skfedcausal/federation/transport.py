@@ -57,9 +57,9 @@ class Site:
     made the site finds it. A transport that lets a copy answer in another process sets `state` itself.
     """
 
-    def __init__(self, worker):
+    def __init__(self, worker, state=None):
         self.worker = worker
-        self.state = {}
+        self.state = {} if state is None else state
 
     def handle(self, packet, state):
         """Let the worker answer one packet and remember the state it is in then."""

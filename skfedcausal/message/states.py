@@ -345,6 +345,7 @@ class StateReply:
     noise_share: np.ndarray | None = None
 
     OP: ClassVar[str] = "reply"
+    NEW_ROUND: ClassVar[bool] = False
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form: the cross term in 4 bits a number, the prediction in the given precision."""

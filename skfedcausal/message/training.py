@@ -478,6 +478,7 @@ class TrainingEnd:
     input_level: np.ndarray | None = None
 
     OP: ClassVar[str] = "finish"
+    NEW_ROUND: ClassVar[bool] = False
 
     def to_packet(self, round=0, dtype="float64"):
         """Packet form, in double precision."""

@@ -38,7 +38,7 @@ class FlagMessage:
 
     OP: ClassVar[str] = "flags"
 
-    def to_packet(self, round=0):
+    def to_packet(self, round=0, dtype="float64"):
         """Packet form, four time steps to a byte."""
         arrays = {"bits": np.packbits(self.pairs), "length": np.array([len(self.pairs)])}
         return Packet(self.OP, round, arrays)
@@ -86,7 +86,7 @@ class VerdictReply:
 
     OP: ClassVar[str] = "verdict"
 
-    def to_packet(self, round=0):
+    def to_packet(self, round=0, dtype="float64"):
         """Packet form."""
         rows = np.asarray(self.rows, dtype=np.int64).reshape(-1, 3)
         return Packet(self.OP, round, {"rows": rows, "roots": np.asarray(self.roots, dtype=np.int64)})

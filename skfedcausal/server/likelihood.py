@@ -225,6 +225,10 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         self.tol = tol
 
     @property
+    def needs_replies(self):
+        return self.n_rounds > 1 or getattr(self, "trains_corrections", False)
+
+    @property
     def needs_local_model(self):
         """Whether the units have to send their own transition matrix."""
         return self.fix_local

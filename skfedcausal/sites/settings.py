@@ -16,9 +16,8 @@ from ..containers.layout import listed
 from ..federation.atomic import file_name
 from ..federation.envelope import read_key
 from ..federation.gate import Gate
-from ..federation.watching import watch_request
-from ..message.packet import Packet
-from ..message.states import REQUEST, WIRE_DTYPES, EffectReply
+from ..message.requests import FitRequest, WatchRequest
+from ..message.states import WIRE_DTYPES, EffectReply
 from ..message.watching import VerdictReply
 from .batches import SiteBatches
 from .privacy import PromisingWorker, SitePrivacy, SitePromises
@@ -60,11 +59,11 @@ class SiteSettings:
     @property
     def request(self):
         """What a one-way site asks itself, and what a rehearsal answers."""
-        return Packet(REQUEST, 1, scalars={"dtype": self.wire_dtype, "const": False, "local_model": False})
+        return FitRequest().to_packet(1, self.wire_dtype)
 
     def watch_request(self, number):
         """What a one-way site asks itself about a batch of its watched record."""
-        return watch_request(number, dtype=self.wire_dtype)
+        return WatchRequest(number).to_packet(1, self.wire_dtype)
 
     def gate(self, name=None, *, key=None, **more):
         """The site's gate, with its record behind it."""
@@ -104,7 +103,7 @@ class SiteSettings:
         except TypeError as error:
             raise SettingsError(f"[client]: {error}") from None
         about = (record.outputs, record.inputs, record.starts, record.columns)
-        return UnitWorker(self.name, *about, client, noise=noise, watched=watched)
+        return UnitWorker(self.name, *about, client, noise=noise, monitored=watched)
 
     def read_key(self):
         """The key in its file."""

@@ -143,6 +143,10 @@ class GradientServer(GradientAnswers, BaseEstimator):
     True
     """
 
+    trains_units = True
+    needs_replies = True
+    has_covariances = False
+
     _parameter_constraints = {
         "update": [StrOptions({"batch", "online"})],
         "solve": [StrOptions({"iterate", "stationary"})],

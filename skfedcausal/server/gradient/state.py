@@ -248,3 +248,13 @@ class Series:
         """The server's residual and the constraint D, shape (n_rows, n)."""
         n = self.own.shape[1]
         return self.V @ blocks.T - self.corrections, self.turned - self.V[:, :n] @ blocks[:, :n].T
+
+
+def relayed_plans(models, sizes):
+    """Plan of every unit after the states of all have been relayed, a dict of TrainingPlan."""
+    plant = Plant.of(models)
+    V = plant.relayed
+    return {
+        name: sizes.plan(m, "moments", drivers=V[:, plant.drivers[m]], n_inputs=plant.n_driving_inputs(m))
+        for m, name in enumerate(plant.names)
+    }

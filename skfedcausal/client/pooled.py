@@ -1,0 +1,74 @@
+"""The central machine that federation is measured against: all raw measurements in one place."""
+
+import numpy as np
+from scipy.linalg import block_diag
+
+from ..federation.transport import InProcessTransport
+from ..message.states import StateMessage
+from ..statespace.observation import information
+from .answers import local_features
+from .kalman import KalmanClient
+from .training import UnitTraining, unit_series
+
+
+class PooledTransport(InProcessTransport):
+    """Units in this process whose state messages are those of a machine that pools all their records."""
+
+    def exchange(self, out, *, timeout=None):
+        """Let every named worker answer, and put pooled statistics in place of their messages."""
+        answers = super().exchange(out, timeout=timeout)
+        if not all(answer.op == StateMessage.OP for answer in answers.values()):
+            return answers
+        sites = {name: self._sites[name] for name in out}
+        pooled = pooled_messages(sites)
+        return {name: message.to_packet(out[name].round) for name, message in pooled.items()}
+
+
+def pooled_messages(sites):
+    """The units' statistics computed from one pooled table with one pooled observation model.
+
+    `sites` are those of all units, with their fitted models; these only provide C, R and the level.
+    """
+    clients = {name: site.state["client"] for name, site in sites.items()}
+    for name, client in clients.items():
+        if not isinstance(client, KalmanClient):
+            raise TypeError(
+                f"The client of unit {name!r} is a black box: without its C and R its raw measurements "
+                "cannot be pooled, so there is no oracle to compare with."
+            )
+    records = {name: site.worker.record for name, site in sites.items()}
+    models = [client.message_model for client in clients.values()]
+    Y = np.concatenate([clients[name].active_columns(Y) for name, (Y, _, _) in records.items()], axis=1)
+    C = block_diag(*[model.C for model in models])
+    mean = np.concatenate([model.mean for model in models])
+    if all(model.R.ndim == 1 for model in models):
+        R = np.concatenate([model.R for model in models])
+    else:
+        R = block_diag(*[np.diag(m.R) if m.R.ndim == 1 else m.R for m in models])
+    info = information(Y - mean, C, R, with_const=True)
+    messages, first = {}, 0
+    for (name, (_, U, starts)), model in zip(records.items(), models, strict=True):
+        rows = slice(first, first + model.n_states)
+        messages[name] = StateMessage(
+            np.ascontiguousarray(info.z[:, rows]),
+            np.ascontiguousarray(info.patterns[:, rows, rows]),
+            info.index,
+            tuple(int(k) for k in np.diff([*starts, len(Y)])),
+            np.zeros(len(Y)) if first else info.const,  # of the pooled table, counted once
+            model.A,
+            model.Q,
+            unpredicted=model.unpredicted_states() if info.is_constant else None,
+        ).with_inputs(U, model.B)
+        first = rows.stop
+    return messages
+
+
+def unit_trainings(clients, plant):
+    """Training of every unit before it begins, a dict of UnitTraining, from their fitted models and records."""
+    constant = any(U is not None for U in plant.inputs)
+    units = {}
+    for name, Y, U in zip(plant.names, plant.outputs, plant.inputs, strict=True):
+        local = local_features(clients[name], Y, U, plant.starts)
+        series = unit_series(clients[name], Y, U, plant.starts, local)
+        units[name] = UnitTraining.start(clients[name].model, series, constant)
+    return units

@@ -1,0 +1,151 @@
+"""The units of a plant whose records are in this process: released, and each with a worker of its own."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..federation.transport import Site
+from ..privacy.bounds import into_ball
+from .answers import flags_of, own_record
+from .batches import Batch, Feed
+from .worker import KEPT, UnitWorker
+
+
+@dataclass(frozen=True)
+class Units:
+    """Sites of all units of a fit; `quiet` units notice nothing of later records, which would tell of values."""
+
+    sites: dict
+    quiet: bool = False
+
+    def kept(self):
+        """What every unit keeps of a fit; nothing where workers elsewhere have answered."""
+        kept = [key for key in KEPT if not (self.quiet and key == "silence")]
+        return {
+            name: {key: site.state[key] for key in kept if key in site.state}
+            for name, site in self.sites.items()
+            if site.state
+        }
+
+
+def released(mechanism, plant, noise=None, learning=False):
+    """A record as everything outside the units sees it, and the noise of each unit.
+
+    A mechanism that adds its noise later clips the record at most. `noise` is that of an earlier release, to
+    be used again.
+    """
+    if mechanism is None or mechanism.place == "gradients":
+        return plant, {}
+    records = dict(zip(plant.names, plant.outputs, strict=True))
+    if mechanism.place == "messages" and learning:
+        inside = {name: into_ball(Y, mechanism.bounds(name, Y)) for name, Y in records.items()}
+        return replace(plant, outputs=tuple(inside.values())), {}
+    releases = mechanism.release(records, plant.lengths, noise=noise)
+    outputs = tuple(releases[name].values for name in plant.names)
+    return replace(plant, outputs=outputs), {name: release.noise for name, release in releases.items()}
+
+
+def new_units(plant, templates, augmenter, noise, *, training=(), home=None):
+    """Units that are to learn from a released record.
+
+    Parameters
+    ----------
+    plant : PlantData
+        As it was released.
+    templates : dict of str to object
+        Each unit's client.
+    augmenter : Augmenter or None
+    noise : dict of str to UnitNoise
+    training : dict of str to PaperNoise
+        Noise that units add to their messages of training.
+    home : PlantData, default=None
+        The raw record, where flags about it will be randomised.
+    """
+    raw = [None] * plant.n_units if home is None else home.outputs
+    return {
+        name: Site(
+            UnitWorker(
+                name,
+                Y,
+                U,
+                plant.starts,
+                columns,
+                templates[name],
+                augmenter,
+                noise[name].variance if name in noise else None,
+                dict(training).get(name),
+                home=at_home,
+            )
+        )
+        for name, Y, U, columns, at_home in zip(
+            plant.names, plant.outputs, plant.inputs, plant.layout.outputs, raw, strict=True
+        )
+    }
+
+
+def known_units(plant, noise, kept):
+    """Units about another record as it was released, with the noise on it and what they keep of a fit."""
+    parts = zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, strict=True)
+    return {
+        name: Site(UnitWorker(name, Y, U, plant.starts, columns, None), _about(kept[name], noise.get(name)))
+        for name, Y, U, columns in parts
+    }
+
+
+def _about(state, noise):
+    """State of a unit for a record with other noise than that of the fit."""
+    return state if noise is None else {**state, "client": state["client"].with_noise(noise.variance)}
+
+
+def without_silent(plant, kept):
+    """The record with rows missing in which a unit reported no more; a warning names it."""
+    outputs = []
+    for name, Y in zip(plant.names, plant.outputs, strict=True):
+        silence = kept[name].get("silence")
+        outputs.append(Y if silence is None else silence.masked(name, Y, plant.starts, plant.index)[0])
+    return replace(plant, outputs=tuple(outputs))
+
+
+def randomised_flags(mechanism, plant, kept, flagger):
+    """Flags of all units about their raw records as they may leave, released at once."""
+    records = dict(zip(plant.names, plant.outputs, strict=True))
+    pairs = {name: flags_of(own_record(kept[name]), Y, plant.starts) for name, Y in records.items()}
+    return mechanism.release(pairs, records=records, flagger=flagger)
+
+
+def units_alone(kept, layout, flags=None):
+    """Units without a record, for questions about what they learned, or about flags that they may send."""
+    sites = {}
+    for name, columns in zip(layout.names, layout.outputs, strict=True):
+        nothing = np.zeros((0, len(columns)))
+        told = None if flags is None else flags[name]
+        sites[name] = Site(UnitWorker(name, nothing, None, (0,), columns, None, flags=told), kept[name])
+    return sites
+
+
+class UnitStreams:
+    """The units of a stream, whose rows come batch by batch.
+
+    Parameters
+    ----------
+    kept : dict of str to dict
+        State of every unit.
+    layout : PlantLayout
+    """
+
+    def __init__(self, kept, layout):
+        self._feeds = {name: Feed() for name in layout.names}
+        self.sites = {}
+        for name, columns in zip(layout.names, layout.outputs, strict=True):
+            nothing = np.zeros((0, len(columns)))
+            worker = UnitWorker(name, nothing, None, (0,), columns, None, monitored=self._feeds[name])
+            self.sites[name] = Site(worker, kept[name])
+
+    def put(self, plant, noised=None):
+        """Give every unit its next rows; with `noised` as they were released, and whether that cost something."""
+        rows, charged = dict(zip(plant.names, plant.outputs, strict=True)), False
+        if noised is not None:
+            rows, charged = noised.release(rows)
+        for name, Y in rows.items():
+            self._feeds[name].put(Batch(Y, index=plant.index))
+        return charged

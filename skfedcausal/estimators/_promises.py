@@ -1,0 +1,118 @@
+"""The promise of differential privacy on an estimator: of its own mechanism, or as sites tell of theirs."""
+
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from ..client.kalman import KalmanClient
+from ..privacy import Charge, GaussianMechanism, PrivacyAccountant, PrivacySpent, RandomizedResponse, Scope
+from ..privacy.statement import NOT_PRIVATE
+
+
+def check_noise_can_be_told(templates):
+    """Refuse before anything is spent what could not take the noise into account."""
+    for name, client in templates.items():
+        if not isinstance(client, KalmanClient):
+            raise TypeError(
+                f"The client of unit {name!r} is a {type(client).__name__}. Only a KalmanClient can be told "
+                "how much noise a privacy mechanism added to its measurements; give it C and R there."
+            )
+
+
+def mechanisms(privacy):
+    """The mechanism for messages and the one for flags among those given, None where there is none."""
+    if privacy is None:
+        return None, None
+    given = privacy if isinstance(privacy, list | tuple) else [privacy]
+    given = [mechanism for mechanism in given if mechanism is not None]
+    kinds = [
+        [mechanism for mechanism in given if isinstance(mechanism, kind)]
+        for kind in (GaussianMechanism, RandomizedResponse)
+    ]
+    if sum(map(len, kinds)) != len(given) or max(map(len, kinds)) > 1:
+        names = ", ".join(type(mechanism).__name__ for mechanism in given)
+        raise ValueError(
+            f"Got privacy=[{names}]; a list may hold one GaussianMechanism, for the messages, and one "
+            "RandomizedResponse, for the flags."
+        )
+    return tuple(kind[0] if kind else None for kind in kinds)
+
+
+def promise(mechanism, names, n_samples):
+    """What has been spent on a record's units, the ledger behind it and the promise in words."""
+    if mechanism is None:
+        spent, table, statement = (
+            PrivacySpent(np.inf, 0.0, np.inf, "none"),
+            PrivacyAccountant().table,
+            NOT_PRIVATE,
+        )
+    else:
+        spent = mechanism.account.spent(getattr(mechanism, "delta", None), names)
+        spent = replace(spent, unit=mechanism.scope.unit)  # also before anything was charged
+        table = mechanism.account.table
+        statement = mechanism.statement(spent, names, n_samples)
+    return {"privacy_spent_": spent, "privacy_ledger_": table, "privacy_statement_": statement}
+
+
+def told_promise(promises, names):
+    """What the sites say has been spent, and what they promise."""
+    known = {name: _account(name, promises[name]) for name in names if name in promises}
+    spent = {name: account.spent(promises[name].delta) for name, account in known.items()}
+    nothing = PrivacySpent(float("inf"), 0.0, float("inf"), "none")
+    every = {name: spent.get(name, nothing) for name in names}
+    worst = max(every.values(), key=lambda one: (one.epsilon, one.mu))
+    units = {one.unit for one in every.values()}
+    per_client = {name: {"epsilon": one.epsilon, "mu": one.mu} for name, one in every.items()}
+    worst = replace(worst, unit=units.pop() if len(units) == 1 else "mixed", per_client=per_client)
+    tables = [account.table for account in known.values()]
+    table = pd.concat(tables, ignore_index=True) if tables else PrivacyAccountant().table
+    statements = {}
+    for name in names:
+        words = NOT_PRIVATE
+        if name in known:
+            words = _mechanism(promises[name], known[name]).statement(
+                spent[name], [name], promises[name].rows
+            )
+        statements.setdefault(words, []).append(name)
+    words = " ".join(f"{', '.join(units)}: {text}" for text, units in statements.items())
+    if known:
+        words = f"According to the accounts of the sites. {words}"
+    else:
+        words = NOT_PRIVATE
+    return {"privacy_spent_": worst, "privacy_ledger_": table, "privacy_statement_": words}
+
+
+def _account(name, promise):
+    """An account with the releases that a site says it made."""
+    account = PrivacyAccountant()
+    mu = promise.mu / promise.releases**0.5  # as if all had been alike: their sum is what was told
+    account.charge(
+        [Charge(name, "measurement", mu=mu, count=promise.releases)],
+        Scope(promise.unit, promise.relation, promise.window),
+    )
+    return account
+
+
+def _mechanism(promise, account):
+    """The mechanism that a site says it has, for its statement."""
+    return GaussianMechanism(
+        mu=promise.mu,
+        delta=promise.delta,
+        clip_norm=promise.clip_norm,
+        event_radius=promise.event_radius,
+        unit=promise.unit,
+        relation=promise.relation,
+        window=promise.window,
+        accountant=account,
+    )
+
+
+def unaccounted(privacy):
+    """The same mechanisms with accounts of their own, for what is tried out and thrown away."""
+    several = isinstance(privacy, list | tuple)
+    twins = [
+        None if one is None else type(one)(**one.get_params(deep=False) | {"accountant": PrivacyAccountant()})
+        for one in (privacy if several else [privacy])
+    ]
+    return twins if several else twins[0]

@@ -1,0 +1,232 @@
+"""What the server asks the units, and the only code that calls a transport: every packet in one ledger."""
+
+import logging
+import time
+from contextlib import nullcontext
+
+from ..message.packet import NOTHING, Failure, Packet, PacketError
+from ..message.promise import PrivacyPromise
+from ..message.requests import Acknowledgement
+from ..message.states import StateMessage
+from ..message.training import LocalModel
+from .lost import Answers, Attendance, ClientError
+
+_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before units that had nothing to say are asked again
+_LOG = logging.getLogger(__name__)
+
+
+class Exchange:
+    """The units of a plant as the server reaches them.
+
+    Parameters
+    ----------
+    transport : Transport
+    ledger : Ledger
+        Counts every packet.
+    dtype : str, default="float64"
+        Precision of series on the wire.
+    lost_units : LostUnits, default=None
+        None: every unit has to answer.
+    names : sequence of str, default=None
+        Units in the order of the plant; None takes those of the transport.
+    guard : callable, default=None
+        Makes of the messages to the units those that leave the server.
+    follow : callable, default=None
+        Called with the operation of every exchange, gives a context manager.
+
+    Attributes
+    ----------
+    messages : dict of str to message
+        What :meth:`learn` learned from: the units' last state messages or local models.
+    promises : dict of str to PrivacyPromise
+        Of units that told one.
+    round : int
+    """
+
+    def __init__(
+        self, transport, ledger, *, dtype="float64", lost_units=None, names=None, guard=None, follow=None
+    ):
+        self._transport, self.ledger, self.dtype = transport, ledger, dtype
+        self.one_way = getattr(transport, "one_way", False)
+        self.names = tuple(transport.clients() if names is None else names)
+        self.attendance = Attendance(self.names, lost_units)
+        self._guard, self._follow = guard, follow
+        self.messages, self.promises, self.round = {}, {}, 0
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def learn(self, server, inputs=False):
+        """All rounds of a fit: whatever the server asks, until it has no more questions.
+
+        Over a one-way link only the first message can be had, and nobody is told what was learned.
+        """
+        from ..server.tmp import dialogue_of
+
+        dialogue = dialogue_of(server, self.names, inputs=inputs)
+        question = next(dialogue)
+        while question is not None:
+            if self.one_way and self.round:
+                if question.needed != 0:
+                    raise ValueError(
+                        f"{type(server).__name__} needs several rounds here, and nothing can be sent over a "
+                        "one-way link. Use a LikelihoodServer with n_rounds=1."
+                    )
+                break
+            request = next(iter(question.requests.values()))
+            self.round += getattr(request, "NEW_ROUND", True)
+            answers = self.ask(question.requests, question.answer, needed=question.needed)
+            if question.answer in (StateMessage, LocalModel):
+                if getattr(request, "OPENS", False):
+                    self.messages = {}
+                    self.attendance.drop_all_but(answers)
+                self.messages |= answers
+            try:
+                question = dialogue.send(answers)
+            except StopIteration:
+                question = None
+
+    # -- asking ----------------------------------------------------------------------------------
+
+    def ask(self, requests, answer, *, needed=None):
+        """Messages of the type `answer` in reply to one message to each named unit.
+
+        Parameters
+        ----------
+        requests : dict of str to message
+        answer : type
+        needed : int, default=None
+            Units that have to answer; None takes the quorum.
+
+        Returns
+        -------
+        dict of str to message
+            Of those who answered, in the order of `requests`.
+
+        Raises
+        ------
+        ClientError
+            If too few units answered, or with something else.
+        """
+        packets = self._packets(requests)
+        return self._read(packets, self._carried(packets, self.attendance.timeout), answer, needed)
+
+    def ask_all(self, request, answer):
+        """The same for one message to every unit."""
+        return self.ask(dict.fromkeys(self.names, request), answer)
+
+    def ask_when_there(self, request, answer, wait):
+        """Messages of all units that may not have them yet, asked for again and again for `wait` seconds.
+
+        Over a one-way link nobody is asked, and what is not there after so long is not there yet. None if
+        some units have nothing to say yet.
+        """
+        packets = self._packets(dict.fromkeys(self.names, request))
+        end, pause, answers, waiting = time.monotonic() + wait, _PAUSE, {}, packets
+        while True:
+            answers |= self._carried(waiting, wait if self.one_way else None)
+            waiting = {name: packets[name] for name in packets if self._may_come(answers.get(name))}
+            left = end - time.monotonic()
+            if not waiting or self.one_way or left <= 0:
+                break
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        there = {name: packet for name, packet in packets.items() if name not in waiting}
+        answers = {name: one for name, one in answers.items() if name not in waiting}
+        messages = self._read(there, answers, answer, len(there))
+        return None if waiting else messages
+
+    def tell(self, replies):
+        """One message to each named unit, which only says that it came; nothing over a one-way link."""
+        if not self.one_way:
+            self.ask(replies, Acknowledgement, needed=0)  # what is known is known
+
+    def close(self):
+        """Let go of the transport."""
+        self._transport.close()
+
+    # -- packets ---------------------------------------------------------------------------------
+
+    def _packets(self, requests):
+        known = self._transport.clients()
+        unknown = [name for name in requests if name not in known]
+        if unknown:
+            raise ClientError(f"The transport does not know the clients {unknown}; it reaches {list(known)}.")
+        requests = requests if self._guard is None else self._guard(requests)
+        return {name: request.to_packet(self.round, self.dtype) for name, request in requests.items()}
+
+    def _carried(self, packets, timeout):
+        """Answers of the transport, every packet in the ledger before it goes and when it came.
+
+        An answer that could not have crossed a border is a failure of its unit.
+        """
+        op = next(iter(packets.values())).op if packets else "nothing"
+        with nullcontext() if self._follow is None else self._follow(op):
+            if not self.one_way:
+                for name, packet in packets.items():
+                    self.ledger.record(name, "down", packet)
+            answers = dict(self._transport.exchange(packets, timeout=timeout))
+            for name, answer in answers.items():
+                if isinstance(answer, Packet):
+                    answers[name] = self._heard(name, answer)
+            _LOG.info("%s: %d units asked, %d answered", op, len(packets), len(answers))
+        return answers
+
+    def _heard(self, name, packet):
+        """An answer without the promise that may ride on it."""
+        try:
+            self.ledger.record(name, "up", packet)
+        except PacketError as error:
+            return Failure("client-error", str(error))
+        try:
+            packet, promise = PrivacyPromise.taken_off(packet)
+        except PacketError as error:
+            return Failure("refused", str(error))
+        if promise is not None:
+            self.promises[name] = promise
+        return packet
+
+    def _may_come(self, answer):
+        """Whether this says that an answer may come later."""
+        if isinstance(answer, Failure):
+            return self.one_way and answer.kind == "timeout"
+        return isinstance(answer, Packet) and answer.op == NOTHING
+
+    def _read(self, packets, answers, kind, needed):
+        """Messages in the answers to packets; who gave none is noted, and too few are an error."""
+        unasked = [name for name in answers if name not in packets]
+        if unasked:
+            raise ClientError("\n".join(f"Client {name!r} answered without being asked." for name in unasked))
+        messages, problems, cause = Answers(), {}, None
+        for name, packet in packets.items():
+            answer = answers.get(name)
+            problem = _problem(packet, answer, kind)
+            if problem is None:
+                try:
+                    messages[name] = kind.from_packet(answer)
+                except PacketError as error:
+                    cause, problem = error, f"sent a message that cannot be used. {error}"
+            if problem is not None:
+                problems[name] = problem
+        try:
+            self.attendance.note(packets, problems, needed)
+        except ClientError as error:
+            raise error from cause
+        return messages
+
+
+def _problem(packet, answer, kind):
+    """What is wrong with an answer, or None."""
+    if answer is None:
+        return "gave no answer."
+    if isinstance(answer, Failure):
+        return f"gave no answer: {answer.kind} {answer.detail}".rstrip()
+    if not isinstance(answer, Packet):
+        return f"answered with a {type(answer).__name__} instead of a packet."
+    if answer.op != kind.OP:
+        expected = "an acknowledgement" if kind is Acknowledgement else "a message"
+        return f"answered with {answer.op!r} instead of {expected}."
+    if answer.round != packet.round:
+        return f"answered to round {answer.round} when asked in round {packet.round}."
+    if kind is Acknowledgement and (answer.arrays or answer.scalars):
+        return "sent data with its acknowledgement."
+    return None
