@@ -18,8 +18,11 @@ import numpy as np
 from skfedcausal import FederatedGrangerEstimator, LikelihoodServer
 from skfedcausal.client.kalman import KalmanClient
 from skfedcausal.client.worker import UnitWorker
-from skfedcausal.federation.rounds import collect_messages
+from skfedcausal.federation.exchange import Exchange
+from skfedcausal.federation.ledger import Ledger
 from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.message import StateMessage
+from skfedcausal.message.requests import FitRequest
 
 from ._report import table, write
 
@@ -68,7 +71,7 @@ def clients_part(folder, n_jobs, backend):
         }
         transport = InProcessTransport(workers, n_jobs=n_jobs, backend=backend)
         started = time.perf_counter()
-        collect_messages(transport)
+        Exchange(transport, Ledger()).ask_all(FitRequest(), StateMessage)
         seconds.append(time.perf_counter() - started)
     return {"seconds": min(seconds[1:]), "first": seconds[0], "peak GiB": peak()}
 

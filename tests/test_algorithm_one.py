@@ -171,7 +171,7 @@ def test_a_unit_on_its_own_loss_alone_predicts_better(nominal):
     detector = fitted(nominal, n_epochs=15, feedback=False)
     history = detector.server_.loss_history_.client
     assert (history.iloc[-1] < history.iloc[0]).all()
-    site, Y = detector._sites["unit1"], nominal["unit1"]
+    site, Y = detector._units["unit1"], nominal["unit1"]
     own, augmented = (local_prediction(site, Y, None, (0,), augmented=a) for a in (False, True))
     scale = Y.std(axis=0)
     assert (((Y - augmented) / scale)[1:] ** 2).mean() < (((Y - own) / scale)[1:] ** 2).mean()

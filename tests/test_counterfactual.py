@@ -337,9 +337,8 @@ def test_answers_pass_the_ledger(fitted):
     before = len(fitted.ledger_.entries)
     fitted.counterfactual("unit0", [0, 0], [1, 1], horizon=3)
     new = fitted.ledger_.entries[before:]
-    assert [entry.client for entry in new] == list(NAMES)
-    assert {entry.op for entry in new} == {"effect"}
-    assert all(entry.direction == "down" for entry in new)
+    assert [entry.client for entry in new] == 2 * list(NAMES)
+    assert {(entry.direction, entry.op) for entry in new} == {("down", "effect"), ("up", "measurements")}
 
 
 def test_the_aggregate_a_unit_can_tell_alone():
@@ -362,7 +361,7 @@ def test_disentanglement_by_construction():
     means = np.concatenate([U.mean(axis=0) for U in shifted if U is not None])
     filtered = est.transform(X, inputs=shifted)
     for name in NAMES:
-        rows, site = est.state_slices_[name], est._site(name)
+        rows, site = est.state_slices_[name], est._units[name]
         own = est.input_slices_[name]
         foreign = est.input_[rows].copy()
         foreign[:, own] = 0.0

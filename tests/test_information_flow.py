@@ -17,10 +17,12 @@ from sklearn.exceptions import NotFittedError
 import skfedcausal
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.rounds import collect_messages
+from skfedcausal.federation.exchange import Exchange
+from skfedcausal.federation.ledger import Ledger
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message import SmoothedReply, StateMessage, StateReply
 from skfedcausal.message.packet import Packet
+from skfedcausal.message.requests import RecordRequest
 
 N, D, P = 503, 7, 2  # no product or sum of states gives the number of sensors or of rows
 
@@ -323,7 +325,9 @@ def test_constants_of_the_likelihood_do_not_travel_in_a_fit(settings, missing):
 def test_constants_of_the_likelihood_travel_when_they_are_asked_for():
     X, _ = make_plant()
     estimator, spy = spied_fit(X)
-    messages = collect_messages(spy, const=True)
+    exchange = Exchange(spy, Ledger())
+    exchange.round = 1
+    messages = exchange.ask_all(RecordRequest(const=True), StateMessage)
     assert all(message.const.shape == (N,) for message in messages.values())
     assert_allclose(
         estimator.server_.filter(messages).log_likelihood(), estimator.score_samples(X), rtol=1e-12

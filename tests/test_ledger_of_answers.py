@@ -6,8 +6,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.exceptions import NotFittedError
 
-import skfedcausal.estimators._base
-import skfedcausal.estimators.detector
+import skfedcausal.client.worker
 from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
@@ -52,9 +51,9 @@ QUESTIONS = {
     "score": (granger, lambda e: e.score(X), None),
     "benefit": (granger, lambda e: e.benefit(X), None),
     "test_links": (granger, lambda e: e.test_links(X, "score"), None),
-    "losses": (trained, lambda e: e.losses(X), "prediction"),
+    "losses": (trained, lambda e: e.losses(X), "loss"),
     "predict with inputs": (counterfactual, lambda e: e.predict(X, inputs=U, model="server"), "prediction"),
-    "whatif": (counterfactual, lambda e: e.whatif(GAPS, {"unit0__u0": 0.0}, inputs=U), "refine"),
+    "whatif": (counterfactual, lambda e: e.whatif(GAPS, {"unit0__u0": 0.0}, inputs=U), "factual"),
     "incidents": (detector, lambda e: e.incidents(X), "verdict"),
     "predict_root_cause": (detector, lambda e: e.predict_root_cause(X), "verdict"),
     "attribute": (detector, lambda e: e.attribute(X), None),
@@ -69,16 +68,16 @@ def test_every_message_about_a_record_passes_the_ledger(question, monkeypatch):
     fit, ask, reply = QUESTIONS[question]
     estimator = fit()
     made, before = [], len(estimator.ledger_.entries)
-    message_of = skfedcausal.estimators._base.unit_message
+    message_of = skfedcausal.client.worker.unit_message
 
     def counted(*args, **kwargs):
         made.append(message_of(*args, **kwargs))
         return made[-1]
 
-    monkeypatch.setattr(skfedcausal.estimators._base, "unit_message", counted)
+    monkeypatch.setattr(skfedcausal.client.worker, "unit_message", counted)
     ask(estimator)
     new = estimator.ledger_.entries[before:]
-    up = [entry for entry in new if entry.direction == "up"]
+    up = [entry for entry in new if entry.op == "states"]
     assert len(made) == 3
     assert [entry.n_bytes for entry in up] == [message.to_packet().nbytes for message in made]
     down = {entry.client for entry in new if entry.direction == "down" and entry.op == reply}

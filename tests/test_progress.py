@@ -81,7 +81,7 @@ def test_verbose_writes_the_log_of_a_fit_to_standard_error(capsys):
     estimator = FederatedGrangerEstimator(verbose=True).fit(X)
     out, err = capsys.readouterr()
     assert out == ""
-    assert "[skfedcausal.estimators._progress] fit: 2 units asked, 2 answered" in err
+    assert "[skfedcausal.federation.exchange] fit: 2 units asked, 2 answered" in err
     assert (log.level, list(log.handlers)) == before
     estimator.predict(X)
     assert capsys.readouterr() == ("", "")

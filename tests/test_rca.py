@@ -188,7 +188,7 @@ def test_stream_keeps_a_constant_amount(detector):
     sizes = []
     for k in range(9):
         detector.update(rows(X, 100 * k, 100 * (k + 1)))
-        sizes.append(sum(series.nbytes for series in detector._stream.rows.values()))
+        sizes.append(sum(series.nbytes for series in detector._stream._state.rows.values()))
     assert sizes[3] == sizes[-1]
 
 
@@ -465,13 +465,14 @@ def test_incidents_from_flags_send_nothing_but_flags_and_stream(size):
     before = len(detector.ledger_.entries)
     whole = detector.incidents(X)
     assert whole.root.iloc[-1] == "unit1"
-    assert {entry.op for entry in detector.ledger_.entries[before:]} == {"flags", "verdict"}
+    crossed = {(entry.direction, entry.op) for entry in detector.ledger_.entries[before:]}
+    assert crossed == {("down", "flag"), ("up", "flags"), ("down", "verdict"), ("up", "done")}
     found = {}
     for start in range(0, 400, size):
         batch = detector.update(rows(X, start, start + size))
         found.update({row.detected: row for row in batch.itertuples(index=False)})
     pd.testing.assert_frame_equal(pd.DataFrame(found.values()), whole)
-    assert set(detector.stream_ledger_.table["op"]) == {"flags", "verdict"}
+    assert set(detector.stream_ledger_.table["op"]) == {"watch", "flags", "verdict", "done"}
 
 
 def test_flags_belong_to_the_papers_inference(detector):
@@ -569,8 +570,9 @@ def test_constant_sensor_is_ignored_with_a_warning():
 
 def test_a_step_costs_the_states_and_one_number(detector):
     X = simulate(100, seed=1)
-    data = detector._read(X)
-    for name, message in detector._messages(data).items():
+    with detector._asking(X) as units:
+        messages = units.messages()
+    for name, message in messages.items():
         assert message.z.shape == (100, detector.clients_[name].n_states_)
         assert message.off_subspace.shape == (100,)
         assert message.const is None

@@ -106,7 +106,7 @@ def test_theorem_6_1_and_corollary_6_2_hold_by_construction_in_the_default_mode(
         A[:, rows] = B[:, est.input_slices_[name]] = 0.0
         coef = est.transition_[rows, rows] @ est.augmenters_[name].theta_
         own = coef @ before[name].mean(axis=0)
-        phi, others = est._site(name)["phi"], A @ states.mean(axis=0)
+        phi, others = est._units[name]["phi"], A @ states.mean(axis=0)
         entered = B @ controls[:-1].mean(axis=0)
         np.testing.assert_allclose(own + phi, others + entered, atol=1e-10)
         assert (np.abs(own) <= np.abs(coef) @ np.abs(before[name]).max(axis=0) / len(states)).all()

@@ -11,7 +11,8 @@ from sklearn.exceptions import ConvergenceWarning
 from skfedcausal import GradientServer, KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation.training import train_plant
+from skfedcausal.federation.exchange import Exchange
+from skfedcausal.federation.ledger import Ledger
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message import GradientReply
 from skfedcausal.statespace.training.augmented import augmented_problem
@@ -46,7 +47,7 @@ def trained(wrap=lambda transport: transport, level=0.0, **settings):
         workers[name] = UnitWorker(name, Y, U, (0,), columns, KalmanClient(**model))
     transport = InProcessTransport(workers)
     server = GradientServer(**settings)
-    train_plant(wrap(transport), server, list(X), inputs=True)
+    Exchange(wrap(transport), Ledger(), names=list(X)).learn(server, inputs=True)
     sites = {name: transport.state(name) for name in X}
     return server, sites, X, inputs
 

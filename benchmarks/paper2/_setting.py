@@ -122,7 +122,7 @@ def construction_gap(est, X, inputs):
         A, B = est.transition_[rows].copy(), est.input_[rows].copy()
         A[:, rows] = B[:, est.input_slices_[name]] = 0.0
         own = est.augmenters_[name].coef_ @ (X[name] - est.clients_[name].mean_).mean(axis=0)
-        found.append((np.linalg.norm(own - A @ states), np.linalg.norm(est._site(name)["phi"] - B @ levels)))
+        found.append((np.linalg.norm(own - A @ states), np.linalg.norm(est._units[name]["phi"] - B @ levels)))
     return np.max(found, axis=0)
 
 

@@ -78,7 +78,7 @@ def residuals(detector, data):
     """Residuals (own model, augmented model) of every unit in a record, by name."""
     return {
         name: tuple(
-            Y - local_prediction(detector._sites[name], Y, None, (0,), augmented=a) for a in (False, True)
+            Y - local_prediction(detector._units[name], Y, None, (0,), augmented=a) for a in (False, True)
         )
         for name, Y in data.items()
     }

@@ -111,7 +111,7 @@ def correlations(detector, plant, pooled):
     """Largest absolute correlation between a state of C1 and one of C2, by model (Figure 2)."""
     own, augmented = [], []
     for name, Y in plant.data.items():
-        site = detector._sites[name]
+        site = detector._units[name]
         own.append(site["client"].filter(Y))
         augmented.append(own[-1] + site["augmenter"].predict(Y))
     server = detector.server_.network_.predict(np.hstack(own))

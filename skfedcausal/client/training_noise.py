@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..message.training import AugmentedMessage, GradientReply, LocalModel, TrainingPlan
+from ..message.training import REQUEST, AugmentedMessage, GradientReply, LocalModel, TrainingEnd, TrainingPlan
 from ..privacy.accountant import Charge
 from ..privacy.gradients import GradientGuard, gradient_sensitivity
 from ..privacy.paper import classical_noise_multiplier, message_noise, run_mu
@@ -168,7 +168,9 @@ def _width(data):
 
 
 def _noised(reply, guard, rng):
-    """A reply that may leave the server; raises TypeError if nothing is known to hide what it tells."""
+    """A message that may leave the server; raises TypeError if nothing is known to hide what it tells."""
+    if reply.OP == REQUEST or (isinstance(reply, TrainingEnd) and reply.input_level is None):
+        return reply
     if isinstance(reply, TrainingPlan) and reply.drivers is None:
         return reply
     if not isinstance(reply, GradientReply):

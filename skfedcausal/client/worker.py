@@ -351,9 +351,10 @@ class UnitWorker:
 
     @property
     def _names(self):
-        """Names of the sensors, numbers where they have none."""
-        known = self._columns
-        return tuple(map(str, range(self._Y.shape[1]) if known is None else known))
+        """Names of the sensors, made from positions where they have none."""
+        if self._columns is None:
+            return tuple(f"{self.name}__x{k}" for k in range(self._Y.shape[1]))
+        return tuple(self._columns)
 
     def _tell_losses(self, packet, state):
         """Losses of gradient training on the record."""

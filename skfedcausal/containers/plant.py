@@ -71,6 +71,14 @@ class PlantData:
         """First row of each episode."""
         return episode_starts(self.lengths)
 
+    def table(self):
+        """Measurements of all units side by side, in the order of the table that came in, inputs left out."""
+        positions, columns = self.layout.output_places()
+        table = np.empty((self.n_samples, len(columns)))
+        for where, Y in zip(positions, self.outputs, strict=True):
+            table[:, where] = Y
+        return table
+
     @property
     def unit_bytes(self):
         """Bytes of each unit's outputs and inputs, a dict by unit."""
@@ -268,7 +276,9 @@ def _read_record(X, inputs, lengths, min_samples, *, layout, **settings):
     check_times(index, lengths)
     return PlantData(
         layout=full_layout,
-        outputs=outputs,
+        # products and sums of arrays that lie differently round differently; one record shall give the
+        # identical plant whatever container it came in
+        outputs=tuple(np.ascontiguousarray(Y) for Y in outputs),
         inputs=inputs_inside if inputs_beside is None else inputs_beside,
         index=index,
         lengths=lengths,

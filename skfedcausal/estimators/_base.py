@@ -150,6 +150,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self.communication_ = self.ledger_.communication(dict.fromkeys(exchange.names, np.nan))
         self._store_told_promises()
         self._store_fit(server, exchange)
+        exchange.messages = {}
         return self
 
     def _fit_units(self, plant, home=None):

@@ -4,6 +4,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
@@ -51,33 +52,34 @@ def privacy_curve(estimator, record, epsilons, n_draws, random_state):
 def _trial(estimator, record, epsilon, seed, clear):
     settings = {"epsilon": epsilon, "mu": None, "accountant": PrivacyAccountant(), "random_state": int(seed)}
     mechanism = GaussianMechanism(**estimator.privacy.get_params(deep=False) | settings)
-    fitted, data = _tried(estimator, record, mechanism)
-    return _Outcome((fitted, data)).against(clear)
+    return _Outcome(_tried(estimator, record, mechanism)).against(clear)
 
 
 def _tried(estimator, record, mechanism):
-    """Copy fitted in this process under a mechanism of its own, and the raw record it was fitted to."""
+    """Copy fitted in this process under a mechanism of its own, its forecasts and the raw record."""
     trial = clone(estimator).set_params(privacy=mechanism, transport=None).fit(**record)
-    return trial, trial._read(**record)
+    with config_context(transform_output="default"):
+        predicted = trial.set_output(transform="default").predict(**record, model="server")
+    return trial, predicted, trial._read(record["X"], record["inputs"], record["lengths"]).table()
 
 
 class _Outcome:
     """Links and forecasts of a fit, judged at home against the raw record."""
 
     def __init__(self, trial):
-        fitted, data = trial
+        fitted, predicted, measured = trial
         table = fitted.links_
         found = table[table["p_adjusted"] < LEVEL]
         self.links = set(zip(found["cause"], found["effect"], found["kind"], strict=True))
-        blocks = fitted._predict_blocks(data, "server")
-        self.noise = fitted.noise_covariance_
-        self.errors, self.spread, self.noise_to_signal = [], [], []
-        for name, Y, predicted in zip(data.names, data.outputs, blocks, strict=True):
-            scale = np.nanstd(Y, axis=0)
+        self.errors, self.noise_to_signal = [], []
+        positions, _ = fitted.layout_.output_places()
+        for name, where in zip(fitted.layout_.names, positions, strict=True):
+            Y, scale = measured[:, where], np.nanstd(measured[:, where], axis=0)
             moving = scale > 0
-            self.errors.append(np.nanmean(((Y - predicted)[:, moving] / scale[moving]) ** 2))
-            if name in self.noise:
-                self.noise_to_signal.append(np.sqrt(np.diag(self.noise[name]).max()) / largest_deviation(Y))
+            self.errors.append(np.nanmean(((Y - predicted[:, where])[:, moving] / scale[moving]) ** 2))
+            if name in fitted.noise_covariance_:
+                noise = np.diag(fitted.noise_covariance_[name]).max()
+                self.noise_to_signal.append(np.sqrt(noise) / largest_deviation(Y))
 
     @property
     def forecast(self):

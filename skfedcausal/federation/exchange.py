@@ -41,6 +41,8 @@ class Exchange:
     promises : dict of str to PrivacyPromise
         Of units that told one.
     round : int
+    lengths : tuple of int
+        Rows of each episode of the record that was learned from.
     """
 
     def __init__(
@@ -51,7 +53,7 @@ class Exchange:
         self.names = tuple(transport.clients() if names is None else names)
         self.attendance = Attendance(self.names, lost_units)
         self._guard, self._follow = guard, follow
-        self.messages, self.promises, self.round = {}, {}, 0
+        self.messages, self.promises, self.round, self.lengths = {}, {}, 0, ()
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -80,6 +82,7 @@ class Exchange:
                     self.messages = {}
                     self.attendance.drop_all_but(answers)
                 self.messages |= answers
+                self.lengths = tuple(int(k) for k in next(iter(answers.values())).lengths)
             try:
                 question = dialogue.send(answers)
             except StopIteration:

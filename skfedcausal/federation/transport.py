@@ -59,11 +59,11 @@ class Site:
 
     def __init__(self, worker, state=None):
         self.worker = worker
-        self.state = {} if state is None else state
+        self.state = self._first = {} if state is None else state
 
     def handle(self, packet, state):
         """Let the worker answer one packet and remember the state it is in then."""
-        answer, self.state = self.worker.handle(packet, state)
+        answer, self.state = self.worker.handle(packet, state or self._first)
         return answer, self.state
 
 

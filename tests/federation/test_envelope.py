@@ -14,13 +14,23 @@ from skfedcausal.federation.envelope import (
     read_key,
     write_key,
 )
+from skfedcausal.federation.exchange import Exchange
 from skfedcausal.federation.framed import FramedTransport
-from skfedcausal.federation.lost import Attendance, ClientError, LostUnits
-from skfedcausal.federation.rounds import collect_messages
+from skfedcausal.federation.ledger import Ledger
+from skfedcausal.federation.lost import ClientError, LostUnits
 from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.requests import FitRequest
 
 KEY = b"k" * 32
+
+
+def collect(transport, **how):
+    exchange = Exchange(transport, Ledger(), **how)
+    exchange.round = 1
+    return exchange.ask_all(FitRequest(), StateMessage)
+
+
 OUTSIDE = Envelope("march", "mill", "up", 3)
 FRAME = OUTSIDE.seal(b"content", KEY)
 MESSAGE = StateMessage(np.ones((6, 2)), np.eye(2)[None], None, (6,))
@@ -128,9 +138,8 @@ def test_ten_thousand_fuzzed_packets_never_crash_the_server():
         transport.sends(payload)
         if k % 4 == 0:  # every fourth is damaged on the way instead
             transport.came = damaged(transport.came, rng)
-        attendance = Attendance(["mill"], LostUnits(quorum=1))
         try:
-            (message,) = collect_messages(transport, attendance=attendance).values()
+            (message,) = collect(transport, lost_units=LostUnits(quorum=1)).values()
             taken += 1
             assert np.isfinite(message.z).all()
         except ClientError:
@@ -153,4 +162,4 @@ def test_signed_content_that_cannot_be_meant_is_refused_by_name(arrays, reason):
     packet = MESSAGE.to_packet(1)
     bad = Packet(packet.op, 1, {**packet.arrays, **arrays})
     with pytest.raises(ClientError, match=f"'mill' sent a message that cannot be used.*{reason}"):
-        collect_messages(Hostile().sends(bad.encode()))
+        collect(Hostile().sends(bad.encode()))

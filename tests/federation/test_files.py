@@ -123,6 +123,7 @@ def test_counterfactuals_are_identical_at_the_sites(tmp_path):
     with Sites(tmp_path, DRIVEN, DRIVEN_TRUTH.inputs) as sites:
         sites.start()
         there = FederatedCounterfactualEstimator().fit_sites(sites.transport())
+        assert there.counterfactual("unit0", 0.0, 1.0, horizon=5).equals(effect)
         states = there.counterfactual("unit0", 0.0, 1.0, horizon=5, level="state")
         assert_array_equal(there.input_, here.input_)
         assert states.equals(here.counterfactual("unit0", 0.0, 1.0, horizon=5, level="state"))
@@ -141,7 +142,7 @@ def test_gradient_training_with_inputs_is_identical_at_the_sites(tmp_path, excha
     with Sites(tmp_path, DRIVEN, DRIVEN_TRUTH.inputs) as sites:
         sites.start()
         there = FederatedCounterfactualEstimator(server=server).fit_sites(sites.transport())
-        there.counterfactual("unit0", 0.0, 1.0, horizon=3, level="state")
+        assert there.counterfactual("unit0", 0.0, 1.0, horizon=3).equals(effect)
         assert_array_equal(there.input_, here.input_)
         for name in DRIVEN:
             columns = [c for c in effect if c.startswith(name)]

@@ -9,16 +9,46 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal.federation.ledger import Ledger, LedgeredTransport
-from skfedcausal.federation.rounds import ClientError, collect_messages, deliver_replies, refine_messages
+from skfedcausal.federation.exchange import Exchange
+from skfedcausal.federation.ledger import Ledger
+from skfedcausal.federation.lost import ClientError
 from skfedcausal.federation.transport import InProcessTransport, Site, Transport
 from skfedcausal.message import SmoothedReply, StateMessage, StateReply
 from skfedcausal.message.packet import Failure, Packet, PacketError
+from skfedcausal.message.requests import Acknowledgement, FitRequest
 
 N, P = 6, 2
 MESSAGE = StateMessage(np.ones((N, P)), np.eye(P)[None], None, (N,))
 REPLY = StateReply(np.zeros((N, P)), np.eye(P), np.eye(P))
 SMOOTHED = SmoothedReply(np.zeros((N, P)), np.eye(P)[None])
+
+
+class Sum:
+    """An answer of a :class:`CountingWorker`, as it came."""
+
+    OP = "sum"
+    from_packet = staticmethod(lambda packet: packet)
+
+
+class Wished:
+    """A request that asks for exactly one packet."""
+
+    def __init__(self, packet):
+        self.packet = packet
+
+    def to_packet(self, round=0, dtype="float64"):
+        return self.packet
+
+
+def exchange(transport, round=1, **how):
+    found = Exchange(transport, Ledger(), **how)
+    found.round = round
+    return found
+
+
+def collect(transport, names=None, dtype="float64", **wishes):
+    asked = exchange(transport, dtype=dtype)
+    return asked.ask(dict.fromkeys(names or transport.clients(), FitRequest(**wishes)), StateMessage)
 
 
 class CountingWorker:
@@ -66,7 +96,7 @@ def numbers(**values):
 
 @pytest.mark.parametrize(
     "transport",
-    [InProcessTransport({}), LedgeredTransport(InProcessTransport({}), Ledger()), ScriptedTransport()],
+    [InProcessTransport({}), ScriptedTransport()],
     ids=lambda transport: type(transport).__name__,
 )
 def test_a_transport_has_three_methods(transport):
@@ -148,12 +178,12 @@ def test_a_programming_error_in_a_worker_of_this_process_is_raised():
 
 def test_the_ledger_adds_up_the_bytes_of_every_packet():
     ledger = Ledger()
-    channel = LedgeredTransport(InProcessTransport({name: CountingWorker() for name in "ab"}), ledger)
-    sent, came = [], []
+    workers = InProcessTransport({name: CountingWorker() for name in "ab"})
+    channel, sent, came = Exchange(workers, ledger), [], []
     for value in (1.0, np.arange(30.0), np.ones((2, 30), "f4")):
         out = numbers(a=value, b=np.zeros(1000))
         sent += out.items()
-        came += channel.exchange(out).items()
+        came += channel.ask({name: Wished(packet) for name, packet in out.items()}, Sum).items()
     for name in ("a", "b", None):
         for direction, packets in (("down", sent), ("up", came)):
             expected = sum(len(packet.encode()) for client, packet in packets if name in (None, client))
@@ -194,9 +224,9 @@ def test_communication_sums_over_clients_and_rounds():
 def test_a_failure_costs_what_was_sent_and_nothing_back():
     ledger = Ledger()
     behind = ScriptedTransport(a=Packet("done"), b=Failure("offline"))
-    channel = LedgeredTransport(behind, ledger)
-    answers = channel.exchange({"a": Packet("fit"), "b": Packet("fit")})
-    assert answers["b"] == Failure("offline")
+    channel = Exchange(behind, ledger)
+    with pytest.raises(ClientError, match="'b' gave no answer: offline"):
+        channel.ask(dict.fromkeys("ab", Wished(Packet("fit"))), Acknowledgement)
     assert ledger.total("down", "b") == Packet("fit").nbytes
     assert ledger.total("up", "b") == 0
     channel.close()
@@ -206,11 +236,9 @@ def test_a_failure_costs_what_was_sent_and_nothing_back():
 def test_an_answer_that_cannot_travel_is_a_failure_of_its_client():
     ledger = Ledger()
     good, bad = Packet("done"), Packet("done", arrays={"secret": np.array([object()])})
-    channel = LedgeredTransport(ScriptedTransport(a=bad, b=good), ledger)
-    answers = channel.exchange({"a": Packet("fit"), "b": Packet("fit")})
-    assert answers["b"] == good
-    assert answers["a"].kind == "client-error"
-    assert "secret" in answers["a"].detail
+    channel = Exchange(ScriptedTransport(a=bad, b=good), ledger)
+    with pytest.raises(ClientError, match=r"^Client 'a' gave no answer: client-error .*secret"):
+        channel.ask(dict.fromkeys("ab", Wished(Packet("fit"))), Acknowledgement)
     assert ledger.total("up", "a") == 0
 
 
@@ -219,7 +247,7 @@ def test_an_answer_that_cannot_travel_is_a_failure_of_its_client():
 
 def test_messages_come_back_by_name():
     packet = MESSAGE.to_packet(round=1)
-    messages = collect_messages(ScriptedTransport(b=packet, a=packet))
+    messages = collect(ScriptedTransport(b=packet, a=packet))
     assert list(messages) == ["b", "a"]
     assert_array_equal(messages["a"].z, MESSAGE.z)
 
@@ -229,7 +257,7 @@ def test_messages_come_back_by_name():
 )
 def test_a_request_holds_wishes_and_no_data(wishes):
     transport = ScriptedTransport(a=MESSAGE.to_packet())
-    collect_messages(transport, **wishes)
+    collect(transport, **wishes)
     request = transport.sent[0]["a"]
     assert request.scalars == {"dtype": "float64", "const": False, "local_model": False} | wishes
     assert (request.op, request.round, dict(request.arrays)) == ("fit", 1, {})
@@ -238,22 +266,20 @@ def test_a_request_holds_wishes_and_no_data(wishes):
 def test_replies_reach_the_client_they_are_for():
     others = StateReply(np.ones((N, P)), np.eye(P), np.eye(P))
     transport = ScriptedTransport(a=Packet("done"), b=Packet("done"))
-    deliver_replies(transport, {"a": REPLY, "b": others}, round=3)
+    exchange(transport, round=3).tell({"a": REPLY, "b": others})
     assert {name: packet.round for name, packet in transport.sent[0].items()} == {"a": 3, "b": 3}
     assert_array_equal(transport.sent[0]["b"].arrays["cross_term_level"], 1)
     assert_array_equal(transport.sent[0]["a"].arrays["cross_term_level"], 0)
 
 
-ROUNDS = {
-    "collect": collect_messages,
-    "refine": functools.partial(refine_messages, replies={"a": SMOOTHED, "pump 7": SMOOTHED}, round=2),
-    "deliver": functools.partial(deliver_replies, replies={"a": REPLY, "pump 7": REPLY}),
-}
+ROUNDS = {"collect": FitRequest(), "refine": SMOOTHED, "deliver": REPLY}
 
 
 def run_round(name, answer):
     good = Packet("done") if name == "deliver" else MESSAGE.to_packet()
-    return ROUNDS[name](channel=ScriptedTransport(**{"a": good, "pump 7": answer}))
+    transport = ScriptedTransport(**{"a": good, "pump 7": answer})
+    kind = Acknowledgement if name == "deliver" else StateMessage
+    return exchange(transport, round=2).ask(dict.fromkeys(["a", "pump 7"], ROUNDS[name]), kind)
 
 
 @pytest.mark.parametrize("kind", ["timeout", "offline", "client-error", "crashed", "refused"])
@@ -319,17 +345,17 @@ def test_a_message_of_another_round_is_refused(name):
 def test_every_client_that_failed_is_named():
     transport = ScriptedTransport(a=Failure("timeout"), b=MESSAGE.to_packet(), c=None)
     with pytest.raises(ClientError, match="Client 'a' gave no answer: timeout\nClient 'c' gave no answer"):
-        collect_messages(transport)
+        collect(transport)
 
 
 def test_a_client_that_the_transport_does_not_know_is_named():
     with pytest.raises(ClientError, match=r"does not know the clients \['mill'\]; it reaches \['a'\]"):
-        collect_messages(ScriptedTransport(a=MESSAGE.to_packet()), ["a", "mill"])
+        collect(ScriptedTransport(a=MESSAGE.to_packet()), ["a", "mill"])
 
 
 def test_only_the_clients_that_are_named_are_asked():
     transport = ScriptedTransport(a=MESSAGE.to_packet(), b=MESSAGE.to_packet())
-    assert list(collect_messages(transport, ["b"])) == ["b"]
+    assert list(collect(transport, ["b"])) == ["b"]
     assert list(transport.sent[0]) == ["b"]
 
 
@@ -339,7 +365,7 @@ def test_an_answer_of_a_client_that_was_not_asked_is_an_error():
             return super().exchange(out) | {"stranger": Packet("done", 1)}
 
     with pytest.raises(ClientError, match=r"^Client 'stranger' answered without being asked"):
-        collect_messages(Chatty(a=MESSAGE.to_packet()))
+        collect(Chatty(a=MESSAGE.to_packet()))
 
 
 def test_a_bad_packet_is_the_cause_of_the_error():

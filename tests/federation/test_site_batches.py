@@ -16,7 +16,7 @@ from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, Packet
 from skfedcausal.federation.site_ledger import read_ledger, verify_ledger
-from skfedcausal.federation.watching import watch_request
+from skfedcausal.message.requests import WatchRequest
 from skfedcausal.sites.settings import read_site_settings
 
 UNITS = ("mill", "kiln")
@@ -105,7 +105,7 @@ def send_all(plant):
         site = FileSite(gate(plant, name), plant / "exchange")
         site.send("march", REQUEST)
         k = 1
-        while site.send("march", watch_request(k)) is not None:
+        while site.send("march", WatchRequest(k).to_packet(1)) is not None:
             k += 1
 
 
@@ -221,7 +221,7 @@ def test_a_batch_that_is_another_one_after_a_crash_is_refused(plant):
     np.save(plant / "mill-watched/day0.npy", PARTS[0]["mill"] + 1.0)
     site = FileSite(gate(plant, "mill"), plant / "exchange")
     with pytest.raises(ValueError, match="packet 2 of run 'march' was about another record"):
-        site.send("march", watch_request(3))
+        site.send("march", WatchRequest(3).to_packet(1))
 
 
 def test_a_batch_before_those_that_were_sent_is_refused(plant):
@@ -229,10 +229,10 @@ def test_a_batch_before_those_that_were_sent_is_refused(plant):
     open_gate = gate(plant, "mill")
     site = FileSite(open_gate, plant / "exchange")
     site.send("march", REQUEST)
-    site.send("march", watch_request(1))
+    site.send("march", WatchRequest(1).to_packet(1))
     add(plant, 0)
     with pytest.raises(ValueError, match="come in the order of their names"):
-        site.send("march", watch_request(2))
+        site.send("march", WatchRequest(2).to_packet(1))
 
 
 def test_batches_in_another_order_than_one_after_the_other_are_refused(plant):
@@ -249,7 +249,7 @@ def test_the_columns_of_a_batch_are_those_of_the_record(plant):
     site = FileSite(gate(plant, "mill"), plant / "exchange")
     site.send("march", REQUEST)
     with pytest.raises(ValueError, match=r"day0.npy has the columns"):
-        site.send("march", watch_request(1))
+        site.send("march", WatchRequest(1).to_packet(1))
 
 
 def test_part_of_a_batch_is_no_batch(plant):
@@ -257,7 +257,7 @@ def test_part_of_a_batch_is_no_batch(plant):
     shutil.copy(plant / "mill-watched/.day0.npy", plant / "mill-watched/day0.npy.part")
     site = FileSite(gate(plant, "mill"), plant / "exchange")
     site.send("march", REQUEST)
-    assert site.send("march", watch_request(1)) is None
+    assert site.send("march", WatchRequest(1).to_packet(1)) is None
 
 
 def workers(parts, starts=(0,)):
@@ -269,7 +269,7 @@ def workers(parts, starts=(0,)):
             (0,),
             None,
             WatchedClient(),
-            watched=Batches([Batch(part[name], starts) for part in parts]),
+            monitored=Batches([Batch(part[name], starts) for part in parts]),
         )
         for name in UNITS
     }

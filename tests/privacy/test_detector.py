@@ -11,6 +11,7 @@ from sklearn.base import clone
 from skfedcausal import FederatedRCADetector, GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import FlagMessage, StateMessage, VerdictReply
+from skfedcausal.message.packet import Packet
 from skfedcausal.privacy import PrivacyBudgetError, UnitNoise
 from skfedcausal.privacy.bounds import Bounds
 from skfedcausal.privacy.stream import NoisedStream
@@ -111,12 +112,12 @@ def test_two_records_with_one_noised_copy_get_one_verdict(fitted):
 
 def test_watched_records_get_the_noise_that_thresholds_were_set_under(fitted):
     _, new = make_records()
-    data, clients = fitted._released(fitted._read(new))
+    data, noise = fitted._released(fitted._read(new))
     for name, Y in zip(data.names, data.outputs, strict=True):
         added = Y - new[name]
         variance = np.diag(fitted.noise_covariance_[name])
         assert_allclose(added.var(axis=0), variance, rtol=5 * np.sqrt(2 / NEW))
-        assert clients[name] is fitted.clients_[name]
+        assert noise[name] == fitted._noise[name]
 
 
 @pytest.mark.slow
@@ -211,13 +212,13 @@ def test_a_budget_stops_a_stream_before_anything_leaves(unit):
     detector.update({name: Y[:10] for name, Y in new.items()})  # spends little per client
     if unit == "event":
         detector.reset()
-    spent, position = detector.privacy_spent_, detector._stream.position
+    spent, position = detector.privacy_spent_, detector._stream.n_batches
     sent = detector.stream_ledger_.total("up")
     many = {name: np.tile(Y, (20, 1)) for name, Y in new.items()}
     with pytest.raises(PrivacyBudgetError, match="Nothing was released"):
         detector.update(many)
     assert detector.privacy_spent_ is spent
-    assert detector._stream.position == position
+    assert detector._stream.n_batches == position
     assert detector.stream_ledger_.total("up") == sent
     with pytest.raises(PrivacyBudgetError):
         detector.incidents(many)
@@ -280,11 +281,12 @@ def test_watching_passes_the_ledger(privacy, dtype):
     detector = FederatedRCADetector(privacy=privacy, wire_dtype=dtype).fit(nominal)
     before = len(detector.ledger_.entries)
     detector.incidents(new)
-    up = detector.ledger_.entries[before : before + 3]
-    down = detector.ledger_.entries[before + 3 :]
-    assert [(e.client, e.direction, e.op) for e in up] == [(name, "up", "states") for name in new]
-    assert [(e.client, e.direction, e.op) for e in down] == [(name, "down", "verdict") for name in new]
-    for entry in up:
+    crossed = detector.ledger_.entries[before:]
+    expected = [("down", "message"), ("up", "states"), ("down", "verdict"), ("up", "done")]
+    assert [(e.client, e.direction, e.op) for e in crossed] == [
+        (name, *kind) for kind in expected for name in new
+    ]
+    for entry in crossed[3:6]:
         assert entry.fields["z"][1][0] == NEW
         assert entry.fields["z"][0] == dtype
         assert entry.n_bytes < 2 * np.dtype(dtype).itemsize * NEW * (entry.fields["z"][1][1] + 1)
@@ -293,7 +295,7 @@ def test_watching_passes_the_ledger(privacy, dtype):
 def test_streams_are_counted_to_the_byte(monkeypatch):
     nominal, new = make_records()
     new["unit1"][30:50, 2] = np.nan
-    detector, sent, told = FederatedRCADetector().fit(nominal), [], []
+    detector, sent, told, asked = FederatedRCADetector().fit(nominal), [], [], []
     push = detector._root_cause.push
 
     def spy(messages, stream):
@@ -302,6 +304,8 @@ def test_streams_are_counted_to_the_byte(monkeypatch):
         if changed:
             reply = VerdictReply(np.zeros((len(changed), 3)), np.zeros(len(changed)))
             told.extend([len(reply.to_packet().encode())] * len(new))
+            sent.extend([len(Packet("done").encode())] * len(new))
+        asked.append(detector.stream_ledger_.table.query("op == 'watch'")["bytes"].sum())
         return changed
 
     monkeypatch.setattr(detector._root_cause, "push", spy)
@@ -309,9 +313,9 @@ def test_streams_are_counted_to_the_byte(monkeypatch):
     for batch in [*batches(new, 10), *batches(new, 1)[:20]]:
         detector.update(batch)
     assert detector.stream_ledger_.total("up") == sum(sent)
-    assert detector.stream_ledger_.total("down") == sum(told) > 0
+    assert detector.stream_ledger_.total("down") - asked[-1] == sum(told) > 0
     table = detector.stream_ledger_.table
-    assert set(table["op"]) == {"states", "verdict"}
+    assert set(table["op"]) == {"watch", "states", "verdict", "done"}
     assert (table.query("op == 'states'")["packets"] == 40).all()
 
 
@@ -321,8 +325,10 @@ def test_flags_travel_as_two_bits():
     before = len(detector.ledger_.entries)
     roots = detector.predict_root_cause(new)
     entries = detector.ledger_.entries[before:]
-    assert [entry.op for entry in entries] == ["flags"] * 3 + ["verdict"] * 3
-    assert entries[0].fields["bits"] == ("uint8", (2 * NEW // 8,))
+    assert [entry.op for entry in entries] == [
+        op for op in ("flag", "flags", "verdict", "done") for _ in "abc"
+    ]
+    assert entries[3].fields["bits"] == ("uint8", (2 * NEW // 8,))
     flags = detector.flags(new).to_numpy().reshape(NEW, 3, 2)
     assert_array_equal(roots == "", roots_of_flags(flags) == -1)
 
@@ -357,7 +363,8 @@ def test_flags_are_answered_at_random_and_only_flags_leave():
     assert detector.privacy_spent_.unit == "flag pair"
     detector.predict(new)
     detector.incidents(new)
-    assert {entry.op for entry in detector.ledger_.entries[before:]} == {"flags", "verdict"}
+    crossed = {(entry.direction, entry.op) for entry in detector.ledger_.entries[before:]}
+    assert crossed == {("down", "flag"), ("up", "flags"), ("down", "verdict"), ("up", "done")}
     with pytest.raises(ValueError, match="stream of randomised flags"):
         detector.update(new)
     for call in (detector.attribute, detector.score, detector.transform):

@@ -197,16 +197,19 @@ def test_the_oracle_learns_from_the_same_noised_record(n_rounds):
     assert len(estimator.privacy.account) == 3
 
 
-def test_a_unit_predicts_for_itself_from_its_raw_record_and_pays_nothing():
-    X = make_plant()
+def test_a_unit_tells_predictions_of_its_released_record_only():
+    X, other = make_plant(), {name: Y[:100] for name, Y in make_plant().items()}
     estimator = make_estimator().fit(X)
+    noised = estimator.privacy.release(X, (len(X["unit0"]),))["unit0"].values  # remembered: costs nothing
     for model in ("client", "augmented"):
         predicted = estimator.predict(X, model=model)
-        site = estimator._sites["unit0"]
-        site = {**site, "client": site["client"].with_noise(np.zeros(D))}
-        expected = local_prediction(site, X["unit0"], None, (0,), augmented=model == "augmented")
+        expected = local_prediction(
+            estimator._units["unit0"], noised, None, (0,), augmented=model == "augmented"
+        )
         assert_array_equal(predicted[:, :D], expected)
     assert len(estimator.privacy.account) == 3
+    estimator.predict(other, model="client")  # what leaves is paid for
+    assert len(estimator.privacy.account) == 6
 
 
 @pytest.mark.slow
@@ -386,9 +389,9 @@ def test_a_fitted_estimator_is_saved_without_its_mechanism_and_releases_nothing_
     saved = pickle.loads(pickle.dumps(estimator.set_params(privacy=None)))
     assert_array_equal(saved.transition_, estimator.transition_)
     assert saved.privacy_statement_ == estimator.privacy_statement_
-    assert np.isfinite(saved.predict(X)).all()
-    with pytest.raises(ValueError, match="no mechanism any more"):
-        saved.score(X)
+    for ask in (saved.predict, saved.score):
+        with pytest.raises(ValueError, match="no mechanism any more"):
+            ask(X)
 
 
 # --- gradient training ------------------------------------------------------------------------------

@@ -61,5 +61,6 @@ def test_a_link_between_units_that_never_report_together_is_found():
     est = fitted(X, truth)
     found = est.links_.query("verdict == 'influence'")
     assert found[["cause", "effect"]].to_numpy().tolist() == [["unit0", "unit1"]]
-    table = est.server_.screen(est._messages(est._read(X, None, None)))
+    with est._asking(X) as units:
+        table = est.server_.screen(units.messages())
     assert table.loc[table["p_value"].idxmin(), "cause"] == "unit0"

@@ -99,7 +99,8 @@ def test_one_lag_gives_the_plant_and_the_links_of_the_fit(sparsity):
 
 def _messages(X):
     est = FederatedGrangerEstimator().fit(X)
-    return est._messages(est._read(X, None, None))
+    with est._asking(X) as units:
+        return units.messages()
 
 
 def test_a_delay_is_found_through_gaps_and_episodes():

@@ -1,0 +1,272 @@
+"""Sites answer every question that the estimator of a pooled process answers, with the same bits."""
+
+import pickle
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    FederatedRCADetector,
+    GradientServer,
+    KalmanClient,
+    LikelihoodServer,
+)
+from skfedcausal.client.monitor import watched
+from skfedcausal.client.worker import UnitWorker
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.federation import FileSite, FileTransport, Gate, InProcessTransport
+from skfedcausal.federation.transport import Site
+
+N = 400
+X, TRUTH = make_granger_plant(
+    3, n_samples=N, links=[(0, 1), (1, 2)], n_inputs=1, input_links=[(0, 1)], random_state=0
+)
+U = TRUTH.inputs
+GAPPY = {name: Y.copy() for name, Y in X.items()}
+GAPPY["unit1"][50:60, 2] = np.nan
+GAPPY["unit2"][100:120] = np.nan
+FAULTY = {name: Y.copy() for name, Y in X.items()}
+FAULTY["unit2"][300:] += 4 * FAULTY["unit2"].std(axis=0)
+
+RESAMPLED = {"n_resamples": 3, "random_state": 0}
+# of each kind of fit: the estimator, the record, whether units have inputs, and what is asked
+KINDS = {
+    "granger": (
+        lambda: FederatedGrangerEstimator(),
+        X,
+        False,
+        {
+            "predict": {},
+            "predict by own filters": {"model": "client"},
+            "predict by the server": {"model": "server"},
+            "forecast": {"start": 350},
+            "transform": {},
+            "score": {},
+            "score_samples": {},
+            "test_links": {"method": "score"},
+            "benefit": {},
+            "lag_orders": {"max_lags": 2},
+            "lagged_links": {"n_lags": 2},
+            "bootstrap_links": RESAMPLED,
+            "stable_links": RESAMPLED,
+        },
+    ),
+    "granger with gaps": (
+        lambda: FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=2)),
+        GAPPY,
+        False,
+        {"predict": {}, "forecast": {"start": 350}, "transform": {}, "score": {}, "test_links": {}},
+    ),
+    "trained": (
+        lambda: FederatedGrangerEstimator(server=GradientServer(max_iter=3, tol=0.0)),
+        X,
+        False,
+        {"losses": {}, "predict": {}, "predict by the server": {"model": "server"}, "transform": {}},
+    ),
+    "counterfactual": (
+        lambda: FederatedCounterfactualEstimator(),
+        GAPPY,
+        True,
+        {
+            "counterfactual": {"n": "unit0", "u0": 0.0, "u1": 1.0, "horizon": 4, "return_std": True},
+            "counterfactual of states": {"n": 0, "u0": 0.0, "u1": 1.0, "level": "state"},
+            "whatif": {"do": {"unit0__u0": lambda u: 0.5 * u}},
+            "transfer_function": {},
+            "aggregate_counterfactual": {"unit": "unit1", "scale": 2.0},
+            "predict": {},
+            "forecast": {"start": 350},
+            "score": {},
+        },
+    ),
+    "detector": (
+        lambda: FederatedRCADetector(false_alarm_rate=0.05),
+        FAULTY,
+        False,
+        {
+            "incidents": {},
+            "predict_root_cause": {},
+            "predict": {},
+            "attribute": {"start": 300},
+            "transform": {},
+            "score": {},
+            "score_samples": {},
+        },
+    ),
+    "detector by flags": (
+        lambda: FederatedRCADetector(evidence="flags", horizon=5, false_alarm_rate=0.05),
+        FAULTY,
+        False,
+        {"flags": {}, "incidents": {}, "predict_root_cause": {}, "attribute": {"start": 300}},
+    ),
+}
+CASES = [(kind, question) for kind, case in KINDS.items() for question in case[3]]
+WITHOUT_RECORD = {"counterfactual", "transfer_function", "aggregate_counterfactual"}
+
+
+def sites_of(kind, wrap=Site):
+    """Workers as sites have them: each with its own record and the client of its settings."""
+    _, record, driven, _ = KINDS[kind]
+    client = watched(None) if kind.startswith("detector") else KalmanClient()
+    columns = {name: tuple(f"{name}__x{k}" for k in range(Y.shape[1])) for name, Y in record.items()}
+    inputs = dict(zip(record, U if driven else [None] * 3, strict=True))
+    return {
+        name: wrap(UnitWorker(name, Y, inputs[name], (0,), columns[name], client))
+        for name, Y in record.items()
+    }
+
+
+class ByFiles:
+    """Sites in threads, files between them and the server."""
+
+    def __init__(self, kind, folder):
+        workers = sites_of(kind, wrap=lambda worker: worker)
+        keys = {name: name.encode() * 8 for name in workers}
+        self.transport = FileTransport(folder / "exchange", list(workers), "run", keys, timeout=60.0)
+        self._threads = []
+        for name, worker in workers.items():
+            gate = Gate(name, worker, folder / "home" / name, key=keys[name])
+            site = FileSite(gate, folder / "exchange")
+            self._threads.append(threading.Thread(target=site.serve, daemon=True))
+            self._threads[-1].start()
+
+    def close(self):
+        self.transport.close()
+        for thread in self._threads:
+            thread.join(10)
+
+
+TRANSPORTS = {
+    "in process": lambda kind, folder: InProcessTransport(sites_of(kind)),
+    "threads": lambda kind, folder: InProcessTransport(sites_of(kind), n_jobs=2),
+    "processes": lambda kind, folder: InProcessTransport(sites_of(kind), n_jobs=2, backend="loky"),
+}
+
+
+@pytest.fixture(scope="module")
+def here():
+    """Estimators fitted to the records in this process."""
+    fitted = {}
+    for kind, (make, record, driven, _) in KINDS.items():
+        fitted[kind] = make().fit(record, **({"inputs": U} if driven else {}))
+    return fitted
+
+
+@pytest.fixture(scope="module", params=[*TRANSPORTS, "files"])
+def there(request, tmp_path_factory):
+    """The same over sites that hold their records."""
+    fitted, opened = {}, []
+    for kind, (make, *_) in KINDS.items():
+        folder = tmp_path_factory.mktemp("sites")
+        if request.param == "files":
+            opened.append(ByFiles(kind, folder))
+            transport = opened[-1].transport
+        else:
+            transport = TRANSPORTS[request.param](kind, folder)
+        fitted[kind] = make().fit_sites(transport)
+    yield fitted
+    for files in opened:
+        files.close()
+
+
+def asked(estimator, kind, question, record):
+    """Answer to a question about a record, or with None about that of the sites."""
+    settings = dict(KINDS[kind][3][question])
+    method = getattr(estimator, question.split()[0])
+    if question.split()[0] in WITHOUT_RECORD:
+        return method(**settings)
+    if record is not None and KINDS[kind][2]:
+        settings["inputs"] = U
+    return method(record, **settings)
+
+
+def assert_identical(one, two):
+    if isinstance(one, tuple):
+        assert len(one) == len(two)
+        for a, b in zip(one, two, strict=True):
+            assert_identical(a, b)
+    elif isinstance(one, pd.DataFrame):
+        pd.testing.assert_frame_equal(one, two, check_exact=True)
+    elif isinstance(one, pd.Series):
+        pd.testing.assert_series_equal(one, two, check_exact=True)
+    elif hasattr(one, "input_names"):
+        for name in "ABC":
+            assert_array_equal(getattr(one, name), getattr(two, name))
+        assert one.output_names == two.output_names
+    else:
+        assert_array_equal(one, two)
+
+
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_sites_teach_the_same_plant(here, there, kind):
+    assert_array_equal(there[kind].transition_, here[kind].transition_)
+    assert_array_equal(there[kind].process_cov_, here[kind].process_cov_)
+    if hasattr(here[kind], "links_"):
+        assert there[kind].links_.equals(here[kind].links_)
+
+
+@pytest.mark.parametrize(("kind", "question"), CASES)
+def test_sites_answer_as_a_record_in_one_process_does(here, there, kind, question):
+    expected = asked(here[kind], kind, question, KINDS[kind][1])
+    assert_identical(asked(there[kind], kind, question, None), expected)
+
+
+@pytest.mark.parametrize(("kind", "question"), CASES)
+def test_a_question_about_nothing_says_which_fit_could_answer(here, kind, question):
+    if question.split()[0] in WITHOUT_RECORD:
+        return
+    with pytest.raises(ValueError, match=r"keeps no record: give X\. Only after `fit_sites`"):
+        asked(here[kind], kind, question, None)
+
+
+def test_sites_are_not_asked_about_other_records_and_pool_none(there):
+    with pytest.raises(ValueError, match=r"sites, which hold their records.*`fit`"):
+        there["granger"].predict(X)
+    for question in (there["granger"].oracle, there["granger"].oracle_gap):
+        with pytest.raises(ValueError, match="pools raw measurements, which sites keep"):
+            question(X)
+
+
+# --- nothing raw is kept ----------------------------------------------------------------------------
+
+
+def raw_rows(record):
+    """Bytes of rows and of pieces of columns, as they would lie in a pickle."""
+    for Y in record.values():
+        for row in (0, 17, len(Y) - 1):
+            if np.isfinite(Y[row]).all():
+                yield Y[row].tobytes()
+        yield Y[200:210, 0].tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_raw_row_is_in_a_fitted_estimator_whatever_it_was_asked(kind):
+    make, record, driven, questions = KINDS[kind]
+    estimator = make().fit(record, **({"inputs": U} if driven else {}))
+    kept = pickle.dumps(estimator)
+    assert not any(row in kept for row in raw_rows(record))
+    for question in questions:
+        asked(estimator, kind, question, record)
+        kept = pickle.dumps(estimator)
+        assert not any(row in kept for row in raw_rows(record)), question
+
+
+@pytest.mark.parametrize("evidence", ["innovations", "flags"])
+@pytest.mark.parametrize("size", [1, 7, 100])
+def test_no_raw_row_of_a_stream_is_in_the_detector(evidence, size):
+    detector = FederatedRCADetector(evidence=evidence, horizon=5, false_alarm_rate=0.05).fit(X)
+    for start in range(0, 200, size):
+        batch = {name: Y[start : start + size] for name, Y in FAULTY.items()}
+        detector.update(batch)
+        kept = pickle.dumps(detector)
+        assert not any(Y[start].tobytes() in kept for Y in FAULTY.values())
+        assert not any(Y[max(start - 3, 0)].tobytes() in kept for Y in FAULTY.values())
+    again = pickle.loads(pickle.dumps(detector))
+    pd.testing.assert_frame_equal(again.incidents(FAULTY), detector.incidents(FAULTY))
