@@ -8,7 +8,6 @@ from ..message.states import StateMessage
 from ..statespace.lagcov import column_mean
 from ..statespace.positive import floor_eigenvalues
 from ..statespace.riccati import predicted_covariance
-from .base import message_of
 from .kalman import KalmanClient
 from .monitor import ResidualFlag
 from .network_training import StateCorrection, corrected_prediction
@@ -96,7 +95,7 @@ def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=Fal
         return client.watched_message(Y, starts)[0]
     wishes = {"const": const, "local_model": local_model}
     if isinstance(client, KalmanClient):
-        return message_of(client.message_model, client.active_columns(Y), starts, inputs=inputs, **wishes)
+        return client.message_model.message(client.active_columns(Y), starts, inputs=inputs, **wishes)
     message = client.message(Y, **wishes, **along(Y, inputs, starts))
     about_these_rows = isinstance(message, StateMessage) and len(message.z) == len(Y)
     return message.with_inputs(inputs) if about_these_rows and message.inputs is None else message

@@ -5,7 +5,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, validate_data
 
 from ..containers import check_lengths, episode_starts
-from ..message.states import StateMessage
 from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
 
 
@@ -14,10 +13,6 @@ class FilterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
 
     After `fit` the estimator also has the mask `_active` of the columns that the model uses.
     """
-
-    def active_columns(self, Y):
-        """Columns of `Y` that the model uses, shape (n_samples, n_active)."""
-        return Y if not hasattr(self, "_active") or self._active.all() else Y[:, self._active]
 
     def _read(self, X, inputs, lengths):
         """The model and checked arrays: measurements of its columns, inputs, first rows of episodes."""
@@ -84,22 +79,4 @@ class FilterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         """Sufficient statistic of the measurements for the unit's states."""
         model, Y, U, starts = self._read(X, inputs, lengths)
         model = getattr(self, "message_model", model)
-        return message_of(model, Y, starts, inputs=U, const=const, local_model=local_model)
-
-
-def message_of(model, Y, starts, *, inputs=None, const=False, local_model=False):
-    """Message of a unit model about measurements of its active columns, and its inputs."""
-    info = model.information(Y, with_const=const)
-    local_model = local_model or not info.determines_states  # the server needs a start
-    bounds = [*starts, len(Y)]
-    message = StateMessage(
-        info.z,
-        info.patterns,
-        info.index,
-        tuple(int(k) for k in np.diff(bounds)),
-        info.const,
-        model.A if local_model else None,
-        model.Q if local_model else None,
-        unpredicted=model.unpredicted_states() if info.is_constant else None,
-    )
-    return message.with_inputs(inputs, model.B)
+        return model.message(Y, starts, inputs=U, const=const, local_model=local_model)

@@ -228,6 +228,10 @@ class KalmanClient(FilterMixin, BaseEstimator):
         self._set_model(model, active, Y)
         return self
 
+    def active_columns(self, Y):
+        """Columns of `Y` that the model uses, shape (n_samples, n_active)."""
+        return Y if not hasattr(self, "_active") or self._active.all() else Y[:, self._active]
+
     def _set_model(self, model, active, Y):
         d = len(active)
         self._model, self._active, self._noise_share = model, active, None

@@ -37,6 +37,9 @@ class Moments:
         n_lags = min(max(-(-_PAST // self._d), _MIN_LAGS), _MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
         lags = range(n_lags + 1)
         self._raw, self.products = (Y, U), None
+        self._parts = (Y,) if U is None else (Y, U)  # measurements, and inputs where there are any
+        self.n_sensors, self.n_lags = self._d, n_lags  # that identification looks back
+        self.n_past = n_lags * sum(part.shape[1] for part in self._parts)
         self.mean, self.input_mean = mean, input_mean
         self.complete = self._complete_sums(lags)
         if not self.complete:
@@ -77,11 +80,6 @@ class Moments:
         self.scale, self._input_scale = scale[:d], scale[d:]
         self._G = self._V = sums / np.outer(scale, scale) / self.n_samples
         return True
-
-    @property
-    def _parts(self):
-        """Measurements, and inputs where there are any."""
-        return self._raw[: 1 if self._raw[1] is None else 2]
 
     def _rows_of_both(self, rows, out=None):
         """Some rows of measurements and inputs side by side."""
@@ -155,16 +153,6 @@ class Moments:
         """Scaled inputs, None without inputs."""
         return None if self.inputs is None else self._joint[:, self._d :]
 
-    @property
-    def n_sensors(self):
-        """Number of columns."""
-        return self.G.shape[1]
-
-    @property
-    def n_lags(self):
-        """Number of lags that identification looks back."""
-        return len(self.G) - 1
-
     @cached_property
     def past(self):
         """Covariance of the present with the past lags, and of the past lags with each other.
@@ -178,11 +166,6 @@ class Moments:
             for j in range(n_lags):
                 block[i, :, j] = self._V[j - i] if j >= i else self._V[i - j].T
         return cross, block.reshape(n_lags * c, n_lags * c)
-
-    @property
-    def n_past(self):
-        """Number of measurements and inputs that the past consists of."""
-        return self._V.shape[1] * self.n_lags
 
     @cached_property
     def explained(self):

@@ -11,7 +11,6 @@ from ..message.states import StateMessage
 from ..statespace.episodes import episodes
 from ..statespace.observation import information
 from ..statespace.partial_covariance import expected_cells, partial_covariance
-from .base import message_of
 from .black_box import WatchedNonlinearClient
 from .extended_kalman import ExtendedKalmanClient
 from .kalman import KalmanClient
@@ -136,7 +135,7 @@ class UnitMonitor:
         centred = Y - self.model.mean
         if not np.isfinite(centred.sum()):
             distance = self._distance(centred, None)
-            return replace(message_of(self.model, Y, starts), off_subspace=distance)
+            return replace(self.model.message(Y, starts), off_subspace=distance)
         weights, outside, J = self._weights
         distance = _squares(outside @ centred.T)
         if not distance.max() < _BEYOND**2:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ..message.states import StateMessage
 from ..statespace.filter import (
     CovarianceSchedule,
     covariance_schedule,
@@ -68,6 +69,22 @@ class UnitModel:
     def information(self, Y, with_const=False):
         """Sufficient statistic of measurements."""
         return information(Y, self.C, self.R, mean=self.mean, with_const=with_const)
+
+    def message(self, Y, starts, *, inputs=None, const=False, local_model=False):
+        """Message about measurements, and the unit's inputs."""
+        info = self.information(Y, with_const=const)
+        local_model = local_model or not info.determines_states  # the server needs a start
+        message = StateMessage(
+            info.z,
+            info.patterns,
+            info.index,
+            tuple(int(k) for k in np.diff([*starts, len(Y)])),
+            info.const,
+            self.A if local_model else None,
+            self.Q if local_model else None,
+            unpredicted=self.unpredicted_states() if info.is_constant else None,
+        )
+        return message.with_inputs(inputs, self.B)
 
     def exogenous(self, U, starts):
         """Known term ``B (u[t-1] - input_mean)`` of each row, zero in the first row of an episode.

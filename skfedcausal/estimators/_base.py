@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..client.extended_kalman import ExtendedKalmanClient
 from ..client.kalman import KalmanClient
-from ..client.training_noise import training_noise
+from ..client.training_noise import TrainingNoise, training_noise
 from ..client.units import Units, known_units, new_units, released, units_alone, without_silent
 from ..containers import PlantLayout, episode_starts, read_plant
 from ..containers.layout import listed
@@ -30,7 +30,7 @@ from ..privacy.base import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
 from ._progress import CallbackSupportMixin, follower
-from ._promises import check_noise_can_be_told, promise, told_promise, unaccounted
+from ._promises import NO_PROMISE, check_noise_can_be_told, promise, told_promise, unaccounted
 
 
 @dataclass(frozen=True)
@@ -161,8 +161,10 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if mechanism is not None:
             check_noise_can_be_told(templates)
         plant, self._noise = released(mechanism, plant, learning=True)
-        training = training_noise(mechanism, server, plant, templates, self.wire_dtype)
-        augmenter = seeded(self.augmenter, self.random_state)
+        training = TrainingNoise()
+        if mechanism is not None:
+            training = training_noise(mechanism, server, plant, templates, self.wire_dtype)
+        augmenter = None if self.augmenter is None else seeded(self.augmenter, self.random_state)
         units = Units(
             new_units(plant, templates, augmenter, self._noise, training=training.units, home=home),
             quiet=mechanism is not None,
@@ -204,7 +206,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             )
 
     def _new_server(self, default=LikelihoodServer):
-        return seeded(default() if self.server is None else self.server, self.random_state)
+        return default() if self.server is None else seeded(self.server, self.random_state)
 
     def _templates(self, names):
         """Template of each unit's model by name."""
@@ -267,14 +269,19 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         return self.privacy
 
     def _store_promise(self, n_samples):
-        names = self.layout_.names
-        for name, value in promise(self._message_mechanism, names, n_samples).items():
-            setattr(self, name, value)
+        """What has been spent on the units' records, the ledger behind it, and the promise in words."""
+        spent, table, words = NO_PROMISE
+        if self.privacy is not None:
+            spent, table, words = self._promise(self.layout_.names, n_samples)
+        self.privacy_spent_, self.privacy_ledger_, self.privacy_statement_ = spent, table.copy(), words
+
+    def _promise(self, names, n_samples):
+        return promise(self._message_mechanism, names, n_samples)
 
     def _store_told_promises(self):
         """What the sites say their records have cost so far."""
-        for name, value in told_promise(self._channel.promises, self._channel.names).items():
-            setattr(self, name, value)
+        told = told_promise(self._channel.promises, self._channel.names)
+        self.privacy_spent_, self.privacy_ledger_, self.privacy_statement_ = told
 
     def _check_mechanism(self, mechanism):
         if mechanism is None and self.noise_covariance_:
@@ -416,17 +423,14 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
 def client_templates(client, names, random_state=None):
     """Template of each unit's model; one that is still to be learned and draws gets the seed."""
-    return {
-        name: seeded(part, random_state)
-        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted
-        else part
-        for name, part in _templates_by_name(client, names).items()
-    }
+    given = _by_name(KalmanClient() if client is None else client, names)
+    for name, part in given.items():
+        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted:
+            given[name] = seeded(part, random_state)
+    return given
 
 
-def _templates_by_name(client, names):
-    if client is None:
-        client = KalmanClient()
+def _by_name(client, names):
     if isinstance(client, Mapping):
         if set(client) != set(names):
             raise ValueError(

@@ -44,9 +44,11 @@ class PlantEstimator(FederatedEstimator):
         self.transition_ = server.transition_
         self.process_cov_ = server.process_cov_
         self.state_slices_ = server.state_slices_
-        self._undecidable = undecidable_units(server, self.noise_covariance_, self.clients_)
-        warn_undecidable(self._undecidable)
-        self.links_ = undecided(server.links_, self._undecidable)
+        self.links_, self._undecidable = server.links_, ()
+        if self.noise_covariance_:
+            self._undecidable = undecidable_units(server, self.noise_covariance_, self.clients_)
+            warn_undecidable(self._undecidable)
+            self.links_ = undecided(server.links_, self._undecidable)
 
     # -- predictions and states ------------------------------------------------------------------
 

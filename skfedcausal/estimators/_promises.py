@@ -9,6 +9,9 @@ from ..client.kalman import KalmanClient
 from ..privacy import Charge, GaussianMechanism, PrivacyAccountant, PrivacySpent, RandomizedResponse, Scope
 from ..privacy.statement import NOT_PRIVATE
 
+# spent, ledger and statement where nothing is promised
+NO_PROMISE = (PrivacySpent(np.inf, 0.0, np.inf, "none"), PrivacyAccountant().table, NOT_PRIVATE)
+
 
 def check_noise_can_be_told(templates):
     """Refuse before anything is spent what could not take the noise into account."""
@@ -40,19 +43,12 @@ def mechanisms(privacy):
 
 
 def promise(mechanism, names, n_samples):
-    """What has been spent on a record's units, the ledger behind it and the promise in words."""
+    """What has been spent on a record's units, the ledger behind it, the promise in words."""
     if mechanism is None:
-        spent, table, statement = (
-            PrivacySpent(np.inf, 0.0, np.inf, "none"),
-            PrivacyAccountant().table,
-            NOT_PRIVATE,
-        )
-    else:
-        spent = mechanism.account.spent(getattr(mechanism, "delta", None), names)
-        spent = replace(spent, unit=mechanism.scope.unit)  # also before anything was charged
-        table = mechanism.account.table
-        statement = mechanism.statement(spent, names, n_samples)
-    return {"privacy_spent_": spent, "privacy_ledger_": table, "privacy_statement_": statement}
+        return NO_PROMISE
+    spent = mechanism.account.spent(getattr(mechanism, "delta", None), names)
+    spent = replace(spent, unit=mechanism.scope.unit)  # also before anything was charged
+    return spent, mechanism.account.table, mechanism.statement(spent, names, n_samples)
 
 
 def told_promise(promises, names):
@@ -80,7 +76,7 @@ def told_promise(promises, names):
         words = f"According to the accounts of the sites. {words}"
     else:
         words = NOT_PRIVATE
-    return {"privacy_spent_": worst, "privacy_ledger_": table, "privacy_statement_": words}
+    return worst, table, words
 
 
 def _account(name, promise):

@@ -348,18 +348,16 @@ class FederatedRCADetector(FederatedEstimator):
             )
         self._promised = _promise_key(messages)
 
-    def _store_promise(self, n_samples):
+    def _promise(self, names, n_samples):
         messages, flags = mechanisms(self.privacy)
-        names = self.layout_.names
-        found = promise(flags if messages is None else messages, names, n_samples)
+        spent, table, words = promise(flags if messages is None else messages, names, n_samples)
         if flags is not None:
             of_flags = flags.statement(flags.account.spent(clients=names), names, n_samples)
             of_messages = "Not differentially private as to the nominal record, which was sent without noise."
             if messages is not None:
-                of_messages = messages.statement(found["privacy_spent_"], names, n_samples, "all but flags")
-            found["privacy_statement_"] = f"{of_messages} Flags of watched records: {of_flags}"
-        for name, value in found.items():
-            setattr(self, name, value)
+                of_messages = messages.statement(spent, names, n_samples, "all but flags")
+            words = f"{of_messages} Flags of watched records: {of_flags}"
+        return spent, table, words
 
     def _released(self, plant):
         """A record with the noise of the nominal one, under which the thresholds were set."""

@@ -9,10 +9,45 @@ from ..message.promise import PrivacyPromise
 from ..message.requests import Acknowledgement
 from ..message.states import StateMessage
 from ..message.training import LocalModel
-from .lost import Answers, Attendance, ClientError
+from .lost import Answers, ClientError
 
 _PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before units that had nothing to say are asked again
 _LOG = logging.getLogger(__name__)
+
+
+class Attendance:
+    """Who answered in a fit, and whether those are enough."""
+
+    def __init__(self, names, rule=None):
+        self._names, self.rule = tuple(names), rule
+        self.lost, self._dropped = [], set()
+
+    @property
+    def timeout(self):
+        """Seconds to wait for a round, None where the transport knows."""
+        return None if self.rule is None else self.rule.timeout
+
+    def drop_all_but(self, names):
+        """The fit goes on without all but these units."""
+        self._dropped = set(self._names) - set(names)
+
+    def note(self, packets, problems, needed=None):
+        """Take note of a round."""
+        if not problems:
+            return
+        text = "\n".join(f"Client {name!r} {problem}" for name, problem in problems.items())
+        if self.rule is None:
+            raise ClientError(text)
+        there = len(self._names) - len(self._dropped | set(problems))
+        needed = self.rule.needed(len(self._names)) if needed is None else needed
+        if there < needed:
+            raise ClientError(
+                f"{text}\n{there} of {len(self._names)} units are there; the quorum is {needed}."
+            )
+        for name, problem in problems.items():
+            packet = packets[name]
+            _LOG.warning("Without unit %r in round %d (%s): it %s", name, packet.round, packet.op, problem)
+            self.lost.append((name, packet.round, packet.op, problem))
 
 
 class Exchange:

@@ -1,11 +1,8 @@
 """Units that are late, lost or send what cannot be used: what a fit does then."""
 
-import logging
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Literal
-
-_LOG = logging.getLogger(__name__)
 
 
 class ClientError(RuntimeError):
@@ -75,41 +72,6 @@ class LostUnits:
         if isinstance(self.quorum, Integral):
             return int(self.quorum)
         return int(-(-self.quorum * n_units // 1))
-
-
-class Attendance:
-    """Who answered in a fit, and whether those are enough."""
-
-    def __init__(self, names, rule=None):
-        self._names, self.rule = tuple(names), rule
-        self.lost, self._dropped = [], set()
-
-    @property
-    def timeout(self):
-        """Seconds to wait for a round, None where the transport knows."""
-        return None if self.rule is None else self.rule.timeout
-
-    def drop_all_but(self, names):
-        """The fit goes on without all but these units."""
-        self._dropped = set(self._names) - set(names)
-
-    def note(self, packets, problems, needed=None):
-        """Take note of a round."""
-        if not problems:
-            return
-        text = "\n".join(f"Client {name!r} {problem}" for name, problem in problems.items())
-        if self.rule is None:
-            raise ClientError(text)
-        there = len(self._names) - len(self._dropped | set(problems))
-        needed = self.rule.needed(len(self._names)) if needed is None else needed
-        if there < needed:
-            raise ClientError(
-                f"{text}\n{there} of {len(self._names)} units are there; the quorum is {needed}."
-            )
-        for name, problem in problems.items():
-            packet = packets[name]
-            _LOG.warning("Without unit %r in round %d (%s): it %s", name, packet.round, packet.op, problem)
-            self.lost.append((name, packet.round, packet.op, problem))
 
 
 class Answers(dict):
