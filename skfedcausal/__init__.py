@@ -5,7 +5,8 @@ low-dimensional messages.
 """
 
 from ._version import __version__
-from .client.augmenter import LinearAugmenter, RegressorAugmenter
+from .client.augmenter import Augmenter, LinearAugmenter, RegressorAugmenter
+from .client.base import UnitClient
 from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
 from .containers import stack_clients
@@ -23,6 +24,7 @@ from .server.moments import MomentServer
 from .server.regressor import RegressorServer
 
 __all__ = [
+    "Augmenter",
     "ExtendedKalmanClient",
     "FederatedCounterfactualEstimator",
     "FederatedGrangerEstimator",
@@ -39,6 +41,7 @@ __all__ = [
     "RegressorAugmenter",
     "RegressorServer",
     "SELURegressor",
+    "UnitClient",
     "UnitScaler",
     "__version__",
     "check_plant",

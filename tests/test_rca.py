@@ -9,7 +9,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 
 from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient
-from skfedcausal.client.monitor import WatchedClient
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.message import StateMessage
 from skfedcausal.metrics import incident_report
@@ -132,7 +131,7 @@ def test_plant_is_estimated_from_the_same_messages_as_for_granger(detector):
     from skfedcausal import LikelihoodServer
 
     server = LikelihoodServer(sparsity=None)
-    watched = FederatedRCADetector(WatchedClient(n_states=P), server=server).fit(X)
+    watched = FederatedRCADetector(KalmanClient(n_states=P), server=server).fit(X)
     granger = FederatedGrangerEstimator(client, server=server).fit(X)
     gap = np.linalg.norm(watched.transition_ - granger.transition_) / np.linalg.norm(granger.transition_)
     assert gap < 0.2  # another noise covariance, the same states up to sampling error

@@ -8,7 +8,7 @@ from ..message.states import StateMessage
 from ..statespace.lagcov import column_mean
 from ..statespace.positive import floor_eigenvalues
 from ..statespace.riccati import predicted_covariance
-from .kalman import KalmanClient
+from .base import UnitClient
 from .monitor import ResidualFlag
 from .network_training import StateCorrection, corrected_prediction
 
@@ -38,7 +38,7 @@ def effect_variances(reply, C):
 
 def local_features(client, Y, U, starts):
     """Centred measurements with the missing ones replaced by their filtered expectation."""
-    if not isinstance(client, KalmanClient):
+    if not isinstance(client, UnitClient):
         states = _filtered(client, Y, U, starts)
         level = client.measurements(np.zeros((1, states.shape[1])))
         centred = np.where(np.isnan(Y), client.measurements(states), Y) - level
@@ -60,14 +60,14 @@ def is_complete(Y):
 
 def _filtered(client, Y, U, starts):
     """States by the unit's own filter."""
-    if isinstance(client, KalmanClient):
+    if isinstance(client, UnitClient):
         return client.model.filter(client.active_columns(Y), U, starts)
     return client.filter(Y, **along(Y, U, starts))
 
 
 def _predicted(client, Y, U, starts):
     """Measurements predicted one step ahead by the unit's own filter."""
-    if isinstance(client, KalmanClient):
+    if isinstance(client, UnitClient):
         return client.measurements(client.model.predict(client.active_columns(Y), U, starts))
     return client.predict(Y, **along(Y, U, starts))
 
@@ -89,12 +89,12 @@ def local_prediction(site, Y, U, starts, *, augmented):
     return client.measurements(states)
 
 
-def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=False):
+def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=False, monitor=None):
     """Message of a fitted client about measurements, whatever kind of client it is."""
-    if hasattr(client, "watched_message") and not (const or local_model):
-        return client.watched_message(Y, starts)[0]
+    if monitor is not None and not (const or local_model):
+        return monitor.message(shown_columns(client, Y), starts)[0].with_inputs(inputs)
     wishes = {"const": const, "local_model": local_model}
-    if isinstance(client, KalmanClient):
+    if isinstance(client, UnitClient):
         return client.message_model.message(client.active_columns(Y), starts, inputs=inputs, **wishes)
     message = client.message(Y, **wishes, **along(Y, inputs, starts))
     about_these_rows = isinstance(message, StateMessage) and len(message.z) == len(Y)
@@ -107,11 +107,16 @@ def along(Y, inputs, starts):
     return {"lengths": lengths} if inputs is None else {"lengths": lengths, "inputs": inputs}
 
 
-def stream_message(client, Y, starts, known=None):
+def stream_message(state, Y, starts, known=None):
     """Message about the next rows of a stream, and what the unit has to know for those after them."""
-    if hasattr(client, "watched_message"):
-        return client.watched_message(Y, starts, known)
-    return unit_message(client, Y, starts), None
+    if state.get("monitor") is not None:
+        return state["monitor"].message(shown_columns(state["client"], Y), starts, known)
+    return unit_message(state["client"], Y, starts), None
+
+
+def shown_columns(client, Y):
+    """Columns that a client's monitor looks at."""
+    return client.active_columns(Y) if isinstance(client, UnitClient) else Y
 
 
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least
@@ -138,7 +143,7 @@ class LoadingError:
 def loading_error(client, message):
     """Error of loadings identified at home; None where C was given."""
     model, info = client.model, message.information
-    if client.C is not None or not info.determines_states or model.R.ndim == 2:
+    if getattr(client, "C", None) is not None or not info.determines_states or model.R.ndim == 2:
         return None
     J = info.mean_information
     N = np.linalg.inv(J)
@@ -173,7 +178,7 @@ def factual(client, Y, reply):
 def own_record(state):
     """State of a unit for its raw record, to which no noise was added."""
     client = state["client"]
-    if not isinstance(client, KalmanClient):  # no other can be told of noise
+    if not isinstance(client, UnitClient):  # no other can be told of noise
         return state
     return {**state, "client": client.with_noise(np.zeros(client.n_features_in_))}
 

@@ -81,7 +81,7 @@ def next_message(name, state, monitored, number, *, flags=False):
 
 
 def _next_states(state, Y, starts, known):
-    return stream_message(state["client"], Y, starts, known)
+    return stream_message(state, Y, starts, known)
 
 
 def _next_flags(state, Y, starts, known):

@@ -42,7 +42,7 @@ class ExtendedFilterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return np.concatenate([self.filter_moments(Y[i:j])[2] for i, j in bounds])
 
     def fit_transform(self, X, y=None, *, lengths=None):
-        """`fit`, and the filtered states of the same record with the same episodes, shape (n_samples, n_states)."""
+        """`fit`, and the filtered states of the same record with the same episodes."""
         return self.fit(X, lengths=lengths).transform(X, lengths=lengths)
 
     def predict(self, X, *, lengths=None):

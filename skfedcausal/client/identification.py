@@ -16,9 +16,9 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..statespace.factors import sensor_noise
 from ..statespace.positive import cap_radius, floor_eigenvalues
+from .base import NOISE_FLOOR
 from .unit_model import UnitModel
 
-NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _STATE_FLOOR = 1e-2  # share of a state's variance that is signal at least
 _RIDGE = 1e-3  # added to scaled covariances before their root is taken
 _REGULAR = 1e-10  # eigenvalues of the regressors' covariance below this share of the largest count as zero

@@ -1,20 +1,16 @@
 """A unit's own linear model: identified at home or given, usable alone or as part of a federation."""
 
-import warnings
-from copy import copy
 from dataclasses import replace
 from numbers import Integral
 
 import numpy as np
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
-from ..statespace.em import observation_step
-from .base import FilterMixin
-from .identification import METHODS, NOISE_FLOOR, dynamics, identify, split_variance
+from .base import UnitClient
+from .identification import METHODS, dynamics, identify, split_variance
 from .moments import Moments
 from .records import (
     active_columns,
@@ -28,7 +24,7 @@ from .records import (
 from .unit_model import COMPLETE, GIVEN, UnitModel, given_matrices, restricted, with_diagonal
 
 
-class KalmanClient(FilterMixin, BaseEstimator):
+class KalmanClient(UnitClient):
     """Kalman filter of one unit, with given matrices or identified from the unit's own data.
 
     The model is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y[t] = mean + C h[t] + v[t]`` with white Gaussian
@@ -225,29 +221,8 @@ class KalmanClient(FilterMixin, BaseEstimator):
                 input_level = column_means(U)
             model = replace(model, input_mean=input_level)
         self._added_noise = added
-        self._set_model(model, active, Y)
+        self._keep(model, active, Y)
         return self
-
-    def active_columns(self, Y):
-        """Columns of `Y` that the model uses, shape (n_samples, n_active)."""
-        return Y if not hasattr(self, "_active") or self._active.all() else Y[:, self._active]
-
-    def _set_model(self, model, active, Y):
-        d = len(active)
-        self._model, self._active, self._noise_share = model, active, None
-        self.n_features_in_ = d
-        self.n_states_ = self._n_features_out = model.n_states
-        self.transition_, self.input_, self.process_cov_ = model.A, model.B, model.Q
-        self.input_mean_ = model.input_mean
-        self.observation_ = np.zeros((d, model.n_states))
-        self.observation_[active] = model.C
-        self.measurement_cov_ = _expanded(model.R, active)
-        self.mean_ = np.zeros(d)
-        self.mean_[active] = model.mean
-        if not active.all():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # columns that were never seen
-                self.mean_[~active] = np.nanmean(Y[:, ~active], axis=0)
 
     @property
     def model(self):
@@ -263,82 +238,6 @@ class KalmanClient(FilterMixin, BaseEstimator):
             )
         given = given_matrices(self)
         return UnitModel(mean=np.zeros(len(given["C"])), **given)
-
-    @property
-    def message_model(self):
-        """The model that messages follow: with the share of sensor noise that a server chose, if it did."""
-        model, share = self.model, getattr(self, "_noise_share", None)
-        return model if share is None else model.with_noise_share(share)
-
-    def with_noise_share(self, share):
-        """Copy whose messages take another share of the measurements for noise; its own filter stays.
-
-        Parameters
-        ----------
-        share : float
-            Of what the past leaves unpredicted, beyond R. Only for models with as many states as sensors.
-
-        Returns
-        -------
-        KalmanClient
-        """
-        other = copy(self)
-        other._noise_share = share
-        return other
-
-    def with_noise(self, noise):
-        """Copy for a record to whose columns noise of other known variances was added.
-
-        Parameters
-        ----------
-        noise : ndarray of shape (n_features,)
-            Zero for raw measurements.
-
-        Returns
-        -------
-        KalmanClient
-        """
-        added = noise[self._active]
-        if np.array_equal(added, self._added_noise):
-            return self
-        other = copy(self)
-        R = with_diagonal(self._model.R, added - self._added_noise)
-        unpredicted = self._model.unpredicted
-        if unpredicted is not None:
-            unpredicted = unpredicted + added - self._added_noise
-        other._model, other._added_noise = replace(self._model, R=R, unpredicted=unpredicted), added
-        other.measurement_cov_ = _expanded(R, self._active)
-        return other
-
-    def refined(self, Y, states, covariances):
-        """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
-
-        Parameters
-        ----------
-        Y : ndarray of shape (n_samples, n_features)
-        states : ndarray of shape (n_samples, n_states)
-        covariances : ndarray of shape (n_samples or 1, n_states, n_states)
-
-        Returns
-        -------
-        KalmanClient
-
-        Raises
-        ------
-        ValueError
-            If R is not diagonal.
-        """
-        model, kept = self.model, self.active_columns(Y)
-        if model.R.ndim == 2:
-            raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")
-        added = getattr(self, "_added_noise", np.zeros(kept.shape[1]))
-        floor = NOISE_FLOOR * np.nanvar(kept, axis=0) + added
-        cov = covariances[0] if len(covariances) == 1 else covariances
-        C, R, mean = observation_step(kept, states, cov, floor)
-        active = getattr(self, "_active", np.ones(Y.shape[1], dtype=bool))
-        refined = copy(self)
-        refined._set_model(replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None), active, Y)
-        return refined
 
 
 def _identified(client, given, moments, name):
@@ -361,16 +260,3 @@ def _identified(client, given, moments, name):
     diagonal = R if R.ndim == 1 else np.diag(R)
     A, Q, B = dynamics(moments, C, diagonal / moments.scale**2, B=given.get("B"))
     return UnitModel(A, given["C"], given.get("Q", Q), R, moments.mean, B)
-
-
-def _expanded(R, active):
-    """Noise covariance over all columns, with infinite variance for those that are ignored."""
-    if active.all():
-        return R
-    if R.ndim == 1:
-        full = np.full(len(active), np.inf)
-        full[active] = R
-        return full
-    full = np.diag(np.where(active, 0.0, np.inf))
-    full[np.ix_(active, active)] = R
-    return full

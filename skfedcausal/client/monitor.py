@@ -9,10 +9,9 @@ from scipy.linalg import null_space
 
 from ..message.states import StateMessage
 from ..statespace.episodes import episodes
-from ..statespace.observation import information
+from ..statespace.observation import information, is_regular
 from ..statespace.partial_covariance import expected_cells, partial_covariance
-from .black_box import WatchedNonlinearClient
-from .extended_kalman import ExtendedKalmanClient
+from .black_box import NonlinearClient
 from .kalman import KalmanClient
 from .moments import Moments
 from .unit_model import UnitModel
@@ -199,53 +198,77 @@ def _regression_noise(model, G, scale):
     return noise
 
 
-class WatchedClient(KalmanClient):
-    """Model of a unit that is watched for faults: what it sends also tells what its states cannot show.
+@dataclass(frozen=True)
+class NonlinearMonitor:
+    """The same for a nonlinear unit: one information matrix for all complete rows.
 
-    Parameters and attributes are those of :class:`~skfedcausal.KalmanClient`. With ``n_states="auto"`` there
-    are as many states as the order test finds, but at least half as many as sensors and at most four: a
-    direction that carries no dynamics in nominal operation may be the one that a fault moves.
+    A row's measurements say ``z`` about the states with a matrix J of its own, which depends on where the
+    filter linearised. What is sent is ``s = J^-1 z``, the states as this row alone shows them, with the mean
+    of J; and how far the measurements are from ``h(s)``.
     """
 
-    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None, noise=None):
-        """Identify the unit and learn what is nominal; see :meth:`KalmanClient.fit_arrays`."""
-        super().fit_arrays(Y, U, starts, name, columns, noise)
-        d = self.model.C.shape[0]
-        wanted = min(_MAX_STATES, max(self.n_states_, -(-d // 2)), d)
-        if self.n_states == "auto" and self.C is None and wanted != self.n_states_:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", UserWarning)  # said already
-                sized = KalmanClient(**{**self.get_params(), "n_states": wanted})
-                sized.fit_arrays(Y, U, starts, name, columns, noise)
-            self._set_model(sized.model, sized._active, Y)
-        self._own_model = self.model
-        self.monitor_ = UnitMonitor.learn(self, self.active_columns(Y), starts)
-        self._set_model(self.monitor_.model, self._active, Y)
-        return self
+    client: NonlinearClient
+    J: np.ndarray
+    precision: np.ndarray
+    level: np.ndarray
 
-    def with_noise(self, noise):
-        """Copy for a record with other noise, as :meth:`KalmanClient.with_noise`; it cannot watch."""
-        if np.array_equal(noise[self._active], self._added_noise):
-            return self
-        bare = KalmanClient(**self.get_params())
-        bare._added_noise = self._added_noise
-        bare._set_model(self._own_model, self._active, np.broadcast_to(self.mean_, (1, len(self.mean_))))
-        return bare.with_noise(noise)
+    @classmethod
+    def learn(cls, client, Y, starts):
+        """Monitor of a fitted client; None where measurements do not determine the states."""
+        exact = client.message(Y, lengths=np.diff([*starts, len(Y)]))
+        active = client._active
+        complete = ~np.isnan(Y[:, active]).any(axis=1)
+        J = exact.patterns[np.zeros(len(Y), dtype=int) if exact.index is None else exact.index]
+        if not complete.any() or not all(is_regular(j) for j in J[complete]):
+            return None
+        states = np.linalg.solve(J[complete], exact.z[complete][..., None])[..., 0]
+        rest = (Y[complete] - client.measurements(states))[:, active]
+        floor = _FLOOR * np.var(Y[complete][:, active], axis=0)
+        precision = np.linalg.inv(np.atleast_2d(np.cov(rest.T)) + np.diag(floor))
+        return cls(client, J[complete].mean(axis=0), precision, rest.mean(axis=0))
 
-    def watched_message(self, Y, starts, resolution=None):
-        """Message with the off-subspace numbers about checked measurements, and the resolution so far."""
-        return self.monitor_.message(self.active_columns(Y), starts, resolution)
+    def message(self, Y, starts, known=None):
+        """Message about measurements, and where the filter stands after it."""
+        exact, known = self.client.message_after(Y, starts, known)
+        active = self.client._active
+        own = np.isnan(Y[:, active]).any(axis=1)
+        regular, J = exact.information.determined_rows, exact.information.matrices()
+        own |= ~regular
+        states, z = np.zeros_like(exact.z), exact.z.copy()
+        states[regular] = np.linalg.solve(J[regular], exact.z[regular][..., None])[..., 0]
+        z[~own] = states[~own] @ self.J
+        rest = np.nan_to_num((Y - self.client.measurements(states))[:, active] - self.level)
+        rest[~regular] = 0.0
+        distance = ((rest @ self.precision) * rest).sum(axis=1)
+        if not own.any():
+            return StateMessage(z, self.J[None], None, exact.lengths, off_subspace=distance), known
+        patterns, position = np.unique(J[own], axis=0, return_inverse=True)
+        pattern_of = np.zeros(len(Y), dtype=np.intp)
+        pattern_of[own] = 1 + position.reshape(-1)
+        patterns = np.concatenate([self.J[None], patterns])
+        shown = {"z": z, "patterns": patterns, "index": pattern_of, "off_subspace": distance}
+        return replace(exact, **shown, transition=None, process_cov=None), known
 
 
-def watched(template):
-    """Template of a watched unit from any template of a unit."""
-    if template is None:
-        return WatchedClient()
-    if type(template) is KalmanClient:
-        return WatchedClient(**template.get_params())
-    if isinstance(template, ExtendedKalmanClient):
-        return WatchedNonlinearClient(template)
-    return template
+def monitored(client, Y, starts, again):
+    """A fitted client as it is when its unit is monitored, and its monitor; None for a client of the user's.
+
+    With ``n_states="auto"`` a monitored unit has as many states as the order test finds, but at least half as
+    many as sensors and at most four: a direction that carries no dynamics in nominal operation may be the one
+    that a fault moves. `again` fits the client anew with another number of states.
+    """
+    if isinstance(client, NonlinearClient):
+        return client, NonlinearMonitor.learn(client, Y, starts)
+    if not isinstance(client, KalmanClient):
+        return client, None
+    d = client.model.C.shape[0]
+    wanted = min(_MAX_STATES, max(client.n_states_, -(-d // 2)), d)
+    if client.n_states == "auto" and client.C is None and wanted != client.n_states_:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # said already
+            client = again(wanted)
+    monitor = UnitMonitor.learn(client, client.active_columns(Y), starts)
+    return client.monitored_by(monitor.model), monitor
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,8 @@ from ..message.states import ACKNOWLEDGEMENT
 from ..message.training import GradientReply
 from ..statespace.episodes import inner_rows, lagged_rows
 from .augmenter import RegressorAugmenter, as_augmenter
+from .base import UnitClient
 from .black_box import NonlinearClient
-from .kalman import KalmanClient
 from .maps import LinearMap
 
 OUTSIDE = frozenset({FINISH, NetworkPlan.OP})  # what may come before training or, once more, after it
@@ -137,7 +137,7 @@ def _one_column(targets):
 
 def unit_maps(client, Y):
     """Differentiable maps of a fitted client, and its active measurements."""
-    if isinstance(client, KalmanClient):
+    if isinstance(client, UnitClient):
         model = client.model
         f = LinearMap(model.A, np.zeros(model.n_states))
         return f, LinearMap(model.C, model.mean), client.active_columns(Y)

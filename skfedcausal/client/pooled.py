@@ -7,7 +7,7 @@ from ..federation.transport import InProcessTransport
 from ..message.states import StateMessage
 from ..statespace.observation import information
 from .answers import local_features
-from .kalman import KalmanClient
+from .base import UnitClient
 from .training import UnitTraining, unit_series
 
 
@@ -31,7 +31,7 @@ def pooled_messages(sites):
     """
     clients = {name: site.state["client"] for name, site in sites.items()}
     for name, client in clients.items():
-        if not isinstance(client, KalmanClient):
+        if not isinstance(client, UnitClient):
             raise TypeError(
                 f"The client of unit {name!r} is a black box: without its C and R its raw measurements "
                 "cannot be pooled, so there is no oracle to compare with."
@@ -64,7 +64,7 @@ def pooled_messages(sites):
 
 
 def unit_trainings(clients, plant):
-    """Training of every unit before it begins, a dict of UnitTraining, from their fitted models and records."""
+    """Training of every unit before it begins, from their fitted models and records."""
     constant = any(U is not None for U in plant.inputs)
     units = {}
     for name, Y, U in zip(plant.names, plant.outputs, plant.inputs, strict=True):

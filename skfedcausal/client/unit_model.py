@@ -151,7 +151,11 @@ def with_diagonal(R, added):
 
 def given_matrices(client, n_features=None):
     """The matrices the user gave as checked arrays."""
-    values = {name: getattr(client, name) for name in GIVEN}
+    return check_matrices({name: getattr(client, name) for name in GIVEN}, n_features)
+
+
+def check_matrices(values, n_features=None):
+    """Matrices by name as checked arrays, without those that are None."""
     given = {name: _as_floats(value, name) for name, value in values.items() if value is not None}
     if not given:
         return given

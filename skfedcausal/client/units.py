@@ -13,7 +13,7 @@ from .worker import KEPT, UnitWorker
 
 @dataclass(frozen=True)
 class Units:
-    """Sites of all units of a fit; `quiet` units notice nothing of later records, which would tell of values."""
+    """Sites of all units of a fit; `quiet` ones notice nothing of later records that would tell of values."""
 
     sites: dict
     quiet: bool = False
@@ -142,7 +142,7 @@ class UnitStreams:
             self.sites[name] = Site(worker, kept[name])
 
     def put(self, plant, noised=None):
-        """Give every unit its next rows; with `noised` as they were released, and whether that cost something."""
+        """Give every unit its next rows, as `noised` releases them; whether that cost something."""
         rows, charged = dict(zip(plant.names, plant.outputs, strict=True)), False
         if noised is not None:
             rows, charged = noised.release(rows)

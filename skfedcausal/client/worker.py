@@ -47,11 +47,13 @@ from .answers import (
     unit_message,
 )
 from .augmenter import LinearAugmenter, as_augmenter
+from .base import UnitClient
 from .batches import next_message
 from .black_box import BlackBoxClient, NonlinearClient
 from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law, warn_of_determined_inputs
 from .kalman import KalmanClient
+from .monitor import monitored
 from .records import Silence, column_means, release_pages, warn_few_rows
 
 KEPT = (  # what a unit keeps of a fit for other records
@@ -65,6 +67,7 @@ KEPT = (  # what a unit keeps of a fit for other records
     "n_states",
     "silence",
     "flags",
+    "monitor",
     "dtype",
 )
 
@@ -91,6 +94,8 @@ class UnitWorker:
     monitored : Batches or similar, default=None
         Another record to be monitored for faults: an object whose ``batch(number)``, counted from 1, is a
         :class:`~skfedcausal.client.batches.Batch`, None where there is none yet.
+    monitor : bool, default=True
+        Whether the server may ask for what the unit's states do not show.
     home : ndarray of shape (n_samples, n_sensors), default=None
         The record without noise, for flags that are randomised before they leave; None: `outputs`.
     flags : ndarray of bool of shape (n_samples, 2), default=None
@@ -120,6 +125,7 @@ class UnitWorker:
         training_noise=None,
         monitored=None,
         *,
+        monitor=True,
         home=None,
         flags=None,
     ):
@@ -131,7 +137,7 @@ class UnitWorker:
         self._noise = noise
         self._training_noise = training_noise
         self._monitored = monitored
-        self._home, self._flags = home, flags
+        self._may_monitor, self._home, self._flags = monitor, home, flags
 
     @property
     def n_columns(self):
@@ -186,13 +192,21 @@ class UnitWorker:
         """Identify the unit's model and send what the measurements say about the states."""
         if state.get("round") == packet.round and state["previous"] is None:
             return self._message(packet, state["client"], None, state)
-        first = {**self._first_state(), "wishes": FitRequest.from_packet(packet), "dtype": _dtype_of(packet)}
-        return self._message(packet, self._fitted(), None, first)
+        wishes = FitRequest.from_packet(packet)
+        first = {**self._first_state(), "wishes": wishes, "dtype": _dtype_of(packet)}
+        client = self._fitted()
+        if wishes.monitor:
+            if not self._may_monitor:
+                raise PacketError(
+                    f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`."
+                )
+            client, first["monitor"] = monitored(client, self._Y, self._starts, self._fitted)
+        return self._message(packet, client, None, first)
 
-    def _fitted(self):
-        return fitted_client(
-            self._client, self._Y, self._U, self._starts, self.name, self._columns, self._noise
-        )
+    def _fitted(self, n_states=None):
+        """The unit's model learned from its record, with its own number of states or another."""
+        template = self._client if n_states is None else clone(self._client).set_params(n_states=n_states)
+        return fitted_client(template, self._Y, self._U, self._starts, self.name, self._columns, self._noise)
 
     def _first_state(self):
         """What a unit notices of its own record; under privacy nothing, for it would tell of values."""
@@ -210,17 +224,17 @@ class UnitWorker:
                 "it belongs to a later one."
             )
         client = previous
-        if isinstance(client, KalmanClient):
+        if isinstance(client, UnitClient):
             client = client.refined(self._Y, reply.states, reply.covariances)
         return self._message(packet, client, previous, state)
 
     def _message(self, packet, client, previous, kept):
         """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
         wishes = kept["wishes"]
-        settings = {"const": wishes.const, "local_model": wishes.local_model}
+        settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": kept.get("monitor")}
         message = unit_message(client, self._Y, self._starts, inputs=self._U, **settings)
         state = {"client": client, "previous": previous, "round": packet.round}
-        if isinstance(client, KalmanClient):
+        if isinstance(client, UnitClient):
             state["loading_error"] = loading_error(client, message)
         else:
             self._check_message(message)
@@ -232,7 +246,7 @@ class UnitWorker:
         wishes, Y = RecordRequest.from_packet(packet), self._Y
         if wishes.until is not None:
             Y = np.where(np.arange(len(Y))[:, None] >= wishes.until, np.nan, Y)
-        settings = {"const": wishes.const, "local_model": wishes.local_model}
+        settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": state.get("monitor")}
         message = unit_message(state["client"], Y, self._starts, inputs=self._U, **settings)
         return message.to_packet(packet.round, _dtype_of(packet)), state
 
@@ -266,7 +280,7 @@ class UnitWorker:
                 f"use for augmenter={self._augmenter!r}. Leave it out, or use LikelihoodServer."
             )
         client = self._fitted()
-        if not isinstance(client, KalmanClient):
+        if not isinstance(client, UnitClient):
             raise TypeError(
                 f"The client of unit {self.name!r} is a {type(self._client).__name__}. GradientServer needs "
                 "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
@@ -297,7 +311,7 @@ class UnitWorker:
 
     def _fit_augmenter(self, augmenter, client, reply):
         told = reply.cross_term, reply.transition, self._starts
-        if isinstance(augmenter, LinearAugmenter) and isinstance(client, KalmanClient):
+        if isinstance(augmenter, LinearAugmenter) and isinstance(client, UnitClient):
             Y = client.active_columns(self._Y)
             products = client.model.products
             if products is not None or is_complete(Y):  # without a centred copy

@@ -81,7 +81,7 @@ def n_columns(X):
 
 
 def to_floats(X, *, name_column, where="", min_features=1, **checks):
-    """Convert a table to a finite float64 array with NaN for missing values, shape (n_samples, n_features)."""
+    """Table as a finite float64 array with NaN for missing values, shape (n_samples, n_features)."""
     plain = _plain_array(X)
     if is_fine(plain, checks.get("ensure_min_samples", 1), min_features):
         return plain

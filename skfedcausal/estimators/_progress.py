@@ -57,7 +57,7 @@ def _written_out(verbose):
 
 
 def follower(estimator):
-    """Callable that tells the estimator's callbacks of an exchange by its operation; None without callbacks."""
+    """Callable that tells the estimator's callbacks of an exchange; None without callbacks."""
     context = getattr(estimator, "_callback_fit_ctx", None)
     if context is None:
         return None

@@ -12,7 +12,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.monitor import watched
 from ..client.units import UnitStreams, randomised_flags, released
 from ..containers.rows import (
     check_following,
@@ -39,7 +38,7 @@ from ..server.watching.incidents import (
 from ..server.watching.nominal import watch_budget
 from ..server.watching.root_cause import RootCauseServer, StreamState
 from ..statespace.episodes import episodes
-from ._base import FederatedEstimator, client_templates
+from ._base import FederatedEstimator
 from ._progress import followed
 from ._promises import mechanisms, promise
 from ._streams import PlantStream, flag_verdict, verdict_reply
@@ -294,11 +293,8 @@ class FederatedRCADetector(FederatedEstimator):
     def _new_server(self):
         return super()._new_server(MomentServer)
 
-    def _templates(self, names):
-        if self.client is None:
-            return {name: watched(None) for name in names}
-        templates = client_templates(self.client, names, self.random_state)
-        return {name: watched(client) for name, client in templates.items()}
+    def _exchange(self, transport, ledger, **settings):
+        return super()._exchange(transport, ledger, monitor=True, **settings)
 
     def _store_fit(self, server, exchange):
         """What is nominal, from the messages that the plant was learned from."""

@@ -3,10 +3,11 @@
 import logging
 import time
 from contextlib import nullcontext
+from dataclasses import replace
 
 from ..message.packet import NOTHING, Failure, Packet, PacketError
 from ..message.promise import PrivacyPromise
-from ..message.requests import Acknowledgement
+from ..message.requests import Acknowledgement, FitRequest
 from ..message.states import StateMessage
 from ..message.training import LocalModel
 from .lost import Answers, ClientError
@@ -64,6 +65,8 @@ class Exchange:
         None: every unit has to answer.
     names : sequence of str, default=None
         Units in the order of the plant; None takes those of the transport.
+    monitor : bool, default=False
+        Whether the units are to tell also what their states do not show.
     guard : callable, default=None
         Makes of the messages to the units those that leave the server.
     follow : callable, default=None
@@ -81,13 +84,22 @@ class Exchange:
     """
 
     def __init__(
-        self, transport, ledger, *, dtype="float64", lost_units=None, names=None, guard=None, follow=None
+        self,
+        transport,
+        ledger,
+        *,
+        dtype="float64",
+        lost_units=None,
+        names=None,
+        monitor=False,
+        guard=None,
+        follow=None,
     ):
         self._transport, self.ledger, self.dtype = transport, ledger, dtype
         self.one_way = getattr(transport, "one_way", False)
         self.names = tuple(transport.clients() if names is None else names)
         self.attendance = Attendance(self.names, lost_units)
-        self._guard, self._follow = guard, follow
+        self._monitor, self._guard, self._follow = monitor, guard, follow
         self.messages, self.promises, self.round, self.lengths = {}, {}, 0, ()
 
     # -- learning --------------------------------------------------------------------------------
@@ -109,9 +121,12 @@ class Exchange:
                         "one-way link. Use a LikelihoodServer with n_rounds=1."
                     )
                 break
-            request = next(iter(question.requests.values()))
+            requests = question.requests
+            request = next(iter(requests.values()))
+            if self._monitor and isinstance(request, FitRequest):
+                requests = {name: replace(one, monitor=True) for name, one in requests.items()}
             self.round += getattr(request, "NEW_ROUND", True)
-            answers = self.ask(question.requests, question.answer, needed=question.needed)
+            answers = self.ask(requests, question.answer, needed=question.needed)
             if question.answer in (StateMessage, LocalModel):
                 if getattr(request, "OPENS", False):
                     self.messages = {}

@@ -12,7 +12,12 @@ from .packet import Packet
 
 class _Plain:
     def to_packet(self, round=0, dtype="float64"):
-        s = {f.name: getattr(self, f.name) for f in fields(self) if getattr(self, f.name) is not None}
+        s = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if getattr(self, f.name) is not None
+            and not (f.name in ("monitor", "flags") and not getattr(self, f.name))
+        }
         return Packet(self.OP, round, {}, s | ({"dtype": dtype} if self.DTYPE else {}))
 
     DTYPE = True
@@ -28,6 +33,7 @@ class _Plain:
 class FitRequest(_Plain):
     const: bool = False
     local_model: bool = False
+    monitor: bool = False
     OP: ClassVar[str] = "fit"
     OPENS = True
 

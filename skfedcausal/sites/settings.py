@@ -10,7 +10,6 @@ from pathlib import Path
 import pandas as pd
 
 from ..client.kalman import KalmanClient
-from ..client.monitor import watched as watched_client
 from ..client.worker import UnitWorker
 from ..containers.layout import listed
 from ..federation.atomic import file_name
@@ -57,9 +56,14 @@ class SiteSettings:
     privacy: SitePrivacy | None = None
 
     @property
+    def is_monitored(self):
+        """Whether the server may ask for what the unit's states do not show."""
+        return self.watch or self.watched is not None
+
+    @property
     def request(self):
         """What a one-way site asks itself, and what a rehearsal answers."""
-        return FitRequest().to_packet(1, self.wire_dtype)
+        return FitRequest(monitor=self.is_monitored).to_packet(1, self.wire_dtype)
 
     def watch_request(self, number):
         """What a one-way site asks itself about a batch of its watched record."""
@@ -96,14 +100,13 @@ class SiteSettings:
 
     def worker(self, record, noise=None, watched=None):
         """The unit's worker on its record, to which noise of the given variance was added."""
-        look = self.watch or self.watched is not None
         try:
-            client = KalmanClient(**self.client) if self.client or not look else None
-            client = watched_client(client) if look else client
+            client = KalmanClient(**self.client)
         except TypeError as error:
             raise SettingsError(f"[client]: {error}") from None
         about = (record.outputs, record.inputs, record.starts, record.columns)
-        return UnitWorker(self.name, *about, client, noise=noise, monitored=watched)
+        settings = {"noise": noise, "monitored": watched, "monitor": self.is_monitored}
+        return UnitWorker(self.name, *about, client, **settings)
 
     def read_key(self):
         """The key in its file."""

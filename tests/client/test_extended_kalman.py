@@ -9,8 +9,9 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, KalmanClient, MomentServer
-from skfedcausal.client.black_box import WatchedNonlinearClient
+from skfedcausal.client.black_box import NonlinearClient
 from skfedcausal.client.maps import fitted_map
+from skfedcausal.client.monitor import NonlinearMonitor
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.statespace.filter import covariance_schedule, filtered_states
 
@@ -127,13 +128,13 @@ def test_constant_and_missing_columns_take_no_part():
 def test_units_fit_it_at_home_and_the_detector_keeps_one_information_matrix():
     nominal = make_nonlinear_plant(n_samples=600, size=0, random_state=0).data
     detector = FederatedRCADetector(ExtendedKalmanClient(random_state=0), false_alarm_rate=0.01).fit(nominal)
-    unit = detector.clients_["unit0"]
-    message, _ = unit.watched_message(nominal["unit0"], (0,))
+    unit = detector._units["unit0"]["monitor"]
+    message, _ = unit.message(nominal["unit0"], (0,))
     assert message.index is None
     assert message.off_subspace.shape == (600,)
     gap = nominal["unit0"].copy()
     gap[100, 1] = gap[200:203] = np.nan
-    message, _ = unit.watched_message(gap, (0,))
+    message, _ = unit.message(gap, (0,))
     assert set(np.flatnonzero(message.index)) == {100, 200, 201, 202}
     again = pickle.loads(pickle.dumps(detector))
     assert again.incidents(nominal).equals(detector.incidents(nominal))
@@ -144,11 +145,13 @@ def test_stream_in_pieces_tells_what_the_whole_tells(size):
     plant = make_nonlinear_plant(n_samples=300, size=0, random_state=0)
     Y = plant.data["unit0"][:120].copy()
     Y[50:53, 1] = np.nan
-    unit = WatchedNonlinearClient(ExtendedKalmanClient(random_state=0)).fit(plant.data["unit0"])
-    whole, _ = unit.watched_message(Y, (0,))
+    nominal = plant.data["unit0"]
+    client = NonlinearClient(ExtendedKalmanClient(random_state=0)).fit(nominal)
+    unit = NonlinearMonitor.learn(client, nominal, (0,))
+    whole, _ = unit.message(Y, (0,))
     pieces, stands = [], None
     for first in range(0, 120, size):
-        message, stands = unit.watched_message(Y[first : first + size], (0,), stands)
+        message, stands = unit.message(Y[first : first + size], (0,), stands)
         pieces.append(message)
     for series in ("z", "off_subspace"):
         joined = np.concatenate([getattr(message, series) for message in pieces])

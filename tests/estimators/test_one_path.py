@@ -16,7 +16,6 @@ from skfedcausal import (
     KalmanClient,
     LikelihoodServer,
 )
-from skfedcausal.client.monitor import watched
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite, FileTransport, Gate, InProcessTransport
@@ -111,11 +110,10 @@ WITHOUT_RECORD = {"counterfactual", "transfer_function", "aggregate_counterfactu
 def sites_of(kind, wrap=Site):
     """Workers as sites have them: each with its own record and the client of its settings."""
     _, record, driven, _ = KINDS[kind]
-    client = watched(None) if kind.startswith("detector") else KalmanClient()
     columns = {name: tuple(f"{name}__x{k}" for k in range(Y.shape[1])) for name, Y in record.items()}
     inputs = dict(zip(record, U if driven else [None] * 3, strict=True))
     return {
-        name: wrap(UnitWorker(name, Y, inputs[name], (0,), columns[name], client))
+        name: wrap(UnitWorker(name, Y, inputs[name], (0,), columns[name], KalmanClient()))
         for name, Y in record.items()
     }
 

@@ -14,7 +14,6 @@ from skfedcausal import (
     KalmanClient,
     LikelihoodServer,
 )
-from skfedcausal.client.monitor import WatchedClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import (
@@ -29,6 +28,7 @@ from skfedcausal.federation import (
     verify_ledger,
 )
 from skfedcausal.federation.atomic import file_name
+from skfedcausal.message.requests import FitRequest
 
 UNITS = ("mill", "kiln", "raw mix/2")
 X, _ = make_granger_plant(3, names=UNITS, n_samples=400, random_state=3)
@@ -152,9 +152,9 @@ def test_gradient_training_with_inputs_is_identical_at_the_sites(tmp_path, excha
 @pytest.mark.parametrize("one_way", [False, True])
 def test_a_detector_learns_links_and_thresholds_from_sites(sites, one_way):
     here = FederatedRCADetector(false_alarm_rate=0.01).fit(X)
-    sites.client = WatchedClient()
+    sites.client = KalmanClient()
     if one_way:
-        request = Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False})
+        request = FitRequest(monitor=True).to_packet(1)
         for name in UNITS:
             FileSite(sites.gate(name), sites.folder).send("march", request)
     else:

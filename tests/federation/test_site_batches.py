@@ -9,14 +9,13 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedRCADetector
+from skfedcausal import FederatedRCADetector, KalmanClient
 from skfedcausal.client.batches import Batch, Batches
-from skfedcausal.client.monitor import WatchedClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, Packet
 from skfedcausal.federation.site_ledger import read_ledger, verify_ledger
-from skfedcausal.message.requests import WatchRequest
+from skfedcausal.message.requests import FitRequest, WatchRequest
 from skfedcausal.sites.settings import read_site_settings
 
 UNITS = ("mill", "kiln")
@@ -27,7 +26,7 @@ WATCHED["kiln"][160:290] += 4.0 * X["kiln"].std(axis=0)
 CUTS = (0, 150, 170, 171, 300, 400)  # the fault begins in one batch and ends in another one
 PARTS = [{n: Y[i:j] for n, Y in WATCHED.items()} for i, j in zip(CUTS[:-1], CUTS[1:], strict=True)]
 KEYS = {name: name.encode() * 8 for name in UNITS}
-REQUEST = Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False})
+REQUEST = FitRequest(monitor=True).to_packet(1)
 
 
 def detector():
@@ -268,7 +267,7 @@ def workers(parts, starts=(0,)):
             None,
             (0,),
             None,
-            WatchedClient(),
+            KalmanClient(),
             monitored=Batches([Batch(part[name], starts) for part in parts]),
         )
         for name in UNITS
