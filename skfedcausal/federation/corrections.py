@@ -1,8 +1,8 @@
 """The rounds in which units train nonlinear corrections of their models, over a transport."""
 
-from ..message.networks import FINISH, PredictedStates
 from ..message.packet import Packet
 from ..message.states import ACKNOWLEDGEMENT
+from ..message.training import FINISH, PredictedStates
 from .lost import Attendance
 from .rounds import ask, collect_messages, messages_of
 

@@ -1,0 +1,305 @@
+"""Requests of the server, and the answers to them that are no states: each request names its answer."""
+
+import numpy as np
+
+from .packet import NOTHING, PacketError
+from .schema import ArrayOrNone, Message, wire
+from .states import LAW_REQUEST, REQUEST, Acknowledgement, FeedbackLaw, StateMessage
+from .training import FINISH, LocalModel
+from .training import REQUEST as TRAIN
+from .watching import WATCH, FlagMessage
+
+CLOSE = "close"  # operation of the packet that says the run is over
+ERROR = "error"  # operation of the packet that says there is no answer
+
+_CONST = "whether to send the rest of the log-density, for likelihood values"
+_LOCAL = "whether to send the unit's own model"
+
+
+class FitRequest(Message, op=REQUEST, answer=StateMessage, first="dtype"):
+    """Asks for the first message: the unit identifies its model.
+
+    Attributes
+    ----------
+    const : bool
+        Whether the message is to hold the constants that likelihood values need.
+    local_model : bool
+        Whether it is to hold the unit's own model.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import FitRequest
+    >>> FitRequest().to_packet(dtype="float32").scalars
+    {'dtype': 'float32', 'const': False, 'local_model': False}
+    """
+
+    const: bool = wire("flag", _CONST, default=False)
+    local_model: bool = wire("flag", _LOCAL, default=False)
+
+
+class RecordRequest(Message, op="message", answer=StateMessage, first="dtype"):
+    """Asks for a message about the unit's record by the model that it has.
+
+    Attributes
+    ----------
+    const : bool
+        Whether the message is to hold the constants that likelihood values need.
+    until : int or None
+        Measurements of rows from there on are not looked at.
+    local_model : bool
+        Whether it is to hold the unit's own model.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import RecordRequest
+    >>> RecordRequest.from_packet(RecordRequest(until=100).to_packet()).until
+    100
+    """
+
+    const: bool = wire("flag", _CONST, default=False)
+    until: int | None = wire("count", "first row that is not looked at", default=None, least=0)
+    local_model: bool = wire("flag", _LOCAL, default=False)
+
+
+class LawRequest(Message, op=LAW_REQUEST, answer=FeedbackLaw):
+    """Asks how the unit's controllers compute its inputs.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import LawRequest
+    >>> LawRequest.ANSWER.__name__
+    'FeedbackLaw'
+    """
+
+
+class TrainRequest(
+    Message, op=TRAIN, answer=LocalModel, first="relay stepwise start_scale seed constant dtype"
+):
+    """Asks for the unit's own model before training by gradients.
+
+    Attributes
+    ----------
+    relay : bool
+        Whether its filtered states and inputs are to be relayed to the other units.
+    stepwise : bool
+        Whether training goes step by step.
+    start_scale : float
+        Standard deviation of the random start.
+    seed : int
+        Of the random start.
+    constant : bool
+        Whether corrections have a constant.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import TrainRequest
+    >>> request = TrainRequest(False, False, start_scale=0.1, seed=7, constant=False)
+    >>> TrainRequest.from_packet(request.to_packet()).seed
+    7
+    """
+
+    relay: bool = wire("flag", "whether to send states and inputs, to be relayed to the other units")
+    stepwise: bool = wire("flag", "whether to train step by step")
+    start_scale: float = wire("number", "standard deviation of the random start")
+    seed: int = wire("count", "seed of the random start", least=0)
+    constant: bool = wire("flag", "whether corrections have a constant")
+
+
+class WatchRequest(Message, op=WATCH, answer=StateMessage, first="dtype"):
+    """Asks for a message about the next batch of the record that is monitored for faults.
+
+    Attributes
+    ----------
+    batch : int
+        Number of the batch, counted from 1.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import WatchRequest
+    >>> WatchRequest(3).to_packet().scalars
+    {'dtype': 'float64', 'batch': 3}
+    """
+
+    batch: int = wire("count", "number of the batch", default=1)
+
+
+class Measurements(Message, op="measurements"):
+    """Numbers that the unit was asked for, in the units of its own sensors.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+        Predictions, effects of inputs or a replayed record.
+    variance : ndarray of shape (n_rows, n_columns) or None
+        Of the values, where it is known.
+    columns : tuple of str
+        Names of the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import Measurements
+    >>> answer = Measurements(np.zeros((5, 2)), columns=("flow", "level"))
+    >>> Measurements.from_packet(answer.to_packet()).columns
+    ('flow', 'level')
+    """
+
+    values: np.ndarray = wire("series T d", "numbers in the units of the sensors")
+    variance: ArrayOrNone = wire("series T d", "variance of these numbers", default=None)
+    columns: tuple[str, ...] = wire("names d", "names of the sensors", default=())
+
+
+class PredictRequest(Message, op="predict", answer=Measurements, first="model dtype"):
+    """Asks for the unit's own one-step predictions of its measurements.
+
+    Attributes
+    ----------
+    model : {"client", "augmented"}
+        Model that predicts: the unit's own, or the augmented one.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import PredictRequest
+    >>> PredictRequest("augmented").answer.__name__
+    'Measurements'
+    """
+
+    model: str = wire("word", "model that predicts", of="client augmented")
+
+
+class AggregateRequest(Message, op="aggregate", answer=Measurements):
+    """Asks for the effect on the unit's sensors of scaling the inputs of all others together.
+
+    Attributes
+    ----------
+    scale : float
+        Level of all other units' inputs, as a multiple of what it was.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import AggregateRequest
+    >>> AggregateRequest.from_packet(AggregateRequest(0.5).to_packet()).scale
+    0.5
+    """
+
+    scale: float = wire("number", "level of the others' inputs, as a multiple", least=-np.inf)
+
+
+class FlagsRequest(Message, op="flag"):
+    """Asks for flags about the unit's record, or to learn from it what is nominal.
+
+    Attributes
+    ----------
+    percentile : float or None
+        Percentile of the nominal record above which time steps are flagged: learn it. None: raise flags.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import FlagsRequest
+    >>> FlagsRequest(99.0).answer.__name__, FlagsRequest().answer.__name__
+    ('Acknowledgement', 'FlagMessage')
+    """
+
+    percentile: float | None = wire("number", "percentile of the nominal record", default=None)
+
+    @property
+    def answer(self):
+        """Kind of message that answers this request."""
+        return FlagMessage if self.percentile is None else Acknowledgement
+
+    def _check(self, packet):
+        if self.percentile is not None and self.percentile > 100:
+            raise PacketError(
+                f"Scalar 'percentile' of packet 'flag' is {self.percentile}, expected at most 100."
+            )
+
+
+class LossAnswer(Message, op="losses"):
+    """The unit's client and server loss.
+
+    Attributes
+    ----------
+    client, server : float
+
+    Examples
+    --------
+    >>> from skfedcausal.message import LossAnswer
+    >>> LossAnswer.from_packet(LossAnswer(0.3, 0.1).to_packet()).server
+    0.1
+    """
+
+    client: float = wire("number", "loss of the unit's own prediction of its measurements")
+    server: float = wire("number", "loss of the server's prediction of its states")
+
+
+class LossRequest(Message, op="loss", answer=LossAnswer):
+    """Prediction of this unit's states, to compute its losses.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_samples, n_states)
+        One step ahead.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import LossRequest
+    >>> LossRequest.from_packet(LossRequest(np.zeros((4, 2))).to_packet()).states.shape
+    (4, 2)
+    """
+
+    states: np.ndarray = wire("series T p", "the unit's own states one step ahead")
+
+
+class NothingYet(Message, op=NOTHING):
+    """Says that there is no further batch to be monitored yet.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import NothingYet
+    >>> NothingYet().to_packet(3).round
+    3
+    """
+
+
+class NetworksTrained(Message, op=FINISH, answer=Acknowledgement):
+    """Says that training of networks has ended.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import NetworksTrained
+    >>> NetworksTrained().to_packet().op
+    'networks trained'
+    """
+
+
+class Close(Message, op=CLOSE, answer=Acknowledgement):
+    """Says that the run is over.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import Close
+    >>> Close.PURPOSE
+    'says that the run is over'
+    """
+
+
+class Failed(Message, op=ERROR):
+    """Says that there is no answer, and of which kind the reason is.
+
+    Attributes
+    ----------
+    kind : str
+        As of :class:`~skfedcausal.federation.Failure`.
+    detail : str
+        What may be said about it outside the site.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import Failed
+    >>> Failed("client-error", "ValueError").to_packet().scalars
+    {'kind': 'client-error', 'detail': 'ValueError'}
+    """
+
+    kind: str = wire("word", "kind of the reason")
+    detail: str = wire("word", "what may be said about it", default="")
