@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 _ROOT = Path(__file__).parent.parent
-_MESSAGES = ("states", "watching", "training", "networks", "promise")
+_MESSAGES = ("states", "watching", "training", "requests", "promise")
 
 
 def page(name):

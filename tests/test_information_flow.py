@@ -515,8 +515,8 @@ ONLY = {
     "message": ("message", "statespace"),
     "datasets": ("datasets", "statespace"),
     "theory": ("theory", "statespace"),
-    "message.packet": ("message.array_code",),
-    "message.array_code": (),
+    "message.packet": ("message.codes",),
+    "message.codes": (),
 }
 NEVER = {
     "server": ("client", "containers", "datasets", "estimators"),

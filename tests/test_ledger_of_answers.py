@@ -17,7 +17,7 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ByteLimitError
-from skfedcausal.message.purposes import PURPOSES
+from skfedcausal.message.schema import KINDS
 
 N = 600
 X, TRUTH = make_granger_plant(
@@ -82,7 +82,7 @@ def test_every_message_about_a_record_passes_the_ledger(question, monkeypatch):
     assert [entry.n_bytes for entry in up] == [message.to_packet().nbytes for message in made]
     down = {entry.client for entry in new if entry.direction == "down" and entry.op == reply}
     assert down == (set() if reply is None else set(X))
-    assert all(entry.op in PURPOSES for entry in new)
+    assert all(entry.op in KINDS for entry in new)
 
 
 def test_answers_in_lower_precision_are_of_what_crossed():

@@ -24,11 +24,39 @@ _ROUNDING = 1e-6  # standard deviations per level at which products need not be 
 
 
 class Augmenter(RegressorMixin, BaseEstimator):
-    """Base of the augmenters: how a unit guesses what the other units do to it from its own measurements.
+    """Base of the augmenters: how a unit guesses from its own measurements what the others do to it.
 
-    A subclass has ``fit(Y, cross_term, transition=None, starts=(0,))``, which learns the influence of the
-    other units on each row, shape (n_samples, n_states), from the unit's own measurements before that row,
-    and ``predict(Y, starts=(0,))``, which guesses it, zero at the rows `starts` that begin an episode.
+    A subclass has two methods. ``fit(Y, cross_term, transition=None, starts=(0,))`` learns the influence of
+    the other units on every row, ``cross_term`` of shape (n_samples, n_states), from the unit's own centred
+    measurements ``Y`` of the rows before it; ``transition`` is the unit's own matrix, ``starts`` are the first
+    rows of episodes. ``predict(Y, starts=(0,))`` guesses it, zero at these rows: a row before which the unit
+    has seen nothing tells nothing.
+
+    See Also
+    --------
+    LinearAugmenter : The papers' correction.
+    skfedcausal.testing.check_augmenter : Whether an object can be one.
+
+    Notes
+    -----
+    A regressor of scikit-learn that is given in its place is wrapped in a :class:`RegressorAugmenter`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import Augmenter, FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> class MeanAugmenter(Augmenter):
+    ...     def fit(self, Y, cross_term, transition=None, starts=(0,)):
+    ...         self.level_ = np.mean(cross_term, axis=0)
+    ...         return self
+    ...     def predict(self, Y, starts=(0,)):
+    ...         guess = np.tile(self.level_, (len(Y), 1))
+    ...         guess[list(starts)] = 0.0
+    ...         return guess
+    >>> X, _ = make_granger_plant(2, n_samples=500, random_state=0)
+    >>> FederatedGrangerEstimator(augmenter=MeanAugmenter()).fit(X).augmenters_["unit1"].level_.shape
+    (2,)
     """
 
 

@@ -104,7 +104,16 @@ class UnitClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self
 
     def active_columns(self, Y):
-        """Columns of `Y` that the model uses, shape (n_samples, n_active)."""
+        """Columns of `Y` that the model uses.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_active)
+        """
         return Y if not hasattr(self, "_active") or self._active.all() else Y[:, self._active]
 
     def _keep(self, model, active, Y):
@@ -153,7 +162,16 @@ class UnitClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return other
 
     def monitored_by(self, model):
-        """Copy whose messages and filter follow the model of a monitor; for other records it has its own."""
+        """Copy whose messages and filter follow the model of a monitor; under other noise it has its own.
+
+        Parameters
+        ----------
+        model : UnitModel
+
+        Returns
+        -------
+        UnitClient
+        """
         other = copy(self)
         other._own_model, other._model = self._model, model
         other.measurement_cov_ = _expanded(model.R, self._active)
@@ -236,26 +254,82 @@ class UnitClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return model, Y, U, episode_starts(check_lengths(lengths, len(Y)))
 
     def transform(self, X, *, inputs=None, lengths=None):
-        """Filtered states ``E[h_t | y_1, ..., y_t]``, shape (n_samples, n_states)."""
+        """Filtered states ``E[h_t | y_1, ..., y_t]``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_states)
+        """
         model, Y, U, starts = self._read(X, inputs, lengths)
         return model.filter(Y, U, starts)
 
     def fit_transform(self, X, y=None, *, inputs=None, lengths=None):
-        """`fit`, and the filtered states of the same record with the same inputs and episodes."""
+        """`fit`, and the filtered states of the same record with the same inputs and episodes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : None
+            Ignored.
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_states)
+        """
         return self.fit(X, inputs=inputs, lengths=lengths).transform(X, inputs=inputs, lengths=lengths)
 
     def filter(self, X, *, inputs=None, lengths=None):
-        """Filtered states; another name for :meth:`transform` that ignores ``set_output``."""
+        """Filtered states; another name for :meth:`transform` that ignores ``set_output``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_states)
+        """
         model, Y, U, starts = self._read(X, inputs, lengths)
         return model.filter(Y, U, starts)
 
     def predict(self, X, *, inputs=None, lengths=None):
-        """Measurements predicted one step ahead, ``mean + C E[h_t | y_1, ..., y_(t-1)]``, shape as X."""
+        """Measurements predicted one step ahead, ``mean + C E[h_t | y_1, ..., y_(t-1)]``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        Y : ndarray of shape (n_samples, n_features)
+            Constant columns are predicted at their constant.
+        """
         model, Y, U, starts = self._read(X, inputs, lengths)
         return self.measurements(model.predict(Y, U, starts))
 
     def measurements(self, states):
-        """Expected measurements of given states, constant columns at their constant."""
+        """Expected measurements of given states, constant columns at their constant.
+
+        Parameters
+        ----------
+        states : ndarray of shape (n_samples, n_states)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
         expected = self.model.measurements(states)
         if not hasattr(self, "_model") or self._active.all():
             return expected
@@ -264,21 +338,74 @@ class UnitClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return full
 
     def residuals(self, X, *, inputs=None, lengths=None):
-        """Measurements less their one-step-ahead predictions, shape (n_samples, n_features)."""
+        """Measurements less their one-step-ahead predictions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            NaN where a measurement is missing.
+        """
         predicted = self.predict(X, inputs=inputs, lengths=lengths)
         return np.asarray(X, dtype=float) - predicted
 
     def score_samples(self, X, *, inputs=None, lengths=None):
-        """Log-density of each row given the past rows of its episode, shape (n_samples,)."""
+        """Log-density of each row given the past rows of its episode.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats.
+        """
         model, Y, U, starts = self._read(X, inputs, lengths)
         return model.log_likelihood(Y, U, starts)
 
     def score(self, X, y=None, *, inputs=None, lengths=None):
-        """Mean of :meth:`score_samples`."""
+        """Mean of :meth:`score_samples`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : None
+            Ignored.
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        float
+        """
         return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
 
     def message(self, X, *, inputs=None, lengths=None, const=False, local_model=False):
-        """Sufficient statistic of the measurements for the unit's states."""
+        """Sufficient statistic of the measurements for the unit's states.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+        const : bool, default=False
+            Add the term of the log-density that likelihood *values* need.
+        local_model : bool, default=False
+            Add the unit's own transition matrix and process covariance.
+
+        Returns
+        -------
+        StateMessage
+            With ``z`` of shape (n_samples, n_states), the information matrix ``J`` and the inputs.
+        """
         model, Y, U, starts = self._read(X, inputs, lengths)
         model = getattr(self, "message_model", model)
         return model.message(Y, starts, inputs=U, const=const, local_model=local_model)

@@ -37,26 +37,90 @@ class ExtendedFilterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return Y, list(episodes(episode_starts(check_lengths(lengths, len(Y))), len(Y)))
 
     def transform(self, X, *, lengths=None):
-        """Filtered states, shape (n_samples, n_states)."""
+        """Filtered states.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where missing.
+        lengths : sequence of int, default=None
+            Time steps of each episode.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_states)
+        """
         Y, bounds = self._record(X, lengths)
         return np.concatenate([self.filter_moments(Y[i:j])[2] for i, j in bounds])
 
     def fit_transform(self, X, y=None, *, lengths=None):
-        """`fit`, and the filtered states of the same record with the same episodes."""
+        """`fit`, and the filtered states of the same record with the same episodes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where missing.
+        y : None
+            Ignored.
+        lengths : sequence of int, default=None
+            Time steps of each episode.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_states)
+        """
         return self.fit(X, lengths=lengths).transform(X, lengths=lengths)
 
     def predict(self, X, *, lengths=None):
-        """Measurements predicted one step ahead, ``h(f(E[x_(t-1)]))``, shape (n_samples, n_features)."""
+        """Measurements predicted one step ahead, ``h(f(E[x_(t-1)]))``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where missing.
+        lengths : sequence of int, default=None
+            Time steps of each episode.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
         Y, bounds = self._record(X, lengths)
         return np.concatenate([self.h_map_.value(self.filter_moments(Y[i:j])[0]) for i, j in bounds])
 
     def score_samples(self, X, *, lengths=None):
-        """Log-density of each row given the past rows of its episode, linearised where the filter is."""
+        """Log-density of each row given the past rows of its episode, linearised where the filter is.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats; zero for a row without measurements.
+        """
         Y, bounds = self._record(X, lengths)
         return np.concatenate([self._log_densities(Y[i:j]) for i, j in bounds])
 
     def score(self, X, y=None, *, lengths=None):
-        """Mean of :meth:`score_samples`."""
+        """Mean of :meth:`score_samples`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            NaN where missing.
+        y : None
+            Ignored.
+        lengths : sequence of int, default=None
+            Time steps of each episode.
+
+        Returns
+        -------
+        float
+            In nats per row.
+        """
         return float(self.score_samples(X, lengths=lengths).mean())
 
     def _log_densities(self, Y):

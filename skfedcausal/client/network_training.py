@@ -14,10 +14,9 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.neural_network import MLPRegressor
 
-from ..message.networks import FINISH, NetworkPlan, NoGradient, PredictedStates
 from ..message.packet import Packet, PacketError
 from ..message.states import ACKNOWLEDGEMENT
-from ..message.training import GradientReply
+from ..message.training import FINISH, GradientReply, NetworkPlan, NoGradient, PredictedStates
 from ..statespace.episodes import inner_rows, lagged_rows
 from .augmenter import RegressorAugmenter, as_augmenter
 from .base import UnitClient

@@ -1,7 +1,7 @@
 """``python -m skfedcausal plan``: what a site would send and accept, before anything is sent."""
 
 from ..message.packet import NOTHING
-from ..message.purposes import described, purpose
+from ..message.schema import described, purpose
 from ..sites.server_settings import read_server_settings
 from ..sites.settings import SiteRecord, read_site_settings
 from ._shared import answer, parser, section_of

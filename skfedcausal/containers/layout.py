@@ -81,7 +81,13 @@ class PlantLayout:
         return any(self.outputs)
 
     def output_places(self):
-        """Positions of each unit's sensors in a table without the inputs, and the names of its columns."""
+        """Positions of each unit's sensors in a table without the inputs, and the names of its columns.
+
+        Returns
+        -------
+        positions : list of list of int
+        columns : list of str
+        """
         rank = {position: k for k, position in enumerate(sorted(sum(self.output_positions, ())))}
         positions = [[rank[position] for position in unit] for unit in self.output_positions]
         columns = [""] * len(rank)

@@ -72,7 +72,12 @@ class PlantData:
         return episode_starts(self.lengths)
 
     def table(self):
-        """Measurements of all units side by side, in the order of the table that came in, inputs left out."""
+        """Measurements of all units side by side, in the order of the table that came in, inputs left out.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_outputs)
+        """
         positions, columns = self.layout.output_places()
         table = np.empty((self.n_samples, len(columns)))
         for where, Y in zip(positions, self.outputs, strict=True):

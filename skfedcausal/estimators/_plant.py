@@ -237,6 +237,11 @@ class PlantEstimator(FederatedEstimator):
         -------
         estimator
             Of the same class, fitted with the same settings and unit models.
+
+        Raises
+        ------
+        ValueError
+            If the estimator learned from sites, or with noise inside training.
         """
         check_is_fitted(self)
         if self._channel is not None:

@@ -574,7 +574,24 @@ class FederatedRCADetector(FederatedEstimator):
         return np.array(self.client_names_, dtype=object)
 
     def flags(self, X=None, *, inputs=None, lengths=None):
-        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9)."""
+        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
+
+        Raises
+        ------
+        ValueError
+            If the detector was not fitted with ``evidence="flags"``.
+        """
         check_is_fitted(self)
         if self.evidence != "flags":
             raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
@@ -587,6 +604,43 @@ class FederatedRCADetector(FederatedEstimator):
         """Write a page on an incident that a shift lead can read.
 
         What happened, where it began, why we think so, what we do not know, what data left the units.
+
+        Parameters
+        ----------
+        incident : Series or DataFrame
+            Row of :meth:`incidents`; of a table its first row.
+        path : str or Path
+            HTML file. The page holds everything it shows and loads nothing.
+        X : list, dict, DataFrame or ndarray, default=None
+            The record of the incident, for a picture of it.
+        title : str, default=None
+
+        Returns
+        -------
+        Path
+
+        Raises
+        ------
+        ValueError
+            If `incident` is no row of :meth:`incidents`.
+        ImportError
+            With `X`, without matplotlib (extra ``plot``).
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from skfedcausal import FederatedRCADetector
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(n_units=3, n_samples=3000, random_state=0)
+        >>> faulty = {name: Y[2600:].copy() for name, Y in X.items()}
+        >>> faulty["unit2"][200:] += 2 * faulty["unit2"].std(axis=0)
+        >>> detector = FederatedRCADetector().fit({name: Y[:2600] for name, Y in X.items()})
+        >>> incidents = detector.incidents(faulty).query("detected >= 200")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = detector.report(incidents, Path(folder) / "trip.html", X=faulty).read_text()
+        >>> "Where it began" in page
+        True
         """
         check_is_fitted(self)
         from ..reports import incident_page  # matplotlib is optional
@@ -596,7 +650,25 @@ class FederatedRCADetector(FederatedEstimator):
     # -- streams ---------------------------------------------------------------------------------
 
     def update(self, batch):
-        """Follow a stream: the next rows of all units."""
+        """Follow a stream: the next rows of all units.
+
+        Parameters
+        ----------
+        batch : list, dict, DataFrame or ndarray
+            In the containers and columns of `fit`; one row or more.
+
+        Returns
+        -------
+        DataFrame
+            Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
+            of the stream, times where all batches have them. An incident is the same one as long as its
+            ``detected`` is.
+
+        Raises
+        ------
+        ValueError
+            If rows do not follow those before, or flags are randomised.
+        """
         check_is_fitted(self)
         if mechanisms(self.privacy)[1] is not None:
             raise ValueError(
@@ -649,6 +721,27 @@ class FederatedRCADetector(FederatedEstimator):
         Every unit sends messages about that record, batch by batch as it comes, by the model it has from the
         fit, and is told the verdicts where there is a way back. Units and server keep where they stand
         between batches, so that the answers are those to one record; the next call goes on.
+
+        Parameters
+        ----------
+        wait : float, default=0.0
+            Seconds to wait for a further batch of every unit before the record is taken to end here.
+
+        Returns
+        -------
+        DataFrame
+            As :meth:`incidents`, in positions from 0 at the first batch; those of all batches so far.
+
+        Raises
+        ------
+        ClientError
+            If a unit gave no usable message, for it has no such record, say.
+        ValueError
+            If this estimator has no sites, or the batches of the units do not have the same rows.
+
+        See Also
+        --------
+        follow_sites : The same, batch by batch.
         """
         for _ in self.follow_sites(wait=wait):
             pass
@@ -663,7 +756,23 @@ class FederatedRCADetector(FederatedEstimator):
         return self._stream.table(self.client_names_)
 
     def follow_sites(self, *, wait=0.0):
-        """Follow the records that the sites have to be watched, as :meth:`watch_sites` does."""
+        """Follow the records that the sites have to be watched, as :meth:`watch_sites` does.
+
+        Parameters
+        ----------
+        wait : float, default=0.0
+            Seconds to wait for a further batch of every unit.
+
+        Yields
+        ------
+        DataFrame
+            For every batch the incidents that are new or revised, as :meth:`update` gives them.
+
+        Raises
+        ------
+        ValueError
+            If there are no sites to be asked.
+        """
         check_is_fitted(self)
         if self._channel is None:
             raise ValueError("There are no sites to be asked: `fit_sites` first.")

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pandas as pd
 
 from ..message.packet import Packet
-from ..message.purposes import purpose
+from ..message.schema import purpose
 from .site_ledger import ByteLimitError
 
 

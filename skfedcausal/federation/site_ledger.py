@@ -3,7 +3,7 @@
 import hashlib
 from pathlib import Path
 
-from ..message.purposes import described, purpose
+from ..message.schema import described, purpose
 from .atomic import write_whole
 from .chain import START, Chain, LedgerError, check_chain, read_ledger
 

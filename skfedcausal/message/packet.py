@@ -1,7 +1,7 @@
 """What travels: a flat set of named arrays and scalars with one canonical encoding.
 
 No pickle and no objects: a header in JSON and the arrays as little-endian bytes, of which those that hardly
-vary are written once (:mod:`~skfedcausal.message.array_code`). Every packet has
+vary are written once (:mod:`~skfedcausal.message.codes`). Every packet has
 exactly one encoding and every encoding is of one packet, so that the size of a packet is the length of its
 bytes whatever carries it, and nothing can hide in how it is written. What `decode` refuses, `encode` refuses.
 """
@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from .array_code import MOST, CodeError, code_size, decoded, encoded, n_leading
+from .codes import MOST, CodeError, code_size, decoded, encoded, n_leading
 
 NOTHING = "nothing yet"  # operation of the answer of a client that may have one to the same question later
 
@@ -68,26 +68,26 @@ class Packet:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     scalars: Mapping[str, int | float | str | bool] = field(default_factory=dict)
 
+    @cached_property
     def _header(self):
+        """The header, and the size of the table of every array: finding it takes a look at all numbers."""
         for value in (self.arrays, self.scalars):
             if type(value) is not dict and not isinstance(value, Mapping):
                 raise PacketError(f"Arrays and scalars of a packet are dicts, not a {type(value).__name__}.")
-        specs = self._specs
+        specs = tuple([_array_spec(name, value) for name, value in self.arrays.items()])
         if self.scalars or type(self.op) is not str or type(self.round) is not int:
-            return _header_text(self.op, self.round, specs, dict(self.scalars))
-        return _usual_header(self.op, self.round, tuple(specs.items()))
-
-    @cached_property
-    def _specs(self):
-        """What the header says of every array: finding it takes a look at all numbers."""
-        return {name: _array_spec(name, value) for name, value in self.arrays.items()}
+            text = _header_text(self.op, self.round, specs, dict(self.scalars))
+        else:
+            text = _usual_header(self.op, self.round, specs)
+        return text, [leading for _, _, _, leading in specs]
 
     @cached_property
     def nbytes(self):
         """Length of the encoding in bytes."""
-        size = _PREFIX.size + len(self._header())
-        for value, spec in zip(self.arrays.values(), self._specs.values(), strict=True):
-            size += code_size(value.size, value.dtype.itemsize, _leading(spec))
+        header, tables = self._header
+        size = _PREFIX.size + len(header)
+        for value, leading in zip(self.arrays.values(), tables, strict=True):
+            size += code_size(value.size, value.dtype.itemsize, leading)
         return size
 
     def encode(self):
@@ -102,11 +102,10 @@ class Packet:
         PacketError
             If it holds anything that does not travel.
         """
-        header = self._header()
-        parts = [_PREFIX.pack(_MAGIC, _VERSION, len(header)), header]
-        for name, value in self.arrays.items():
-            parts.append(encoded(np.asarray(value), _leading(self._specs[name])))
-        return b"".join(parts)
+        header, tables = self._header
+        arrays = zip(self.arrays.values(), tables, strict=True)
+        bodies = [encoded(np.asarray(value), leading) for value, leading in arrays]
+        return b"".join([_PREFIX.pack(_MAGIC, _VERSION, len(header)), header, *bodies])
 
     @classmethod
     def decode(cls, data):
@@ -147,13 +146,8 @@ class Packet:
         return cls(header["op"], header["round"], arrays, header["scalars"])
 
 
-def body_size(value):
-    """Bytes that an array takes in a packet, its line in the header aside."""
-    return code_size(value.size, value.dtype.itemsize, n_leading(value))
-
-
 def _array_spec(name, value):
-    """Dtype, shape and, where it has one, size of the table of an array, as the header holds them."""
+    """Name, dtype, shape and size of the table of an array, zero if it has none."""
     if type(value) is not np.ndarray and (
         not isinstance(value, (np.ndarray, np.generic)) or isinstance(value, np.ma.MaskedArray)
     ):
@@ -161,13 +155,7 @@ def _array_spec(name, value):
     dtype = _wire_name(value.dtype)
     if dtype not in _DTYPES:
         raise PacketError(f"Array {name!r} has dtype {value.dtype}; packets carry {', '.join(_DTYPES)}.")
-    leading = n_leading(value)
-    return (dtype, value.shape, leading) if leading else (dtype, value.shape)
-
-
-def _leading(spec):
-    """Size of the table of an array with such a line in the header."""
-    return spec[2] if len(spec) == 3 else 0
+    return name, dtype, value.shape, n_leading(value)
 
 
 @cache
@@ -178,12 +166,14 @@ def _wire_name(dtype):
 @lru_cache(4096)
 def _usual_header(op, round, specs):
     """Header of a packet without scalars, of which there are many of the same shape."""
-    return _header_text(op, round, dict(specs), {})
+    return _header_text(op, round, specs, {})
 
 
 def _header_text(op, round, specs, scalars):
-    specs = {name: [dtype, list(shape), *leading] for name, (dtype, shape, *leading) in specs.items()}
-    header = {"op": op, "round": round, "arrays": specs, "scalars": scalars}
+    arrays = {
+        name: [dtype, list(shape), leading][: 3 if leading else 2] for name, dtype, shape, leading in specs
+    }
+    header = {"op": op, "round": round, "arrays": arrays, "scalars": scalars}
     _check_header(header)
     text = _dumped(header)
     _check_header_size(len(text))

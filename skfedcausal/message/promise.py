@@ -1,24 +1,19 @@
-"""What a site promises about everything that leaves it; told with its first message.
+"""Differential privacy as a site promises it for everything that leaves it.
 
-Like the types of :mod:`skfedcausal.message`: nothing else crosses. It rides on another packet, and is taken
-off before that is read.
+The promise rides on another packet, the first message of the site, and is taken off before that is read.
 """
-
-from dataclasses import dataclass, fields
-from typing import ClassVar
 
 import numpy as np
 
-from .fields import Fields
 from .packet import Packet, PacketError
+from .schema import RIDERS, Message, wire
 
 _NOISE = "added_noise"
 _PREFIX = "promise_"
 
 
-@dataclass(frozen=True)
-class PrivacyPromise:
-    """Differential privacy of a unit, as its site says.
+class PrivacyPromise(Message, op="promise"):
+    """Differential privacy of a unit's record, as its site promises it.
 
     Attributes
     ----------
@@ -49,61 +44,68 @@ class PrivacyPromise:
     (0.3, 'event', {})
     """
 
-    noise: np.ndarray
-    mu: float
-    delta: float
-    clip_norm: float
-    rows: int
-    releases: int
-    unit: str
-    relation: str
-    window: int | None = None
-    event_radius: float | None = None
-
-    _UNITS: ClassVar = ("event", "window", "client")
-    _RELATIONS: ClassVar = ("replace", "zero_out")
+    noise: np.ndarray = wire("numbers d", "variance of the noise added to each sensor", array=_NOISE)
+    mu: float = wire("number", "Gaussian-DP parameter of all releases")
+    delta: float = wire("number", "at which epsilon is reported")
+    clip_norm: float = wire("number", "radius that time steps are clipped to")
+    rows: int = wire("count", "time steps of the record")
+    releases: int = wire("count", "noised records released so far")
+    unit: str = wire("word", "protected unit", of="event window client")
+    relation: str = wire("word", "neighbouring relation", of="replace zero_out")
+    window: int | None = wire("count", "time steps of a protected window", default=None)
+    event_radius: float | None = wire("number", "largest change that is protected", default=None)
 
     def put_on(self, packet):
-        """The packet with this promise on it."""
-        told = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
-        told = {_PREFIX + name: value for name, value in told.items() if value is not None}
-        arrays = {**packet.arrays, _NOISE: self.noise}
-        return Packet(packet.op, packet.round, arrays, {**packet.scalars, **told})
+        """A packet with this promise on it.
+
+        Parameters
+        ----------
+        packet : Packet
+
+        Returns
+        -------
+        Packet
+        """
+        own = self.to_packet()
+        told = {_PREFIX + name: value for name, value in own.scalars.items()}
+        return Packet(packet.op, packet.round, {**packet.arrays, **own.arrays}, {**packet.scalars, **told})
 
     @classmethod
     def taken_off(cls, packet):
-        """A packet without the promise on it, and the promise; None where there is none.
+        """A packet without the promise on it, and the promise.
+
+        Parameters
+        ----------
+        packet : Packet
+
+        Returns
+        -------
+        packet : Packet
+        promise : PrivacyPromise or None
+            None if there is none on it.
 
         Raises
         ------
         PacketError
             If what is on it cannot be meant as a promise.
         """
-        told = {name: value for name, value in packet.scalars.items() if name.startswith(_PREFIX)}
-        if _NOISE not in packet.arrays and not told:
+        arrays, scalars = dict(packet.arrays), dict(packet.scalars)
+        noise = {name: arrays.pop(name) for name in packet.arrays if name == _NOISE}
+        told = {
+            name.removeprefix(_PREFIX): scalars.pop(name)
+            for name in packet.scalars
+            if name.startswith(_PREFIX)
+        }
+        if not noise and not told:
             return packet, None
-        noise = {name: value for name, value in packet.arrays.items() if name == _NOISE}
-        noise = Fields(Packet(packet.op, 0, noise), packet.op).numbers(_NOISE, (None,))
-        try:
-            promise = cls(noise, **{name.removeprefix(_PREFIX): value for name, value in told.items()})
-        except TypeError:
-            raise PacketError(f"Packet {packet.op!r} holds an incomplete promise: {sorted(told)}.") from None
-        promise._check()
-        arrays = {name: value for name, value in packet.arrays.items() if name != _NOISE}
-        scalars = {name: value for name, value in packet.scalars.items() if name not in told}
+        promise = cls.from_packet(Packet(cls.OP, packet.round, noise, told))
         return Packet(packet.op, packet.round, arrays, scalars), promise
 
-    def _check(self):
-        numbers = [self.mu, self.delta, self.clip_norm, 1 if self.event_radius is None else self.event_radius]
-        counts = [self.rows, self.releases, 1 if self.window is None else self.window]
-        good = (
-            all(isinstance(x, float | int) and not isinstance(x, bool) and x > 0 for x in numbers)
-            and all(type(k) is int and k > 0 for k in counts)
-            and self.delta < 1
-            and (self.noise > 0).all()
-            and self.unit in self._UNITS
-            and self.relation in self._RELATIONS
-            and (self.unit == "window") == (self.window is not None)
-        )
-        if not good:
+    def _check(self, packet):
+        radius = 1.0 if self.event_radius is None else self.event_radius
+        positive = (self.noise > 0).all() and min(self.mu, self.delta, self.clip_norm, radius) > 0
+        if not (positive and self.delta < 1 and (self.unit == "window") == (self.window is not None)):
             raise PacketError("A packet promises differential privacy in terms that cannot be meant.")
+
+
+RIDERS[_NOISE] = PrivacyPromise.PURPOSES[_NOISE]

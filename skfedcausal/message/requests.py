@@ -1,171 +1,361 @@
-"""temporary"""
+"""Requests of the server, and the answers to them that are no states: each request names its answer."""
 
-import json
-from dataclasses import dataclass, fields
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from .fields import Fields, series_arrays
-from .packet import Packet
+from .packet import NOTHING, PacketError
+from .schema import ArrayOrNone, Message, wire
+from .states import LAW_REQUEST, REQUEST, Acknowledgement, FeedbackLaw, StateMessage
+from .training import FINISH, LocalModel
+from .training import REQUEST as TRAIN
+from .watching import WATCH, FlagMessage
 
+CLOSE = "close"  # operation of the packet that says the run is over
+ERROR = "error"  # operation of the packet that says there is no answer
 
-class _Plain:
-    def to_packet(self, round=0, dtype="float64"):
-        s = {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if getattr(self, f.name) is not None
-            and not (f.name in ("monitor", "flags") and not getattr(self, f.name))
-        }
-        return Packet(self.OP, round, {}, s | ({"dtype": dtype} if self.DTYPE else {}))
-
-    DTYPE = True
-
-    @classmethod
-    def from_packet(cls, packet):
-        s = dict(packet.scalars)
-        s.pop("dtype", None)
-        return cls(**s)
-
-
-@dataclass(frozen=True)
-class FitRequest(_Plain):
-    const: bool = False
-    local_model: bool = False
-    monitor: bool = False
-    OP: ClassVar[str] = "fit"
-    OPENS = True
-
-
-@dataclass(frozen=True)
-class LawRequest(_Plain):
-    OP: ClassVar[str] = "ask law"
-    NEW_ROUND = False
-    DTYPE = False
-
-
-@dataclass(frozen=True)
-class WatchRequest(_Plain):
-    batch: int = 1
-    flags: bool = False
-    OP: ClassVar[str] = "watch"
-
-
-@dataclass(frozen=True)
-class Acknowledgement(_Plain):
-    OP: ClassVar[str] = "done"
-    DTYPE = False
-
-
-@dataclass(frozen=True)
-class NetworksTrained(_Plain):
-    OP: ClassVar[str] = "networks trained"
-    DTYPE = False
-
-
-@dataclass(frozen=True)
-class RecordRequest(_Plain):
-    const: bool = False
-    until: int | None = None
-    local_model: bool = False
-    OP: ClassVar[str] = "message"
-
-
-@dataclass(frozen=True)
-class PredictRequest(_Plain):
-    model: str = "client"
-    OP: ClassVar[str] = "predict"
-
-
-@dataclass(frozen=True)
-class FlagsRequest(_Plain):
-    percentile: float | None = None
-    OP: ClassVar[str] = "flag"
-    DTYPE = False
-
-
-@dataclass(frozen=True)
-class AggregateRequest(_Plain):
-    scale: float = 1.0
-    OP: ClassVar[str] = "aggregate"
-    DTYPE = False
-
-
-@dataclass(frozen=True)
-class Measurements:
-    values: np.ndarray
-    variance: np.ndarray | None = None
-    columns: tuple = ()
-    OP: ClassVar[str] = "measurements"
-
-    def to_packet(self, round=0, dtype="float64"):
-        a = series_arrays("values", self.values, dtype)
-        if self.variance is not None:
-            a["variance"] = self.variance
-        return Packet(self.OP, round, a, {"columns": json.dumps(list(self.columns))})
-
-    @classmethod
-    def from_packet(cls, packet):
-        f = Fields(packet, cls.OP)
-        v = f.series("values")
-        w = f.numbers("variance", v.shape, optional=True)
-        f.check_all_read()
-        return cls(v, w, tuple(json.loads(packet.scalars["columns"])))
-
-
-@dataclass(frozen=True)
-class LossAnswer(_Plain):
-    client: float = 0.0
-    server: float = 0.0
-    OP: ClassVar[str] = "losses"
-    DTYPE = False
-
-
-@dataclass(frozen=True)
-class LossRequest:
-    states: np.ndarray
-    OP: ClassVar[str] = "loss"
-
-    def to_packet(self, round=0, dtype="float64"):
-        return Packet(self.OP, round, series_arrays("states", self.states, dtype))
-
-    @classmethod
-    def from_packet(cls, packet):
-        return cls(Fields(packet, cls.OP).series("states"))
-
-
-@dataclass(frozen=True)
-class NothingYet(_Plain):
-    OP: ClassVar[str] = "nothing yet"
-    DTYPE = False
-
-
-@dataclass(frozen=True)
-class FactualRequest:
-    states: np.ndarray | None = None
-    covariances: np.ndarray | None = None
-    OP: ClassVar[str] = "factual"
-
-    def to_packet(self, round=0, dtype="float64"):
-        from ..statespace.rounding import packed_triangles
-
-        return Packet(
-            self.OP,
-            round,
-            {}
-            if self.states is None
-            else series_arrays("states", self.states, dtype) | {"packed": packed_triangles(self.covariances)},
-        )
-
-    @classmethod
-    def from_packet(cls, packet):
-        f = Fields(packet, cls.OP)
-        s = f.series("states", optional=True)
-        return cls() if s is None else cls(s, f.symmetric("packed", s.shape[1]))
+_CONST = "whether to send the rest of the log-density, for likelihood values"
+_LOCAL = "whether to send the unit's own model"
 
 
 class Ask(NamedTuple):
-    requests: dict
-    answer: type
+    """What a server asks of units next: a step of its dialogue with them.
+
+    Attributes
+    ----------
+    requests : dict of str to Message
+        By unit.
+    answer : type
+        Kind of message that the units answer with.
+    needed : int or None
+        Units that have to answer; None takes the quorum of the fit.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import Ask, FitRequest, StateMessage
+    >>> Ask({"mill": FitRequest()}, StateMessage).needed is None
+    True
+    """
+
+    requests: dict[str, Message]
+    answer: type[Message]
     needed: int | None = None
+
+
+class FitRequest(Message, op=REQUEST, answer=StateMessage, first="dtype"):
+    """Asks for the first message: the unit identifies its model.
+
+    Attributes
+    ----------
+    const : bool
+        Whether the message is to hold the constants that likelihood values need.
+    local_model : bool
+        Whether it is to hold the unit's own model.
+    monitor : bool or None
+        Whether to tell also what the states do not show; None, like False, for no.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import FitRequest
+    >>> FitRequest().to_packet(dtype="float32").scalars
+    {'dtype': 'float32', 'const': False, 'local_model': False}
+    """
+
+    const: bool = wire("flag", _CONST, default=False)
+    local_model: bool = wire("flag", _LOCAL, default=False)
+    monitor: bool | None = wire("flag", "whether to tell what states do not show", default=None)
+    OPENS = True
+
+
+class RecordRequest(Message, op="message", answer=StateMessage, first="dtype"):
+    """Asks for a message about the unit's record by the model that it has.
+
+    Attributes
+    ----------
+    const : bool
+        Whether the message is to hold the constants that likelihood values need.
+    until : int or None
+        Measurements of rows from there on are not looked at.
+    local_model : bool
+        Whether it is to hold the unit's own model.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import RecordRequest
+    >>> RecordRequest.from_packet(RecordRequest(until=100).to_packet()).until
+    100
+    """
+
+    const: bool = wire("flag", _CONST, default=False)
+    until: int | None = wire("count", "first row that is not looked at", default=None, least=0)
+    local_model: bool = wire("flag", _LOCAL, default=False)
+
+
+class LawRequest(Message, op=LAW_REQUEST, answer=FeedbackLaw):
+    """Asks how the unit's controllers compute its inputs.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import LawRequest
+    >>> LawRequest.ANSWER.__name__
+    'FeedbackLaw'
+    """
+
+    NEW_ROUND = False
+
+
+class TrainRequest(
+    Message, op=TRAIN, answer=LocalModel, first="relay stepwise start_scale seed constant dtype"
+):
+    """Asks for the unit's own model before training by gradients.
+
+    Attributes
+    ----------
+    relay : bool
+        Whether its filtered states and inputs are to be relayed to the other units.
+    stepwise : bool
+        Whether training goes step by step.
+    start_scale : float
+        Standard deviation of the random start.
+    seed : int
+        Of the random start.
+    constant : bool
+        Whether corrections have a constant.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import TrainRequest
+    >>> request = TrainRequest(False, False, start_scale=0.1, seed=7, constant=False)
+    >>> TrainRequest.from_packet(request.to_packet()).seed
+    7
+    """
+
+    relay: bool = wire("flag", "whether to send states and inputs, to be relayed to the other units")
+    stepwise: bool = wire("flag", "whether to train step by step")
+    start_scale: float = wire("number", "standard deviation of the random start")
+    seed: int = wire("count", "seed of the random start", least=0)
+    constant: bool = wire("flag", "whether corrections have a constant")
+    OPENS = True
+
+
+class WatchRequest(Message, op=WATCH, answer=StateMessage, first="dtype"):
+    """Asks for a message about the next batch of the record that is monitored for faults.
+
+    Attributes
+    ----------
+    batch : int
+        Number of the batch, counted from 1.
+    flags : bool or None
+        Whether to send flags in place of states; None, like False, for states.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import WatchRequest
+    >>> WatchRequest(3).to_packet().scalars
+    {'dtype': 'float64', 'batch': 3}
+    """
+
+    batch: int = wire("count", "number of the batch", default=1)
+    flags: bool | None = wire("flag", "whether to send flags in place of states", default=None)
+
+
+class Measurements(Message, op="measurements"):
+    """Numbers that the unit was asked for, in the units of its own sensors.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+        Predictions, effects of inputs or a replayed record.
+    variance : ndarray of shape (n_rows, n_columns) or None
+        Of the values, where it is known.
+    columns : tuple of str
+        Names of the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import Measurements
+    >>> answer = Measurements(np.zeros((5, 2)), columns=("flow", "level"))
+    >>> Measurements.from_packet(answer.to_packet()).columns
+    ('flow', 'level')
+    """
+
+    values: np.ndarray = wire("series T d", "numbers in the units of the sensors")
+    variance: ArrayOrNone = wire("series T d", "variance of these numbers", default=None)
+    columns: tuple[str, ...] = wire("names d", "names of the sensors", default=())
+
+
+class FactualRequest(Message, op="factual", answer=Measurements):
+    """Asks for the unit's record, with expected measurements where they are missing.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_samples, n_states) or None
+        The unit's own states given all messages; None where nothing is missing.
+    covariances : ndarray of shape (1 or n_samples, n_states, n_states) or None
+
+    Examples
+    --------
+    >>> from skfedcausal.message import FactualRequest
+    >>> FactualRequest.from_packet(FactualRequest().to_packet()).states is None
+    True
+    """
+
+    states: ArrayOrNone = wire("series T p", "the unit's own states given all messages", default=None)
+    covariances: ArrayOrNone = wire("covariances k p p", "covariances of these states", default=None)
+
+
+class PredictRequest(Message, op="predict", answer=Measurements, first="model dtype"):
+    """Asks for the unit's own one-step predictions of its measurements.
+
+    Attributes
+    ----------
+    model : {"client", "augmented"}
+        Model that predicts: the unit's own, or the augmented one.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import PredictRequest
+    >>> PredictRequest("augmented").answer.__name__
+    'Measurements'
+    """
+
+    model: str = wire("word", "model that predicts", of="client augmented")
+
+
+class AggregateRequest(Message, op="aggregate", answer=Measurements):
+    """Asks for the effect on the unit's sensors of scaling the inputs of all others together.
+
+    Attributes
+    ----------
+    scale : float
+        Level of all other units' inputs, as a multiple of what it was.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import AggregateRequest
+    >>> AggregateRequest.from_packet(AggregateRequest(0.5).to_packet()).scale
+    0.5
+    """
+
+    scale: float = wire("number", "level of the others' inputs, as a multiple", least=-np.inf)
+
+
+class FlagsRequest(Message, op="flag"):
+    """Asks for flags about the unit's record, or to learn from it what is nominal.
+
+    Attributes
+    ----------
+    percentile : float or None
+        Percentile of the nominal record above which time steps are flagged: learn it. None: raise flags.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import FlagsRequest
+    >>> FlagsRequest(99.0).answer.__name__, FlagsRequest().answer.__name__
+    ('Acknowledgement', 'FlagMessage')
+    """
+
+    percentile: float | None = wire("number", "percentile of the nominal record", default=None)
+
+    @property
+    def answer(self):
+        """Kind of message that answers this request."""
+        return FlagMessage if self.percentile is None else Acknowledgement
+
+    def _check(self, packet):
+        if self.percentile is not None and self.percentile > 100:
+            raise PacketError(
+                f"Scalar 'percentile' of packet 'flag' is {self.percentile}, expected at most 100."
+            )
+
+
+class LossAnswer(Message, op="losses"):
+    """The unit's client and server loss.
+
+    Attributes
+    ----------
+    client, server : float
+
+    Examples
+    --------
+    >>> from skfedcausal.message import LossAnswer
+    >>> LossAnswer.from_packet(LossAnswer(0.3, 0.1).to_packet()).server
+    0.1
+    """
+
+    client: float = wire("number", "loss of the unit's own prediction of its measurements")
+    server: float = wire("number", "loss of the server's prediction of its states")
+
+
+class LossRequest(Message, op="loss", answer=LossAnswer):
+    """Prediction of this unit's states, to compute its losses.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_samples, n_states)
+        One step ahead.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import LossRequest
+    >>> LossRequest.from_packet(LossRequest(np.zeros((4, 2))).to_packet()).states.shape
+    (4, 2)
+    """
+
+    states: np.ndarray = wire("series T p", "the unit's own states one step ahead")
+
+
+class NothingYet(Message, op=NOTHING):
+    """Says that there is no further batch to be monitored yet.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import NothingYet
+    >>> NothingYet().to_packet(3).round
+    3
+    """
+
+
+class NetworksTrained(Message, op=FINISH, answer=Acknowledgement):
+    """Says that training of networks has ended.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import NetworksTrained
+    >>> NetworksTrained().to_packet().op
+    'networks trained'
+    """
+
+
+class Close(Message, op=CLOSE, answer=Acknowledgement):
+    """Says that the run is over.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import Close
+    >>> Close.PURPOSE
+    'says that the run is over'
+    """
+
+
+class Failed(Message, op=ERROR):
+    """Says that there is no answer, and of which kind the reason is.
+
+    Attributes
+    ----------
+    kind : str
+        As of :class:`~skfedcausal.federation.Failure`.
+    detail : str
+        What may be said about it outside the site.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import Failed
+    >>> Failed("client-error", "ValueError").to_packet().scalars
+    {'kind': 'client-error', 'detail': 'ValueError'}
+    """
+
+    kind: str = wire("word", "kind of the reason")
+    detail: str = wire("word", "what may be said about it", default="")

@@ -1,32 +1,23 @@
-"""The frozen types that cross the border between a unit and the server. Nothing else does.
+"""States of a unit: what its measurements say about them, and the replies of the server."""
 
-Each type knows its packet form: which arrays of which shape, in which precision. Reading a packet checks
-what came and what it means, so that nobody works on something that is not what it claims to be.
-
-Below double precision a series travels scaled to the range of the precision, and what undoes the scaling
-travels with it: rounding costs the same whatever the units of the states.
-"""
-
-from dataclasses import dataclass, replace
-from typing import ClassVar
+from dataclasses import replace
 
 import numpy as np
 
 from ..statespace.observation import Information
-from ..statespace.rounding import packed_products, packed_triangles, state_units, whitened_columns
-from .codes import stepped
-from .fields import Fields, series_arrays
-from .packet import Packet, PacketError
+from .packet import PacketError
+from .schema import WIRE_DTYPES as WIRE_DTYPES
+from .schema import ArrayOrNone, Message, wire
 
-WIRE_DTYPES = ("float64", "float32", "float16")
 REQUEST = "fit"  # operation of a packet that asks for the first message
 LAW_REQUEST = "ask law"  # operation of a packet that asks how a unit's inputs follow its measurements
 ACKNOWLEDGEMENT = "done"  # operation of the packet that says a reply was taken
 
 
-@dataclass(frozen=True)
-class StateMessage:
-    """What a unit's measurements say about its state, sent once.
+class StateMessage(Message, op="states", first="z patterns index lengths inputs"):
+    """Sufficient statistic of a unit's measurements, to learn the plant.
+
+    Sent once for every record.
 
     Attributes
     ----------
@@ -70,19 +61,21 @@ class StateMessage:
     (2000, 2)
     """
 
-    z: np.ndarray
-    patterns: np.ndarray
-    index: np.ndarray | None = None
-    lengths: tuple[int, ...] = ()
-    const: np.ndarray | None = None
-    transition: np.ndarray | None = None
-    process_cov: np.ndarray | None = None
-    inputs: np.ndarray | None = None
-    input_matrix: np.ndarray | None = None
-    off_subspace: np.ndarray | None = None
-    unpredicted: np.ndarray | None = None
-
-    OP: ClassVar[str] = "states"
+    z: np.ndarray = wire("whitened T p", "sufficient statistic of the states")
+    patterns: np.ndarray = wire("informations k p p", "how precisely the sensors see the states")
+    index: ArrayOrNone = wire(
+        "positions T", "which sensors were seen in each time step", of="patterns", default=None
+    )
+    lengths: tuple[int, ...] = wire("lengths e", "number of time steps of each episode", default=())
+    const: ArrayOrNone = wire("numbers T", "rest of the log-density of each time step", default=None)
+    transition: ArrayOrNone = wire("numbers p p", "dynamics of the unit's own states", default=None)
+    process_cov: ArrayOrNone = wire("covariance p p", "process noise of the unit's own states", default=None)
+    inputs: ArrayOrNone = wire("inputs T q", "the unit's inputs as they are", default=None)
+    input_matrix: ArrayOrNone = wire("numbers p q", "how the inputs act on the unit's states", default=None)
+    off_subspace: ArrayOrNone = wire(
+        "numbers T", "distance of measurements from what states show", default=None
+    )
+    unpredicted: ArrayOrNone = wire("covariance p p", "part of the states that is unpredicted", default=None)
 
     @property
     def J(self):
@@ -142,147 +135,33 @@ class StateMessage:
             return self
         return replace(self, inputs=inputs, input_matrix=None if self.transition is None else input_matrix)
 
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form, with the series in the given precision.
-
-        Below double precision the series travels as ``J^-1/2 z`` (unit noise, J averaged over time), and
-        information matrices of which there are several travel in single precision.
-
-        Parameters
-        ----------
-        round : int, default=0
-        dtype : str, default="float64"
-            Of the series on the wire: "float64", "float32" or "float16".
-
-        Returns
-        -------
-        Packet
-        """
-        arrays = {}
-        packed = packed_triangles(self.patterns)
-        if dtype == "float64":
-            arrays["z"] = self.z
-        else:
-            arrays["z"], arrays["unscale"] = whitened_columns(
-                self.z, self.information.mean_information, dtype
-            )
-            if len(packed) > 1:
-                units = state_units(self.patterns)
-                packed = (packed / packed_products(units)).astype(np.float32)
-                arrays["patterns_units"] = units
-        arrays["patterns"] = packed
-        if self.index is not None:
-            arrays["index"] = self.index.astype(_index_dtype(len(packed)))
-        arrays["lengths"] = np.asarray(self.lengths, dtype=np.int64)
-        if self.inputs is not None:  # half precision would round the position of a valve
-            arrays |= series_arrays("inputs", self.inputs, "float32" if dtype == "float16" else dtype)
-        for name in ("const", "transition", "process_cov", "input_matrix", "off_subspace", "unpredicted"):
-            if getattr(self, name) is not None:
-                arrays[name] = getattr(self, name)
-        return Packet(self.OP, round, arrays)
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Message in a packet.
-
-        Parameters
-        ----------
-        packet : Packet
-
-        Returns
-        -------
-        StateMessage
-
-        Raises
-        ------
-        PacketError
-            If the arrays do not fit together, are not finite or cannot be meant: no states, fractional or
-            negative counts, matrices that are no covariances.
-        """
-        fields = Fields(packet, cls.OP)
-        z = fields.whitened("z", "unscale")
-        n_samples, p = z.shape
-        units = fields.numbers("patterns_units", (p,), optional=True)
-        patterns = fields.symmetric("patterns", p, units)
-        index = fields.whole("index", (n_samples,), optional=True)
-        _check_index(index, len(patterns))
-        lengths = tuple(int(k) for k in fields.whole("lengths", (None,)))
-        if sum(lengths) != n_samples or min(lengths, default=0) < 1:
-            raise PacketError(f"Array 'lengths' is {lengths}, which does not cut {n_samples} rows.")
-        const = fields.numbers("const", (n_samples,), optional=True)
-        transition = fields.numbers("transition", (p, p), optional=True)
-        process_cov = fields.covariance("process_cov", p, optional=True)
-        inputs = fields.series("inputs", (n_samples, None), optional=True)
-        k = None if inputs is None else inputs.shape[1]
-        input_matrix = fields.numbers("input_matrix", (p, k), optional=True)
-        off_subspace = fields.numbers("off_subspace", (n_samples,), optional=True)
-        unpredicted = fields.covariance("unpredicted", p, optional=True)
-        fields.check_all_read()
-        own = (const, transition, process_cov, inputs, input_matrix, off_subspace, unpredicted)
-        return cls(z, patterns, index, lengths, *own)
+    def _check(self, packet):
+        if len(self.patterns) == 0:
+            raise PacketError("Array 'patterns' of packet 'states' holds no information matrix.")
+        if self.index is None and len(self.patterns) != 1:
+            raise PacketError(f"Packet has {len(self.patterns)} patterns but no array 'index'.")
+        for k in () if self.index is None else (self.index.min(initial=0), self.index.max(initial=0)):
+            if not 0 <= k < len(self.patterns):
+                raise PacketError(f"Array 'index' names pattern {k} of {len(self.patterns)}.")
+        if sum(self.lengths) != len(self.z) or min(self.lengths, default=0) < 1:
+            raise PacketError(f"Array 'lengths' is {self.lengths}, which does not cut {len(self.z)} rows.")
 
 
-def _check_index(index, n_patterns):
-    if n_patterns == 0:
-        raise PacketError("Array 'patterns' of packet 'states' holds no information matrix.")
-    if index is None:
-        if n_patterns != 1:
-            raise PacketError(f"Packet has {n_patterns} patterns but no array 'index'.")
-        return
-    for k in (index.min(initial=0), index.max(initial=0)):
-        if not 0 <= k < n_patterns:
-            raise PacketError(f"Array 'index' names pattern {k} of {n_patterns}.")
+class Acknowledgement(Message, op="done"):
+    """Says that a reply was taken.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import Acknowledgement
+    >>> Acknowledgement().to_packet().op
+    'done'
+    """
 
 
-def _index_dtype(n_patterns):
-    return np.min_scalar_type(max(n_patterns - 1, 0)).newbyteorder("<")
+class SmoothedReply(Message, op="refine", answer=StateMessage):
+    """The unit's smoothed states, to re-estimate its sensors at home.
 
-
-@dataclass(frozen=True)
-class _StatesReply:
-    """States with their covariances, in the packet form that the replies about them share."""
-
-    states: np.ndarray
-    covariances: np.ndarray | None = None
-
-    OP: ClassVar[str]
-    ROWS: ClassVar[str] = "steps"  # what the rows of `states` are
-    ONE_FOR_ALL: ClassVar[bool] = False  # whether a single covariance may stand for all of them
-    MAY_LACK: ClassVar[bool] = False  # whether there may be no covariances
-
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form, with the states in the given precision."""
-        arrays = series_arrays("states", self.states, dtype)
-        if not (self.MAY_LACK and self.covariances is None):
-            arrays["packed"] = packed_triangles(self.covariances)
-        return Packet(self.OP, round, arrays)
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Reply in a packet.
-
-        Raises
-        ------
-        PacketError
-            If the arrays do not fit together, are not finite or hold a matrix that is no covariance.
-        """
-        fields = Fields(packet, cls.OP)
-        states = fields.series("states")
-        if cls.MAY_LACK and "packed" not in packet.arrays:
-            fields.check_all_read()
-            return cls(states)
-        covariances = fields.symmetric("packed", states.shape[1])
-        if len(covariances) != len(states) and not (cls.ONE_FOR_ALL and len(covariances) == 1):
-            raise PacketError(
-                f"Array 'packed' has {len(covariances)} covariances for {len(states)} {cls.ROWS}."
-            )
-        fields.check_all_read()
-        return cls(states, covariances)
-
-
-@dataclass(frozen=True)
-class SmoothedReply(_StatesReply):
-    """A unit's own states given all units' messages, for re-estimating its sensors at home.
+    They are given all units' messages.
 
     Attributes
     ----------
@@ -299,14 +178,15 @@ class SmoothedReply(_StatesReply):
     (1, 2, 2)
     """
 
-    OP: ClassVar[str] = "refine"
-    ROWS: ClassVar[str] = "time steps"
-    ONE_FOR_ALL: ClassVar[bool] = True
+    states: np.ndarray = wire("series T p", "the unit's own states")
+    covariances: np.ndarray = wire("covariances k p p", "their covariances", array="packed")
+
+    def _check(self, packet):
+        _check_covariances(self, "time steps", 1)
 
 
-@dataclass(frozen=True)
-class StateReply:
-    """What the server tells a unit about its own states.
+class StateReply(Message, op="reply", answer=Acknowledgement, first="cross_term predicted"):
+    """Results of the server about this unit.
 
     Attributes
     ----------
@@ -336,57 +216,23 @@ class StateReply:
     ['cross_term', 'length', 'transition', 'process_cov']
     """
 
-    cross_term: np.ndarray
-    transition: np.ndarray
-    process_cov: np.ndarray
-    predicted: np.ndarray | None = None
-    input_matrix: np.ndarray | None = None
-    input_level: np.ndarray | None = None
-    noise_share: np.ndarray | None = None
+    NEW_ROUND = False
 
-    OP: ClassVar[str] = "reply"
-    NEW_ROUND: ClassVar[bool] = False
+    cross_term: np.ndarray = wire("stepped T p", "influence of the other units in 4 bits a number")
+    transition: np.ndarray = wire("numbers p p", "the unit's own dynamics")
+    process_cov: np.ndarray = wire("covariance p p", "the unit's own process noise")
+    predicted: ArrayOrNone = wire("series T p", "prediction of the unit's states", default=None)
+    input_matrix: ArrayOrNone = wire("numbers p q", "how the unit's inputs act on its states", default=None)
+    input_level: ArrayOrNone = wire("numbers p", "mean influence of the other units' inputs", default=None)
+    noise_share: ArrayOrNone = wire("numbers 1", "part of the unpredicted to take for noise", default=None)
 
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form: the cross term in 4 bits a number, the prediction in the given precision."""
-        names = ("cross_term", "cross_term_beyond", "cross_term_level", "cross_term_step")
-        arrays = dict(zip(names, stepped(self.cross_term), strict=True))
-        arrays["length"] = np.array([len(self.cross_term)])
-        if self.predicted is not None:
-            arrays |= series_arrays("predicted", self.predicted, dtype)
-        arrays["transition"], arrays["process_cov"] = self.transition, self.process_cov
-        for name in ("input_matrix", "input_level", "noise_share"):
-            if getattr(self, name) is not None:
-                arrays[name] = getattr(self, name)
-        return Packet(self.OP, round, arrays)
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Reply in a packet.
-
-        Raises
-        ------
-        PacketError
-            If the arrays do not fit together, are not finite or hold a matrix that is no covariance.
-        """
-        fields = Fields(packet, cls.OP)
-        cross_term = fields.stepped("cross_term", int(fields.whole("length", (1,))[0]))
-        p = cross_term.shape[1]
-        predicted = fields.series("predicted", cross_term.shape, optional=True)
-        transition = fields.numbers("transition", (p, p))
-        process_cov = fields.covariance("process_cov", p)
-        input_matrix = fields.numbers("input_matrix", (p, None), optional=True)
-        input_level = fields.numbers("input_level", (p,), optional=True)
-        noise_share = fields.numbers("noise_share", (1,), optional=True)
-        if noise_share is not None and not 0 <= noise_share[0] <= 1:
-            raise PacketError(f"Array 'noise_share' is {noise_share[0]}, which is no share.")
-        fields.check_all_read()
-        return cls(cross_term, transition, process_cov, predicted, input_matrix, input_level, noise_share)
+    def _check(self, packet):
+        if self.noise_share is not None and not 0 <= self.noise_share[0] <= 1:
+            raise PacketError(f"Array 'noise_share' is {self.noise_share[0]}, which is no share.")
 
 
-@dataclass(frozen=True)
-class EffectReply(_StatesReply):
-    """What a change of inputs does to a unit's states, for the unit to map through its own sensors.
+class EffectReply(Message, op="effect", answer=Acknowledgement):
+    """Effect of a change of inputs on this unit's states, to be mapped through its own sensors.
 
     Attributes
     ----------
@@ -404,13 +250,15 @@ class EffectReply(_StatesReply):
     (3, 2)
     """
 
-    OP: ClassVar[str] = "effect"
-    MAY_LACK: ClassVar[bool] = True
+    states: np.ndarray = wire("series T p", "effect on the unit's states")
+    covariances: ArrayOrNone = wire("covariances k p p", "their covariances", array="packed", default=None)
+
+    def _check(self, packet):
+        _check_covariances(self, "steps")
 
 
-@dataclass(frozen=True)
-class PredictionReply(_StatesReply):
-    """The server's one-step-ahead prediction of a unit's states, to be mapped through its own sensors.
+class PredictionReply(Message, op="prediction", answer=Acknowledgement):
+    """Prediction of this unit's states one step ahead, to be mapped through its own sensors.
 
     Attributes
     ----------
@@ -426,13 +274,19 @@ class PredictionReply(_StatesReply):
     (4, 2)
     """
 
-    OP: ClassVar[str] = "prediction"
-    MAY_LACK: ClassVar[bool] = True
+    states: np.ndarray = wire("series T p", "the unit's own states one step ahead")
+    covariances: ArrayOrNone = wire("covariances T p p", "their covariances", array="packed", default=None)
 
 
-@dataclass(frozen=True)
-class FeedbackLaw:
-    """How a unit's controllers compute its inputs, in terms of the unit's states.
+def _check_covariances(reply, rows, fewest=None):
+    """One covariance per row of the states, or as many as may stand for all of them."""
+    n, k = len(reply.states), None if reply.covariances is None else len(reply.covariances)
+    if k not in (None, n, fewest):
+        raise PacketError(f"Array 'packed' has {k} covariances for {n} {rows}.")
+
+
+class FeedbackLaw(Message, op="law"):
+    """How the unit's controllers compute its inputs, in terms of its states.
 
     ``u[t] = K0 h[t] + K1 h[t-1] + F u[t-1] + rest``, what a law ``u[t] = L0 y[t] + L1 y[t-1] + F u[t-1]`` in
     measurements makes of a change of the states. The gains L0 and L1 stay at the unit.
@@ -453,29 +307,6 @@ class FeedbackLaw:
     (1, 2)
     """
 
-    present: np.ndarray
-    previous: np.ndarray
-    persistence: np.ndarray
-
-    OP: ClassVar[str] = "law"
-
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form; matrices travel in double precision."""
-        names = ("present", "previous", "persistence")
-        return Packet(self.OP, round, {name: getattr(self, name) for name in names})
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Law in a packet.
-
-        Raises
-        ------
-        PacketError
-            If the arrays do not fit together or are not finite.
-        """
-        fields = Fields(packet, cls.OP)
-        present = fields.numbers("present", (None, None))
-        previous = fields.numbers("previous", present.shape)
-        persistence = fields.numbers("persistence", (len(present),) * 2)
-        fields.check_all_read()
-        return cls(present, previous, persistence)
+    present: np.ndarray = wire("numbers q p", "gain on the states")
+    previous: np.ndarray = wire("numbers q p", "gain on the states one step before")
+    persistence: np.ndarray = wire("numbers q q", "gain on the inputs one step before")

@@ -1,22 +1,25 @@
-"""The frozen types that cross the border while augmented models are trained by gradients.
+"""Messages of training: augmented models by gradients, and nonlinear corrections (Algorithm 1 of the paper).
 
-Like those of :mod:`skfedcausal.message`: nothing else crosses, and each type knows its packet form.
+Weights of networks never cross.
 """
-
-from dataclasses import dataclass
-from typing import ClassVar
 
 import numpy as np
 
-from .fields import Fields, series_arrays
-from .packet import Packet, PacketError
+from .packet import PacketError
+from .schema import ArrayOrNone, Message, wire
+from .states import Acknowledgement
 
 REQUEST = "train"  # the server asks for the local models
+FINISH = "networks trained"  # the server says that training of networks has ended
+
+_PREDICTED = "states predicted with the present correction"
+_FILTERED = "states by the unit's own filter"
+_CONSTANT = "constant of the correction"
+_LOSS, _CHANGE = "loss", "largest change of a parameter"
 
 
-@dataclass(frozen=True)
-class LocalModel:
-    """What the server has to know of a unit before training: its own blocks and sizes.
+class LocalModel(Message, op="local-model"):
+    """The unit's own model, before training by gradients.
 
     Attributes
     ----------
@@ -54,19 +57,17 @@ class LocalModel:
     ['curvature', 'information', 'lengths', 'process_cov', 'sizes', 'transition']
     """
 
-    transition: np.ndarray
-    process_cov: np.ndarray
-    information: np.ndarray
-    lengths: np.ndarray
-    curvature: np.ndarray
-    loss: float
-    reach: float
-    input_matrix: np.ndarray | None = None
-    input_table: np.ndarray | None = None
-    filtered: np.ndarray | None = None
-    inputs: np.ndarray | None = None
-
-    OP: ClassVar[str] = "local-model"
+    transition: np.ndarray = wire("numbers p p", "dynamics of the unit's own states")
+    process_cov: np.ndarray = wire("covariance p p", "process noise of the unit's own states")
+    information: np.ndarray = wire("covariance p p", "how precisely the sensors see the states")
+    lengths: np.ndarray = wire("whole e", "number of time steps of each episode")
+    curvature: np.ndarray = wire("numbers c", "largest second derivatives of the losses")
+    loss: float = wire("shared 1", _LOSS, array="sizes")
+    reach: float = wire("shared 1", "largest state", array="sizes")
+    input_matrix: ArrayOrNone = wire("numbers p q", "how the inputs act on the unit's states", default=None)
+    input_table: ArrayOrNone = wire("numbers 3 q", "level, mean and spread of each input", default=None)
+    filtered: ArrayOrNone = wire("series T p", "filtered states to be relayed to others", default=None)
+    inputs: ArrayOrNone = wire("series t r", "inputs to be relayed to others", default=None)
 
     @property
     def n_states(self):
@@ -78,130 +79,13 @@ class LocalModel:
         """Number of inputs of the unit."""
         return 0 if self.input_matrix is None else self.input_matrix.shape[1]
 
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form, with series in the given precision."""
-        arrays = {
-            "transition": self.transition,
-            "process_cov": self.process_cov,
-            "information": self.information,
-            "lengths": np.asarray(self.lengths, dtype=np.int64),
-            "curvature": self.curvature,
-            "sizes": np.array([self.loss, self.reach]),
-        }
-        if self.input_matrix is not None:
-            arrays |= {"input_matrix": self.input_matrix, "input_table": self.input_table}
-        for name in ("filtered", "inputs"):
-            if getattr(self, name) is not None:
-                arrays |= series_arrays(name, getattr(self, name), dtype)
-        return Packet(self.OP, round, arrays)
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Model in a packet; raises PacketError if its arrays do not fit together."""
-        fields = Fields(packet, cls.OP)
-        transition = fields.numbers("transition", (None, None))
-        p = len(transition)
-        loss, reach = fields.numbers("sizes", (2,)).tolist()
-        input_matrix = fields.numbers("input_matrix", (p, None), optional=True)
-        table = None
-        if input_matrix is not None:
-            table = fields.numbers("input_table", (3, input_matrix.shape[1]))
-        model = cls(
-            fields.numbers("transition", (p, p)),
-            fields.covariance("process_cov", p),
-            fields.covariance("information", p),
-            fields.whole("lengths", (None,)),
-            fields.numbers("curvature", (None,)),
-            loss,
-            reach,
-            input_matrix,
-            table,
-            fields.series("filtered", (None, p), optional=True),
-            fields.series("inputs", optional=True),
-        )
-        fields.check_all_read()
-        return model
+    def _check(self, packet):
+        if (self.input_matrix is None) != (self.input_table is None):
+            raise PacketError(f"Packet {self.OP!r} lacks one of the arrays 'input_matrix' and 'input_table'.")
 
 
-@dataclass(frozen=True)
-class TrainingPlan:
-    """What a unit has to know before training.
-
-    Attributes
-    ----------
-    mode : {"series", "steps", "moments", "stationary"}
-        What the unit sends: states of all time steps, states of one step after the other, moments of its
-        correction with the other units' states, or the solution of its own block row.
-    rates : ndarray of shape (5,)
-        Step sizes eta1, eta2, gamma1, gamma2 of the unit and of its block row at the server.
-    xi, ridge : float
-        Weights of penalty and regularisation.
-    drivers : ndarray of shape (n_samples, k) or None
-        The other units' filtered states, then their inputs; relayed once where moments are wanted.
-    n_inputs : int
-        How many of the drivers are inputs.
-    warm_up : int
-        Rounds by the augmented Lagrangian at the start.
-    warm_rates : ndarray of shape (5,) or None
-        Step sizes meanwhile.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skfedcausal.message import TrainingPlan
-    >>> plan = TrainingPlan("series", rates=np.full(5, 0.01))
-    >>> TrainingPlan.from_packet(plan.to_packet()).mode
-    'series'
-    """
-
-    mode: str
-    rates: np.ndarray
-    xi: float = 0.0
-    ridge: float = 0.0
-    drivers: np.ndarray | None = None
-    n_inputs: int = 0
-    warm_up: int = 0
-    warm_rates: np.ndarray | None = None
-
-    OP: ClassVar[str] = "plan"
-
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form; relayed series in the given precision."""
-        arrays = {"rates": self.rates}
-        if self.drivers is not None:
-            wide = self.drivers.shape[1] > 0
-            arrays |= series_arrays("drivers", self.drivers, dtype) if wide else {"drivers": self.drivers}
-        if self.warm_rates is not None:
-            arrays["warm_rates"] = self.warm_rates
-        scalars = {"mode": self.mode, "xi": self.xi, "ridge": self.ridge}
-        scalars |= {"n_inputs": self.n_inputs, "warm_up": self.warm_up}
-        return Packet(self.OP, round, arrays, scalars)
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Plan in a packet.
-
-        Raises
-        ------
-        PacketError
-            If its arrays do not fit together or its numbers cannot be meant.
-        """
-        fields = Fields(packet, cls.OP)
-        rates = fields.numbers("rates", (5,))
-        drivers = fields.series("drivers", optional=True, least=0)
-        warm_rates = fields.numbers("warm_rates", (5,), optional=True)
-        fields.check_all_read()
-        fields.check_scalars("mode", "xi", "ridge", "n_inputs", "warm_up")
-        weights = fields.weight("xi"), fields.weight("ridge")
-        n_inputs, warm_up, mode = fields.count("n_inputs"), fields.count("warm_up"), packet.scalars["mode"]
-        if mode not in ANSWERS or (warm_rates is None) == bool(warm_up):
-            raise PacketError(f"Packet {cls.OP!r} does not say how to train: {dict(packet.scalars)}.")
-        return cls(mode, rates, *weights, drivers, n_inputs, warm_up, warm_rates)
-
-
-@dataclass(frozen=True)
-class AugmentedMessage:
-    """A unit's states of all time steps or of one, by its own filter and augmented.
+class AugmentedMessage(Message, op="augmented", first="filtered augmented predicted inputs constant"):
+    """The unit's states in a round of training by gradients, of all time steps or of one.
 
     Attributes
     ----------
@@ -230,44 +114,19 @@ class AugmentedMessage:
     (100, 2)
     """
 
-    filtered: np.ndarray
-    augmented: np.ndarray
-    loss: float
-    change: float
-    predicted: np.ndarray | None = None
-    inputs: np.ndarray | None = None
-    constant: np.ndarray | None = None
-
-    OP: ClassVar[str] = "augmented"
-
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form, with series in the given precision."""
-        arrays = {}
-        for name in ("filtered", "augmented", "predicted", "inputs"):
-            if getattr(self, name) is not None:
-                arrays |= series_arrays(name, getattr(self, name), dtype)
-        if self.constant is not None:
-            arrays["constant"] = self.constant
-        arrays["progress"] = np.array([self.loss, self.change])
-        return Packet(self.OP, round, arrays)
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Message in a packet; raises PacketError if its arrays do not fit together."""
-        fields = Fields(packet, cls.OP)
-        filtered = fields.series("filtered")
-        augmented = fields.series("augmented", filtered.shape)
-        predicted = fields.series("predicted", filtered.shape, optional=True)
-        inputs = fields.series("inputs", (len(filtered), None), optional=True)
-        constant = fields.numbers("constant", filtered.shape[1:], optional=True)
-        loss, change = fields.numbers("progress", (2,)).tolist()
-        fields.check_all_read()
-        return cls(filtered, augmented, loss, change, predicted, inputs, constant)
+    filtered: np.ndarray = wire("series T p", _FILTERED)
+    augmented: np.ndarray = wire("series T p", "states with the present correction")
+    loss: float = wire("shared 1", _LOSS, array="progress")
+    change: float = wire("shared 1", _CHANGE, array="progress")
+    predicted: ArrayOrNone = wire("series T p", _PREDICTED, default=None)
+    inputs: ArrayOrNone = wire("series T q", "the unit's inputs", default=None)
+    constant: ArrayOrNone = wire("numbers p", _CONSTANT, default=None)
 
 
-@dataclass(frozen=True)
-class PredictedMessage:
-    """What a unit of a plant with inputs sends after its first round: the rest has not changed.
+class PredictedMessage(Message, op="predicted"):
+    """The unit's predicted states in a later round of training by gradients.
+
+    Sent by units of a plant with inputs after their first round: the rest has not changed.
 
     Attributes
     ----------
@@ -287,33 +146,14 @@ class PredictedMessage:
     ['constant', 'predicted', 'progress']
     """
 
-    predicted: np.ndarray
-    constant: np.ndarray
-    loss: float
-    change: float
-
-    OP: ClassVar[str] = "predicted"
-
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form, with the series in the given precision."""
-        arrays = series_arrays("predicted", self.predicted, dtype) | {"constant": self.constant}
-        arrays["progress"] = np.array([self.loss, self.change])
-        return Packet(self.OP, round, arrays)
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Message in a packet; raises PacketError if its arrays do not fit together."""
-        fields = Fields(packet, cls.OP)
-        predicted = fields.series("predicted")
-        constant = fields.numbers("constant", predicted.shape[1:])
-        loss, change = fields.numbers("progress", (2,)).tolist()
-        fields.check_all_read()
-        return cls(predicted, constant, loss, change)
+    predicted: np.ndarray = wire("series T p", _PREDICTED)
+    constant: np.ndarray = wire("numbers p", _CONSTANT)
+    loss: float = wire("shared 1", _LOSS, array="progress")
+    change: float = wire("shared 1", _CHANGE, array="progress")
 
 
-@dataclass(frozen=True)
-class GradientReply:
-    """Derivatives of the server's objective in a unit's augmented states.
+class GradientReply(Message, op="gradient"):
+    """Derivatives of the server's loss in this unit's states.
 
     Attributes
     ----------
@@ -331,31 +171,12 @@ class GradientReply:
     (100, 2)
     """
 
-    predicted: np.ndarray
-    augmented: np.ndarray | None = None
-
-    OP: ClassVar[str] = "gradient"
-
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form, with series in the given precision."""
-        arrays = series_arrays("predicted", self.predicted, dtype)
-        if self.augmented is not None:
-            arrays |= series_arrays("augmented", self.augmented, dtype)
-        return Packet(self.OP, round, arrays)
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Reply in a packet; raises PacketError if its arrays do not fit together."""
-        fields = Fields(packet, cls.OP)
-        predicted = fields.series("predicted")
-        augmented = fields.series("augmented", predicted.shape, optional=True)
-        fields.check_all_read()
-        return cls(predicted, augmented)
+    predicted: np.ndarray = wire("series T p", "in the predicted states")
+    augmented: ArrayOrNone = wire("series T p", "in the augmented states", default=None)
 
 
-@dataclass(frozen=True)
-class CorrectionMoments:
-    """Second moments of a unit's correction with the other units' states and inputs.
+class CorrectionMoments(Message, op="correction", first="cross cross_states constant"):
+    """Moments of the unit's correction with the other units' states and inputs.
 
     Attributes
     ----------
@@ -378,42 +199,19 @@ class CorrectionMoments:
     (2, 3)
     """
 
-    cross: np.ndarray
-    cross_states: np.ndarray
-    energy: float
-    energy_states: float
-    loss: float
-    change: float
-    constant: np.ndarray | None = None
-
-    OP: ClassVar[str] = "correction"
-
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form, always in double precision."""
-        del dtype  # a few numbers
-        arrays = {"cross": self.cross}
-        if self.cross_states is not self.cross:
-            arrays["cross_states"] = self.cross_states
-        if self.constant is not None:
-            arrays["constant"] = self.constant
-        arrays["progress"] = np.array([self.energy, self.energy_states, self.loss, self.change])
-        return Packet(self.OP, round, arrays)
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Moments in a packet; raises PacketError if its arrays do not fit together."""
-        fields = Fields(packet, cls.OP)
-        cross = fields.numbers("cross", (None, None))
-        cross_states = fields.numbers("cross_states", cross.shape, optional=True)
-        constant = fields.numbers("constant", cross.shape[:1], optional=True)
-        progress = fields.numbers("progress", (4,)).tolist()
-        fields.check_all_read()
-        return cls(cross, cross if cross_states is None else cross_states, *progress, constant)
+    cross: np.ndarray = wire("numbers p k", "moments of the correction with the other units' states")
+    cross_states: np.ndarray = wire("repeated p k", "the same of its part through the dynamics", of="cross")
+    energy: float = wire("shared 1", "mean square of the correction", array="progress")
+    energy_states: float = wire("shared 1", "mean square of its part through the dynamics", array="progress")
+    loss: float = wire("shared 1", _LOSS, array="progress")
+    change: float = wire("shared 1", _CHANGE, array="progress")
+    constant: ArrayOrNone = wire("numbers p", _CONSTANT, default=None)
 
 
-@dataclass(frozen=True)
-class BlockRow:
-    """The blocks ``[A_mn, B_mn]``, n other than m, of one unit: as the server has them, or as solved at home.
+class BlockRow(Message, op="blocks", answer=CorrectionMoments):
+    """Blocks of the plant that belong to this unit: the influence of the others on it.
+
+    These are ``[A_mn, B_mn]``, n other than m, as the server has them or as solved at home.
 
     Attributes
     ----------
@@ -432,35 +230,70 @@ class BlockRow:
     (2, 3)
     """
 
-    blocks: np.ndarray
-    losses: np.ndarray | None = None
-    constant: np.ndarray | None = None
-
-    OP: ClassVar[str] = "blocks"
-
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form, always in double precision."""
-        del dtype
-        arrays = {"blocks": self.blocks}
-        for name in ("losses", "constant"):
-            if getattr(self, name) is not None:
-                arrays[name] = getattr(self, name)
-        return Packet(self.OP, round, arrays)
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Blocks in a packet; raises PacketError if its arrays do not fit together."""
-        fields = Fields(packet, cls.OP)
-        blocks = fields.numbers("blocks", (None, None))
-        losses = fields.numbers("losses", (3,), optional=True)
-        constant = fields.numbers("constant", blocks.shape[:1], optional=True)
-        fields.check_all_read()
-        return cls(blocks, losses, constant)
+    blocks: np.ndarray = wire("numbers p k", "influence of the other units")
+    losses: ArrayOrNone = wire("numbers 3", "losses at the solution", default=None)
+    constant: ArrayOrNone = wire("numbers p", _CONSTANT, default=None)
 
 
-@dataclass(frozen=True)
-class TrainingEnd:
-    """The server says that training has ended.
+ANSWERS: dict[str, type[Message]] = {  # messages of a unit in each mode
+    "series": AugmentedMessage,
+    "steps": AugmentedMessage,
+    "moments": CorrectionMoments,
+    "stationary": BlockRow,
+}
+
+
+class TrainingPlan(Message, op="plan"):
+    """How to train by gradients.
+
+    Attributes
+    ----------
+    mode : {"series", "steps", "moments", "stationary"}
+        What the unit sends: states of all time steps, states of one step after the other, moments of its
+        correction with the other units' states, or the solution of its own block row.
+    rates : ndarray of shape (5,)
+        Step sizes eta1, eta2, gamma1, gamma2 of the unit and of its block row at the server.
+    xi, ridge : float
+        Weights of penalty and regularisation.
+    drivers : ndarray of shape (n_samples, k) or None
+        The other units' filtered states, then their inputs; relayed once where moments are wanted.
+    n_inputs : int
+        How many of the drivers are inputs.
+    warm_up : int
+        Rounds by the augmented Lagrangian at the start.
+    warm_rates : ndarray of shape (5,) or None
+        Step sizes meanwhile.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import TrainingPlan
+    >>> plan = TrainingPlan("series", rates=np.full(5, 0.01))
+    >>> TrainingPlan.from_packet(plan.to_packet()).mode
+    'series'
+    """
+
+    mode: str = wire("word", "how to train", of=" ".join(ANSWERS))
+    rates: np.ndarray = wire("numbers 5", "step sizes")
+    xi: float = wire("number", "weight of the penalty", default=0.0)
+    ridge: float = wire("number", "weight of the regularisation", default=0.0)
+    drivers: ArrayOrNone = wire("series T k", "states and inputs of the other units", default=None, least=0)
+    n_inputs: int = wire("count", "how many of these are inputs", default=0, least=0)
+    warm_up: int = wire("count", "rounds of the first phase", default=0, least=0)
+    warm_rates: ArrayOrNone = wire("numbers 5", "step sizes of the first phase", default=None)
+
+    @property
+    def answer(self):
+        """Kind of message that the unit sends in its first round of this mode."""
+        return ANSWERS[self.mode]
+
+    def _check(self, packet):
+        if (self.warm_rates is None) == bool(self.warm_up):
+            raise PacketError(f"Packet {self.OP!r} does not say how to train: {dict(packet.scalars)}.")
+
+
+class TrainingEnd(Message, op="finish", answer=Acknowledgement):
+    """Says that training by gradients has ended.
 
     Attributes
     ----------
@@ -475,31 +308,78 @@ class TrainingEnd:
     [0.5, -1.0]
     """
 
-    input_level: np.ndarray | None = None
+    NEW_ROUND = False
 
-    OP: ClassVar[str] = "finish"
-    NEW_ROUND: ClassVar[bool] = False
-
-    def to_packet(self, round=0, dtype="float64"):
-        """Packet form, in double precision."""
-        del dtype
-        return Packet(self.OP, round, {} if self.input_level is None else {"input_level": self.input_level})
-
-    @classmethod
-    def from_packet(cls, packet):
-        """Message in a packet; raises PacketError if its arrays do not fit together."""
-        fields = Fields(packet, cls.OP)
-        level = fields.numbers("input_level", (None,), optional=True)
-        fields.check_all_read()
-        return cls(level)
+    input_level: ArrayOrNone = wire("numbers p", "mean influence of the other units' inputs", default=None)
 
 
-ANSWERS = {  # what a unit sends in each mode
-    "series": AugmentedMessage,
-    "steps": AugmentedMessage,
-    "moments": CorrectionMoments,
-    "stationary": BlockRow,
-}
+class PredictedStates(Message, op="predicted-states"):
+    """The unit's states over a batch of training of networks.
+
+    Filtered by its own model, and predicted with its correction.
+
+    Attributes
+    ----------
+    predicted : ndarray of shape (n_rows, n_states)
+        ``x_a^t``.
+    loss : float
+        Mean squared error of the measurements over the batch, in standard deviations of the sensors.
+    filtered : ndarray of shape (n_rows, n_states) or None
+        ``x_hat_c^(t-1)``; they do not change, so they are sent once and left out from the second epoch on.
+    spread : ndarray of shape (2, n_states) or None
+        Mean and standard deviation of the filtered states, sent with the first batch.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import PredictedStates
+    >>> states = PredictedStates(np.zeros((32, 2)), loss=0.3)
+    >>> PredictedStates.from_packet(states.to_packet()).predicted.shape
+    (32, 2)
+    """
+
+    predicted: np.ndarray = wire("series T p", f"{_PREDICTED} of the batch")
+    loss: float = wire("number", "mean squared error of the measurements over the batch")
+    filtered: ArrayOrNone = wire("series T p", f"{_FILTERED} of the batch", default=None)
+    spread: ArrayOrNone = wire("numbers 2 p", "mean and standard deviation of the states", default=None)
+
+
+class NetworkPlan(Message, op="network-plan", answer=PredictedStates, first="batch_size client_weight dtype"):
+    """How to train the unit's network.
+
+    Attributes
+    ----------
+    batch_size : int
+        Successive pairs of time steps ``(t - 1, t)`` that one message is about.
+    client_weight : float
+        Weight of the unit's own loss beside the server's.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import NetworkPlan
+    >>> plan = NetworkPlan(batch_size=32, client_weight=1.0)
+    >>> NetworkPlan.from_packet(plan.to_packet()).batch_size
+    32
+    """
+
+    batch_size: int = wire("count", "pairs of time steps in a batch")
+    client_weight: float = wire("number", "weight of the unit's own loss beside the server's")
+
+
+class NoGradient(Message, op="no-gradient", answer=PredictedStates):
+    """Asks for the next batch of training of networks and tells nothing.
+
+    The server's reply to a unit that trains on its own loss alone.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import NoGradient
+    >>> NoGradient().to_packet().op
+    'no-gradient'
+    """
+
+
 TO_SERVER = {
     kind.OP: kind for kind in (LocalModel, AugmentedMessage, PredictedMessage, CorrectionMoments, BlockRow)
 }

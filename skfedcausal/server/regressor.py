@@ -10,8 +10,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ..message.networks import NetworkPlan, NoGradient
-from ..message.training import GradientReply
+from ..message.training import GradientReply, NetworkPlan, NoGradient
 from ..seeding import seeded
 from ..statespace.detection.energy import ScaledMap
 from .moments import MomentServer

@@ -1,6 +1,5 @@
 """temporary dialogues"""
 
-from ..message.networks import *
 from ..message.packet import Packet
 from ..message.requests import *
 from ..message.requests import Acknowledgement, Ask, FitRequest, LawRequest, NetworksTrained

@@ -7,7 +7,7 @@ import pytest
 
 from skfedcausal.federation.site_ledger import ByteLimitError, LedgerError, SiteLedger, verify_ledger
 from skfedcausal.message.packet import Packet
-from skfedcausal.message.purposes import PURPOSES, UNKNOWN
+from skfedcausal.message.schema import KINDS, RIDERS
 
 STATES = Packet("states", 1, {"z": np.zeros((5, 2), "<f2")}, {"dtype": "float16"})
 
@@ -128,9 +128,9 @@ def test_the_page_tells_a_reader_everything_and_trusts_no_text(ledger, tmp_path)
 
 def test_every_kind_of_packet_and_field_has_a_purpose(fitted_ledgers):
     for entry in fitted_ledgers:
-        assert entry.op in PURPOSES
+        assert entry.op in KINDS
         for name in entry.fields:
-            assert PURPOSES[entry.op][1].get(name, UNKNOWN) != UNKNOWN, (entry.op, name)
+            assert name in KINDS[entry.op].PURPOSES | RIDERS, (entry.op, name)
 
 
 @pytest.fixture(scope="module")

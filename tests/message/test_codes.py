@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal.message import array_code
-from skfedcausal.message.array_code import CodeError, code_size, decoded, encoded, n_leading
+from skfedcausal.message import codes
+from skfedcausal.message.codes import CodeError, code_size, decoded, encoded, n_leading
 
 RNG = np.random.default_rng(0)
 ARRAYS = {
@@ -67,7 +67,7 @@ def test_there_is_no_other_code_of_an_array(name):
 
 def test_a_large_array_is_counted_in_pieces(monkeypatch):
     whole = n_leading(ARRAYS["wide"]), n_leading(ARRAYS["normal"])
-    monkeypatch.setattr(array_code, "_CHUNK", 7)
+    monkeypatch.setattr(codes, "_CHUNK", 7)
     assert (n_leading(ARRAYS["wide"]), n_leading(ARRAYS["normal"])) == whole
     assert_array_equal(
         decoded(memoryview(code_of(ARRAYS["normal"])[0]), "<f8", 5000, whole[1]), ARRAYS["normal"]

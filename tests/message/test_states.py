@@ -122,7 +122,7 @@ def test_rounding_is_relative_to_each_whitened_value_whatever_the_noise(dtype, n
 def test_a_step_costs_one_number_of_the_given_precision_per_state(dtype):
     short, long = (state_message(lengths=(n,)).to_packet(dtype=dtype).nbytes for n in (1000, 3000))
     whole = 2000 * P * np.dtype(dtype).itemsize
-    saved = whole - (long - short)  # a quarter of a byte or more of a longer number, see array_code
+    saved = whole - (long - short)  # a quarter of a byte or more of a longer number, see message.codes
     assert saved == 0 if dtype == "float16" else whole / 4 > saved >= 2000 * P / 4 - 100
 
 
