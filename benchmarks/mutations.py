@@ -489,7 +489,7 @@ def main():
     files = {file for module in modules for stage in stages(module, area, root) for file in stage}
     for line in stale(modules, root):
         print(f"Listed as equivalent, but no longer there: {line}", flush=True)
-    seconds = copies[0].measure(sorted(files))
+    seconds = copies[0].measure(sorted(files, key=lambda file: (file.startswith(PACKAGE), file)))
     for copy in copies:
         copy.seconds = seconds
     sections = []
