@@ -8,8 +8,8 @@ from ..federation.ledger import Ledger, LedgeredTransport
 from ..federation.rounds import ask, ask_until_there
 from ..federation.watching import verdict_reply, watch_request
 from ..message.states import ACKNOWLEDGEMENT, StateMessage
+from ..server.watching.detector import StreamState
 from ..server.watching.incidents import incident_row, incident_table
-from ..server.watching.root_cause import StreamState
 from ._told_promises import HeardPromises, told_promise
 
 

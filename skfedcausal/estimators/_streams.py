@@ -7,9 +7,9 @@ from sklearn.utils.validation import check_is_fitted
 from ..client.messages import stream_message
 from ..containers.sampling import StreamTimes, check_following
 from ..privacy.stream import NoisedStream
-from ..server.watching.flag_incidents import FlagState
+from ..server.watching.detector import StreamState
+from ..server.watching.flags import FlagState
 from ..server.watching.incidents import incident_row, incident_table
-from ..server.watching.root_cause import StreamState
 from ._privacy import mechanisms
 
 _REMEMBERED = 300  # rows whose times are kept, and which a unit filters on from where it sends flags only

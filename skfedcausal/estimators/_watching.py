@@ -10,8 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..client.at_home import local_prediction
 from ..client.flags import ResidualFlag
 from ..federation.watching import send_flags
-from ..server.watching.flag_incidents import FlagWatch
-from ..server.watching.flags import needed_answers
+from ..server.watching.flags import FlagWatch, needed_answers
 from ._privacy import mechanisms, promise, released
 
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}

@@ -15,17 +15,15 @@ from ..containers.sampling import check_sampling, position, sampling_period, war
 from ..federation.watching import StreamLedger, flag_verdict, tell_verdict, verdict_reply
 from ..privacy.base import PrivacyMechanism
 from ..server.moments import MomentServer
-from ..server.watching.flag_incidents import FlagState
-from ..server.watching.flags import roots_of_flags
+from ..server.watching.detector import RootCauseServer, StreamState
+from ..server.watching.flags import FlagState, roots_of_flags
 from ..server.watching.incidents import (
     UNDECIDED,
     incident_row,
     incident_table,
     roots_per_step,
-    steps_between_alarms,
 )
-from ..server.watching.nominal import watch_budget
-from ..server.watching.root_cause import RootCauseServer, StreamState
+from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
 from ._base import FederatedEstimator, client_templates, messages_about
 from ._incident_reports import IncidentReports

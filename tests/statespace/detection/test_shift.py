@@ -7,9 +7,10 @@ from numpy.testing import assert_allclose
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
     Signatures,
+    best_onset,
     bias_information,
-    bias_scores,
     likelihood_ratios,
+    step_and_bias_scores,
     step_information,
     step_scores,
 )
@@ -70,7 +71,7 @@ def test_ratio_is_that_of_the_whole_joint_gaussian(plant, kind, columns):
     if kind == "process":
         scores, information = step_scores(model, scaled), step_information(model.carry, model.weight, T)
     else:
-        scores, information = bias_scores(model, scaled), bias_information(model, T)
+        scores, information = step_and_bias_scores(model, scaled)[1], bias_information(model, T)
     ratios = likelihood_ratios(scores, information[::-1], columns)
     candidates = [np.array(columns), np.array([1]), np.array([0, 3])]
     together = Signatures.prepare(information, candidates).ratios(scores).T
@@ -92,3 +93,68 @@ def test_held_shift_is_the_limit_of_the_signature(plant):
     for _ in range(300):
         G = np.eye(N) + model.carry @ G
     assert_allclose(model.held, G, rtol=1e-9)
+
+
+def innovation_model(plant):
+    A, Q, C, R, _ = plant
+    return InnovationModel(A, Q, C.T @ np.linalg.solve(R, C))
+
+
+def test_whitened_innovations_have_unit_covariance(plant):
+    """Also where the measurements say nothing about some direction, which is left out."""
+    A, Q, _, _, _ = plant
+    model = innovation_model(plant)
+    assert_allclose(model.whitening.T @ model.weight @ model.whitening, np.eye(N), atol=1e-10)
+    half = InnovationModel(A, Q, np.diag([2.0, 1.0, 0.0, 0.0]))
+    assert half.whitening.shape == (N, 2)
+    assert_allclose(half.whitening.T @ half.weight @ half.whitening, np.eye(2), atol=1e-10)
+
+
+def test_scores_of_several_windows_are_those_of_each(plant):
+    model = innovation_model(plant)
+    u = np.random.default_rng(0).standard_normal((3, T, N))
+    for together, alone in zip(zip(*step_and_bias_scores(model, u), strict=True), u, strict=True):
+        for one, other in zip(together, step_and_bias_scores(model, alone), strict=True):
+            assert_allclose(one, other, atol=1e-12)
+
+
+def test_faults_that_start_early_in_a_longer_window_have_its_ratios(plant):
+    """Signatures prepared for longer windows answer shorter ones, and onsets that stop before the end."""
+    model = innovation_model(plant)
+    candidates = [np.array([0, 1]), np.array([2]), np.array([0, 1, 3])]
+    long = Signatures.prepare(step_information(model.carry, model.weight, T + 5), candidates)
+    scores = step_scores(model, np.random.default_rng(1).standard_normal((T, N)))
+    information = step_information(model.carry, model.weight, T)[::-1]
+    assert long.n_rows == T + 5
+    assert long.n_params.tolist() == [2, 1, 3]
+    ratios = long.ratios(scores[:7], n_after=T - 7)
+    for k, columns in enumerate(candidates):
+        assert_allclose(ratios[k], likelihood_ratios(scores, information, columns)[:7], rtol=1e-9)
+
+
+@pytest.mark.parametrize("slow", [False, True])
+def test_best_onset_is_that_of_least_squares_on_signatures(plant, slow):
+    """Innovations regressed on the signature of a step and on that of a level of the whole episode."""
+    A, Q, C, R, _ = plant
+    A = A / 0.8 * (0.97 if slow else 0.3)
+    model = InnovationModel(A, Q, C.T @ np.linalg.solve(R, C))
+    rng, n_rows, shortest = np.random.default_rng(2), 40, 4
+    W = model.weight
+    root = np.linalg.cholesky(W)
+    responses = [np.eye(N)]
+    for _ in range(n_rows):
+        responses.append(np.eye(N) + model.carry @ responses[-1])
+    white = np.linalg.inv(root)
+    level = np.concatenate([white @ W @ model.held] * n_rows)
+    for _ in range(5):
+        u = rng.standard_normal((n_rows, N)) @ root.T
+        y = (u @ white.T).ravel()
+        gains = []
+        for onset in range(n_rows):
+            step = np.zeros((n_rows, N, N))
+            for t in range(onset, n_rows):
+                step[t] = white @ W @ responses[t - onset]
+            D = np.hstack([level, step.reshape(-1, N)])
+            gains.append(y @ D @ np.linalg.lstsq(D, y, rcond=None)[0])
+        allowed = range(shortest, n_rows - shortest + 1)
+        assert best_onset(model, u, shortest) == max(allowed, key=gains.__getitem__)
