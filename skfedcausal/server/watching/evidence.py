@@ -220,8 +220,7 @@ class PlantMonitor:
         first = mean + gain @ (z[0] - model.J @ mean)
         filtered = np.empty_like(z)
         filtered[0] = first
-        if len(z) > 1:
-            self._filter.run((z[1:], gain), x0=first, out=filtered[1:])
+        self._filter.run((z[1:], gain), x0=first, out=filtered[1:])
         predicted = np.empty_like(z)
         predicted[0] = mean
         np.dot(filtered[:-1], model.A.T, out=predicted[1:])

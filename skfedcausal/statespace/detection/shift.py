@@ -28,7 +28,7 @@ import numpy as np
 from ..filter import covariance_schedule
 from ..recurrence import Recurrence
 
-_SETTLED = 1e-6  # what is left of a step's signature when it is taken to stay
+_SETTLED = 1e-6  # share of a step's signature that is left when it is taken to stay
 
 
 @dataclass(frozen=True)

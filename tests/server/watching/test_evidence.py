@@ -88,7 +88,9 @@ def dense_kalman(coupled, Y):
     return predicted, scaled
 
 
-@pytest.mark.parametrize("bounds", [(0, N_ROWS), (0, 1, 2, 5, 8, 11, 30, 41, N_ROWS), (0, 20, N_ROWS)])
+@pytest.mark.parametrize(
+    "bounds", [(0, N_ROWS), (0, 1, 2, 5, 8, 11, 30, 41, N_ROWS), (0, 20, 60, 61, 62, N_ROWS)]
+)
 @pytest.mark.parametrize("gaps", [False, True])
 def test_innovations_are_those_of_the_dense_gaussian(plant, bounds, gaps):
     """Kalman filter and regression, in pieces or at once, with and without gaps."""
@@ -132,6 +134,21 @@ def test_filters_settle_again_after_a_gap(plant):
     fresh, state = followed(coupled, monitor, coupled.simulate(3, 5), beside[:3], (0, 3))
     assert_allclose(state.covariance, monitor.model.schedule.at(3)[0])
     assert_array_equal(state.row.mean, fresh[4][-1])
+
+
+def test_a_plant_without_memory_predicts_nothing(plant):
+    """Its filter has settled from the first row on, and nothing is carried over gaps."""
+    coupled, monitor, Y, beside = plant
+    still = InnovationModel(np.zeros((5, 5)), coupled.plant.Q, coupled.plant.J)
+    settled = PlantMonitor(still, monitor.regression, monitor.energy, monitor.usual, monitor.slices)
+    for rows in (slice(14, 30), slice(0, 30)):
+        record = coupled.record(Y[rows])
+        found, state = settled.rows(record, beside[rows], MonitorState())
+        J = record.matrices()
+        expected = np.linalg.solve(np.eye(5) + J @ coupled.plant.Q, record.z[:, :, None])[:, :, 0]
+        assert not found.predicted.any()
+        assert_allclose(found.scaled, expected, rtol=1e-9)
+        assert state.covariance is None
 
 
 def test_a_unit_with_hardly_any_information_counts_as_absent(plant):
@@ -350,6 +367,13 @@ def test_jumps_pass_limits_and_all_others_by_a_factor_of_two(excess, jumps):
     beside[20] = LIMIT + np.array([0.5 + excess, 0.5, -1.0])
     assert (revised(alone).start == 20) == jumps
     assert (revised(beside).start == 20) == jumps
+
+
+def test_twice_the_limit_is_enough():
+    """Exactly, of surprises whose logarithm is taken."""
+    rule = OnsetRule(np.zeros(2), np.full(2, 0.5), False)
+    rows = evidence(1, 2, given_others=np.array([[np.log(2), -1.0]]))
+    assert rule.revised(Answer("energy", 5.0, np.full(2, 0.5), start=0), rows, 0).probability[0] > 0.9
 
 
 def test_a_unit_on_its_own_jumps_as_well():

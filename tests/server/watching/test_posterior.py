@@ -102,6 +102,15 @@ def test_no_unit_is_more_than_certain():
         assert inclusion(members, logs, np.zeros(1))[0][0] <= 1.0
 
 
+def test_weights_of_any_size_have_probabilities():
+    members = np.eye(2)
+    for level in (-3000.0, 3000.0):
+        probability, _ = inclusion(members, level + np.array([0.0, 1.0]), np.zeros(2))
+        assert_allclose(probability, [1 / (1 + np.e), np.e / (1 + np.e)])
+        shares = tempered(level + np.array([0.0, 1.0]), 1, 1.0, np.full(2, 0.5))
+        assert_allclose(shares, probability)
+
+
 def test_certain_units_are_ranked_by_more_than_rounding():
     """Each a few bits below the one before it, and close probabilities by what the units explain alone."""
     members = np.eye(3)
@@ -160,6 +169,7 @@ def test_of_two_steady_faults_the_more_evident_decides():
 def test_kind_of_fault_needs_four_fifths(sensor, kind):
     assert Answer("shift", 9.0, STEADY, 0, sensor, explains=True).kind == kind
     assert Answer("shift", 9.0, STEADY, 0, sensor, explains=False).kind == ""
+    assert Answer("shift", 9.0, STEADY, 0, explains=True).kind == ""  # either may be
 
 
 # --- posterior ----------------------------------------------------------------------------------------

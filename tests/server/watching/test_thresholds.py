@@ -309,6 +309,30 @@ def test_new_segments_of_a_run_length_are_silent_as_often_as_a_poisson_process(s
     assert np.mean(silent) == pytest.approx(np.exp(-1), abs=3 * np.hypot(0.034, 0.015))
 
 
+@pytest.mark.parametrize("run_length", [37.0, 200.0, 900.0])
+def test_thresholds_are_those_of_two_hundred_segments_drawn_in_blocks_of_sixty(run_length):
+    """As long as the run, at most a quarter of the rows; rarer alarms are extrapolated."""
+    levels, model, parts = learned(run_length=run_length)
+    surprise = np.concatenate([s for s, _ in parts])
+    held = np.concatenate([u @ model.held for _, u in parts])
+    length = min(int(run_length), 550)
+    block = min(60, length)
+    n_blocks = int(np.ceil(length / block))
+    starts = np.random.RandomState(0).randint(0, 2200 - block + 1, size=(200, n_blocks))
+    factor = known_from(2200, 3 * run_length, 0.05)  # levels are in units that allow for estimation
+    maxima = []
+    for draw in starts:
+        rows = np.concatenate([np.arange(k, k + block) for k in draw])[:length]
+        found = levels.rows(surprise[rows], held[rows])[0]
+        energy, shift = found[:, 0].max() * factor, found[:, 1]
+        size = np.array([2, 1, 3])
+        ratio = (shift * np.sqrt(2 / (9 * size)) + 1 - 2 / (9 * size)) ** 3 * factor**2
+        score = (np.cbrt(ratio) - 1 + 2 / (9 * size)) / np.sqrt(2 / (9 * size))
+        maxima.append((energy, score.max()))
+    limits = extrapolated_thresholds(np.array(maxima), np.exp(-length / run_length))
+    assert_allclose([levels.thresholds["energy"], levels.thresholds["shift"]], limits, rtol=1e-9)
+
+
 def test_longer_runs_have_higher_thresholds():
     """Also those beyond the record, by extrapolation: the normal score at half the tail."""
     limits = [learned(run_length=r)[0].thresholds["shift"] for r in (100.0, 400.0, 4000.0)]
