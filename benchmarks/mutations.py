@@ -57,16 +57,16 @@ AREAS = {
     "privacy": Area(("privacy",), ("tests/privacy", "tests/federation/test_site_privacy.py")),
     "federation": Area(
         ("federation", "message"),
-        (
-            "tests/federation",
-            "tests/message",
-            "tests/test_ledger_of_answers.py",
-            "tests/test_gradient_server.py",
-        ),
+        ("tests/federation", "tests/test_ledger_of_answers.py", "tests/server/gradient/test_dialogue.py"),
     ),
     "numerics": Area(
         ("statespace", "server/estimation", "server/links"),
-        ("tests/statespace", "tests/server", "tests/test_granger.py", "tests/test_counterfactual.py"),
+        (
+            "tests/statespace",
+            "tests/server/estimation",
+            "tests/server/inference",
+            "tests/server/test_likelihood_server.py",
+        ),
     ),
 }
 
