@@ -74,7 +74,7 @@ def attended_rows(record):
     for part in record.parts:
         if not part.is_constant:
             there &= part.determined_rows
-    rows, starts, n_rows = [np.zeros(0, dtype=int)], [], 0
+    rows, starts, n_rows = [np.arange(0)], [], 0
     for start, stop in episodes(record.starts, record.n_samples):
         for first, last in alarm_runs(there[start:stop], 1):
             if last - first >= _LEAST_RUN:

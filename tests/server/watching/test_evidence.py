@@ -369,6 +369,12 @@ def test_jumps_pass_limits_and_all_others_by_a_factor_of_two(excess, jumps):
     assert (revised(beside).start == 20) == jumps
 
 
+def test_the_limit_itself_is_not_passed():
+    surprise = quiet()
+    surprise[19, 2], surprise[20, 0] = LIMIT[2], LIMIT[0] + 1
+    assert revised(surprise).start == 20
+
+
 def test_twice_the_limit_is_enough():
     """Exactly, of surprises whose logarithm is taken."""
     rule = OnsetRule(np.zeros(2), np.full(2, 0.5), False)

@@ -352,6 +352,8 @@ def test_direct_causes_carry_two_hundredths_of_the_variance():
         assert direct_causes(A, wide, slices)[0, 1] == (share > 0.02)
         A[0, 2] *= 3
         assert direct_causes(A, np.diag([9.0, 9.0, 1.0]), slices)[0, 1] == (share > 0.02)
+    alone = (slice(0, 1), slice(1, 2))
+    assert not direct_causes(np.array([[0.5, 1.0], [0.0, 0.5]]), np.diag([1.0, 0.02]), alone).any()
 
 
 def test_nominal_windows_are_compared_at_their_upper_twentieth():
@@ -444,6 +446,18 @@ def test_units_of_the_states_do_not_matter(scale):
     x, g = records()
     expected = OffSubspace(x, g, TWO_UNITS).relative(x, g)
     assert np.allclose(OffSubspace(scale * x, g, TWO_UNITS).relative(scale * x, g), expected, rtol=1e-6)
+
+
+def test_expectation_is_reweighted_three_times():
+    """Least squares over the expectation before, scaled to the mean of one; here B is positive definite."""
+    x, g = records()
+    i, j = np.triu_indices(2)
+    terms = np.column_stack([np.ones(len(x)), x[:, i] * x[:, j]])
+    expected = np.full(len(x), g[:, 0].mean())
+    for _ in range(3):
+        expected = terms @ np.linalg.lstsq(terms / expected[:, None], g[:, 0] / expected, rcond=None)[0]
+        expected *= (g[:, 0] / expected).mean()
+    assert_allclose(OffSubspace(x, g, TWO_UNITS).relative(x, g)[:, 0], g[:, 0] / expected, rtol=1e-7)
 
 
 def test_scale_is_the_likeliest_of_gamma_numbers():

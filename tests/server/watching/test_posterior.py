@@ -414,6 +414,15 @@ def test_longer_windows_are_prepared_when_they_come():
         assert one.evidence == pytest.approx(other.evidence, rel=1e-9)
 
 
+def test_the_longest_of_several_windows_is_prepared_for():
+    posterior, model, _ = small_posterior()
+    windows = [small_window(model, n_rows=n, size=0.4) for n in (15, 45, 20)]
+    together = posterior.from_shift(windows, 9)
+    for window, found in zip(windows, together, strict=True):
+        (alone,) = small_posterior()[0].from_shift([window], 9)
+        assert_allclose(found.probability, alone.probability, rtol=1e-9)
+
+
 @pytest.mark.parametrize(("n_units", "pairs"), [(20, True), (21, False)])
 def test_two_roots_at_a_time_are_candidates_among_up_to_twenty_units(n_units, pairs):
     slices = tuple(slice(m, m + 1) for m in range(n_units))

@@ -164,6 +164,21 @@ def test_surprises_are_those_of_a_dense_gaussian(plant, patterns):
     assert_allclose(given, expected[1], rtol=1e-9)
 
 
+def test_units_that_share_nothing_are_followed_on_their_own():
+    """While one is absent only its own uncertainty grows; patterns that come again find it changed."""
+    innovation, B = np.diag([1.0, 2.0, 0.5, 1.5, 1.0]), np.diag([0.9, 0.8, 0.95, 0.7, 0.6])
+    energy, regression = ConditionalEnergy(innovation, GAP_BLOCKS), LinearMap(B, np.zeros(N))
+    usual = RowBelief(np.zeros(N), solve_discrete_lyapunov(B, innovation))
+    absent = np.array([1, 1, 0, 0, 0, 1, 0, 1, 1], dtype=bool)
+    seen = np.column_stack([np.ones(T, dtype=bool), absent, np.ones(T, dtype=bool)])
+    patterns = [RowPattern(row, np.zeros((N, N))) for row in (seen[2], seen[0])]
+    x = np.random.default_rng(5).standard_normal((T, N))
+    found = surprises_with_gaps(regression, energy, usual, x, patterns, absent.astype(int), None)
+    mean, covariance = dense_rows(B, *usual, innovation, np.zeros(N), T)
+    for one, other in zip(found, dense_surprises(mean, covariance, GAP_BLOCKS, x, seen), strict=False):
+        assert_allclose(one, other, rtol=1e-9)
+
+
 def test_nothing_depends_on_what_stands_in_for_absent_units(plant, patterns):
     regression, energy, usual = plant
     x = np.random.default_rng(4).standard_normal((T, N))
