@@ -416,7 +416,7 @@ class GradientServer(BaseEstimator):
         return ServerPrediction(self.transition_, self._own, self.process_cov_, record, *drives)
 
     def effects(self, change, *, held=None):
-        """What a change of inputs does to every unit's states.
+        """Effect of a change of inputs on every unit's states.
 
         Parameters
         ----------
