@@ -23,7 +23,6 @@ from ..message.requests import (
     WatchRequest,
 )
 from ..message.states import (
-    WIRE_DTYPES,
     EffectReply,
     PredictionReply,
     SmoothedReply,
@@ -182,7 +181,12 @@ class UnitWorker:
                 f"Unit {self.name!r} got {op!r} of round {packet.round}, but is in round "
                 f"{state['round']} already."
             )
-        answered = answer(self, packet, state)
+        try:
+            answered = answer(self, packet, state)
+        except PacketError as error:
+            if repr(self.name) in str(error):
+                raise
+            raise PacketError(f"Unit {self.name!r} cannot answer {op!r}. {error}") from error
         release_pages(self._Y)
         return answered
 
@@ -193,7 +197,7 @@ class UnitWorker:
         if state.get("round") == packet.round and state["previous"] is None:
             return self._message(packet, state["client"], None, state)
         wishes = FitRequest.from_packet(packet)
-        first = {**self._first_state(), "wishes": wishes, "dtype": _dtype_of(packet)}
+        first = {**self._first_state(), "wishes": wishes, "dtype": packet.scalars.get("dtype", "float64")}
         client = self._fitted()
         if wishes.monitor:
             if not self._may_monitor:
@@ -248,7 +252,7 @@ class UnitWorker:
             Y = np.where(np.arange(len(Y))[:, None] >= wishes.until, np.nan, Y)
         settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": state.get("monitor")}
         message = unit_message(state["client"], Y, self._starts, inputs=self._U, **settings)
-        return message.to_packet(packet.round, _dtype_of(packet)), state
+        return message.to_packet(packet.round, packet.scalars.get("dtype", "float64")), state
 
     def _tell_law(self, packet, state):
         """Identify how the unit's inputs follow its measurements."""
@@ -407,7 +411,7 @@ class UnitWorker:
         if message is None:
             return NothingYet().to_packet(packet.round), state
         kept = {**state, "place": place, "record": place.record}
-        return message.to_packet(packet.round, _dtype_of(packet)), kept
+        return message.to_packet(packet.round, packet.scalars.get("dtype", "float64")), kept
 
     def _hear_verdict(self, packet, state):
         """Take note of incidents."""
@@ -442,16 +446,6 @@ class UnitWorker:
                 f"Unit {self.name!r} got a series of shape {series.shape} back, but sent a message of shape "
                 f"{expected}."
             )
-
-
-def _dtype_of(packet):
-    """Precision of the series in an answer."""
-    dtype = packet.scalars.get("dtype", "float64")
-    if dtype not in WIRE_DTYPES:
-        raise PacketError(
-            f"Packet {packet.op!r} asks for {dtype!r} numbers; units send {', '.join(WIRE_DTYPES)}."
-        )
-    return dtype
 
 
 def fitted_client(template, Y, U, starts, name, columns, noise=None):

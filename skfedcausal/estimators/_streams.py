@@ -7,9 +7,9 @@ from ..containers.rows import StreamTimes
 from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..message.watching import FlagMessage, VerdictReply
-from ..server.watching.flag_incidents import FlagState
+from ..server.watching.detector import StreamState
+from ..server.watching.flags import FlagState
 from ..server.watching.incidents import incident_row, incident_table
-from ..server.watching.root_cause import StreamState
 
 _REMEMBERED = 300  # rows whose times are kept
 

@@ -26,17 +26,15 @@ from ..message.watching import FlagMessage
 from ..privacy.base import PrivacyMechanism
 from ..privacy.stream import NoisedStream
 from ..server.moments import MomentServer
-from ..server.watching.flag_incidents import FlagState, FlagWatch
-from ..server.watching.flags import needed_answers, roots_of_flags
+from ..server.watching.detector import RootCauseServer, StreamState
+from ..server.watching.flags import FlagState, FlagWatch, needed_answers, roots_of_flags
 from ..server.watching.incidents import (
     UNDECIDED,
     incident_row,
     incident_table,
     roots_per_step,
-    steps_between_alarms,
 )
-from ..server.watching.nominal import watch_budget
-from ..server.watching.root_cause import RootCauseServer, StreamState
+from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
 from ._base import FederatedEstimator
 from ._progress import followed

@@ -28,6 +28,11 @@ class Attendance:
         """Seconds to wait for a round, None where the transport knows."""
         return None if self.rule is None else self.rule.timeout
 
+    @property
+    def skips(self):
+        """Whether the blocks of a unit that does not answer in a round of training rest."""
+        return self.rule is not None and self.rule.stale == "skip"
+
     def drop_all_but(self, names):
         """The fit goes on without all but these units."""
         self._dropped = set(self._names) - set(names)
@@ -264,6 +269,8 @@ class Exchange:
             self.attendance.note(packets, problems, needed)
         except ClientError as error:
             raise error from cause
+        if self.attendance.skips:
+            messages.skipped = frozenset(packets.keys() - messages.keys())
         return messages
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from .packet import NOTHING, PacketError
 from .schema import ArrayOrNone, Message, wire
-from .states import LAW_REQUEST, REQUEST, Acknowledgement, FeedbackLaw, StateMessage
+from .states import LAW_REQUEST, REQUEST, Acknowledgement, FeedbackLaw, Measurements, StateMessage
 from .training import FINISH, LocalModel
 from .training import REQUEST as TRAIN
 from .watching import WATCH, FlagMessage
@@ -157,32 +157,6 @@ class WatchRequest(Message, op=WATCH, answer=StateMessage, first="dtype"):
 
     batch: int = wire("count", "number of the batch", default=1)
     flags: bool | None = wire("flag", "whether to send flags in place of states", default=None)
-
-
-class Measurements(Message, op="measurements"):
-    """Numbers that the unit was asked for, in the units of its own sensors.
-
-    Attributes
-    ----------
-    values : ndarray of shape (n_rows, n_columns)
-        Predictions, effects of inputs or a replayed record.
-    variance : ndarray of shape (n_rows, n_columns) or None
-        Of the values, where it is known.
-    columns : tuple of str
-        Names of the columns.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skfedcausal.message import Measurements
-    >>> answer = Measurements(np.zeros((5, 2)), columns=("flow", "level"))
-    >>> Measurements.from_packet(answer.to_packet()).columns
-    ('flow', 'level')
-    """
-
-    values: np.ndarray = wire("series T d", "numbers in the units of the sensors")
-    variance: ArrayOrNone = wire("series T d", "variance of these numbers", default=None)
-    columns: tuple[str, ...] = wire("names d", "names of the sensors", default=())
 
 
 class FactualRequest(Message, op="factual", answer=Measurements):

@@ -231,7 +231,33 @@ class StateReply(Message, op="reply", answer=Acknowledgement, first="cross_term 
             raise PacketError(f"Array 'noise_share' is {self.noise_share[0]}, which is no share.")
 
 
-class EffectReply(Message, op="effect", answer=Acknowledgement):
+class Measurements(Message, op="measurements"):
+    """Numbers that the unit was asked for, in the units of its own sensors.
+
+    Attributes
+    ----------
+    values : ndarray of shape (n_rows, n_columns)
+        Predictions, effects of inputs or a replayed record.
+    variance : ndarray of shape (n_rows, n_columns) or None
+        Of the values, where it is known.
+    columns : tuple of str
+        Names of the columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import Measurements
+    >>> answer = Measurements(np.zeros((5, 2)), columns=("flow", "level"))
+    >>> Measurements.from_packet(answer.to_packet()).columns
+    ('flow', 'level')
+    """
+
+    values: np.ndarray = wire("series T d", "numbers in the units of the sensors")
+    variance: ArrayOrNone = wire("series T d", "variance of these numbers", default=None)
+    columns: tuple[str, ...] = wire("names d", "names of the sensors", default=())
+
+
+class EffectReply(Message, op="effect", answer=Measurements):
     """Effect of a change of inputs on this unit's states, to be mapped through its own sensors.
 
     Attributes
@@ -257,7 +283,7 @@ class EffectReply(Message, op="effect", answer=Acknowledgement):
         _check_covariances(self, "steps")
 
 
-class PredictionReply(Message, op="prediction", answer=Acknowledgement):
+class PredictionReply(Message, op="prediction", answer=Measurements):
     """Prediction of this unit's states one step ahead, to be mapped through its own sensors.
 
     Attributes

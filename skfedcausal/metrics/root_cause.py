@@ -35,7 +35,7 @@ def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
     Raises
     ------
     TypeError
-        If incidents or faults are told by times and `index` is not given.
+        If incidents or faults are given as times and `index` is missing.
 
     Examples
     --------

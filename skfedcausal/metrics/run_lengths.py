@@ -18,7 +18,7 @@ def alarm_report(alarms, faults):
     dict
         ``arl0``: nominal steps per step in alarm. ``wait``: mean steps from a nominal step to the first
         alarm, what a user who starts at a random time waits (longer where alarms come in clusters);
-        stretches end where a fault begins, and a stretch without an alarm counts with its length, so that it
+        segments end where a fault begins, and a segment without an alarm counts with its length, so that it
         is a lower bound. ``detected``: share of faults with an alarm while they last. ``delay``: mean steps
         from onset to the first alarm, given detection; it is below the length of a fault. ``arl1``: delay
         plus one, the steps needed. ``gap``: mean steps from one detected fault to the next, which grows with
@@ -63,7 +63,7 @@ def alarm_report(alarms, faults):
 
 
 def _mean_wait(alarms, nominal):
-    """Mean steps from every nominal step to the next alarm or the end of its nominal stretch."""
+    """Mean steps from every nominal step to the next alarm or the end of its nominal segment."""
     waits = np.zeros(len(alarms))
     ahead = 0
     for t in range(len(alarms) - 1, -1, -1):

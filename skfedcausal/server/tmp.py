@@ -23,8 +23,6 @@ class TrainRequest:
 def dialogue_of(server, names, inputs=False):
     if getattr(server, "trains_corrections", False):
         yield from corr(server, names)
-    elif hasattr(server, "dialogue") and server.dialogue.__code__.co_varnames[1] == "models":
-        yield from grad(server, names, inputs)
     elif hasattr(server, "dialogue"):
         yield from server.dialogue(names, inputs=inputs)
     else:
@@ -66,41 +64,3 @@ def corr(server, names):
     yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, len(messages))
 
 
-def grad(server, names, inputs):
-    going = tuple(names)
-    while True:
-        models = dict(
-            (
-                yield Ask(
-                    dict.fromkeys(going, TrainRequest({**server.request(), "constant": inputs})), LocalModel
-                )
-            )
-        )
-        d = server.dialogue(models)
-        replies = next(d)
-        held = {}
-        mode = next(iter(replies.values())).mode
-        exp = ANSWERS[mode]
-        k = 0
-        while True:
-            k += 1
-            came = yield Ask(replies, exp, len(replies) if (mode == "steps" and k > 1) else None)
-            held = {n: m for n, m in held.items() if isinstance(m, exp)} | came
-            if len(held) < len(replies):
-                d.close()
-                going = tuple(n for n in replies if n in held)
-                break
-            from ..federation.lost import Answers
-
-            ms = Answers({n: held[n] for n in replies})
-            if getattr(came, "stale", None) == "skip":
-                ms.skipped = frozenset(replies.keys() - came.keys())
-            try:
-                replies = d.send(ms)
-            except StopIteration:
-                going = None
-                break
-            exp = later_answer(mode, inputs)
-        if going is None:
-            break
-    yield Ask(server.end(), Acknowledgement, 0)

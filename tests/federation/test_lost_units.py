@@ -16,8 +16,7 @@ from skfedcausal.federation import (
     LostUnitWarning,
     Packet,
 )
-from skfedcausal.federation.lost import Answers
-from skfedcausal.server.gradient.session import _moving
+from skfedcausal.server.gradient.rounds import moving
 from skfedcausal.statespace.partition import Partition
 
 X, _ = make_granger_plant(3, n_samples=400, random_state=3)
@@ -94,11 +93,9 @@ def test_a_unit_that_is_lost_before_training_is_left_out(round, op):
 
 def test_a_skipped_unit_s_block_row_rests():
     plant = SimpleNamespace(names=("unit0", "unit1"), states=Partition((2, 1)))
-    messages = Answers(unit0=None, unit1=None)
     turn = np.ones((3, 3))
-    assert_array_equal(_moving(plant, messages, turn), turn)
-    messages.skipped = frozenset({"unit0"})
-    assert_array_equal(_moving(plant, messages, turn), [[0] * 3, [0] * 3, [1] * 3])
+    assert_array_equal(moving(plant, frozenset(), turn), turn)
+    assert_array_equal(moving(plant, frozenset({"unit0"}), turn), [[0] * 3, [0] * 3, [1] * 3])
 
 
 def test_without_a_rule_every_unit_has_to_answer():

@@ -239,7 +239,7 @@ def test_batches_in_another_order_than_one_after_the_other_are_refused(plant):
     site = FileSite(gate(plant, "mill"), plant / "exchange")
     site.send("march", REQUEST)
     for number in (2, 0, -1, 1.0, True, "1"):
-        with pytest.raises(ValueError, match="1 is the next one"):
+        with pytest.raises(ValueError, match=r"1 is the next one|expected a whole number, at least"):
             site.send("march", Packet("watch", 1, scalars={"dtype": "float64", "batch": number}))
 
 

@@ -40,6 +40,7 @@ DIGESTS = {
     "WatchRequest": "b44e60728c58439e",
     "Measurements": "526e8b60b8766245",
     "PredictRequest": "a5af3638aa66bd8c",
+    "FactualRequest": "9ef2b2b9b44cb349",
     "AggregateRequest": "d9cf4b4572c23f89",
     "FlagsRequest": "d39658f2a9bfccc6",
     "LossRequest": "de975968f7a66028",

@@ -1,117 +1,13 @@
-"""What a plant that was learned by gradient training answers."""
-
-import warnings
+"""Answers of a plant that was learned by gradient training: predictions, and a table of untested links."""
 
 import numpy as np
+import pandas as pd
 from scipy.linalg import block_diag
 
-from ...message.states import EffectReply, SmoothedReply
-from ...statespace.positive import spectral_radius
-from ...statespace.responses import input_response
+from ...statespace.geweke import geweke_measures
 from ...statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
-from ..joint import JointRecord
-from ..prediction import InputDrive, PlantFilter, smooth_plant
-
-
-class GradientAnswers:
-    """Predictions and answers about inputs; part of :class:`GradientServer`.
-
-    Training gives a point and no sampling covariance: effects come without standard errors.
-    """
-
-    excitation_ = feedback_ = None  # training diagnoses neither
-
-    def filter(self, messages):
-        """The server's model over a record: the units' own filters and its prediction from their states.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-
-        Returns
-        -------
-        ServerPrediction
-        """
-        record = self._record(messages)
-        drives = self._drive(self.input_), self._drive(self._own_input)
-        return ServerPrediction(self.transition_, self._own, self.process_cov_, record, *drives)
-
-    def effects(self, change, *, held=None):
-        """What a change of inputs does to every unit's states.
-
-        Parameters
-        ----------
-        change : ndarray of shape (n_steps, k)
-            Change of all inputs at each step.
-        held : None
-            Every input is held: training identifies no controllers.
-
-        Returns
-        -------
-        dict of str to EffectReply
-            Row j is the effect one step after row j of `change`; without covariances.
-
-        Raises
-        ------
-        ValueError
-            If controllers are to respond.
-
-        Warns
-        -----
-        UserWarning
-            If the learned plant is not stable.
-        """
-        if held is not None:
-            raise ValueError(
-                "GradientServer identifies no controllers, so that none can respond (loops='react'). Use "
-                "loops='hold', or LikelihoodServer."
-            )
-        radius = spectral_radius(self.transition_)
-        if radius >= 1 and len(change) > 1:
-            warnings.warn(
-                f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects "
-                "grow with the horizon.",
-                UserWarning,
-                stacklevel=2,
-            )
-        effect = input_response(self.transition_, self.input_, change).effect
-        return {
-            name: EffectReply(np.ascontiguousarray(effect[:, rows]))
-            for name, rows in self.state_slices_.items()
-        }
-
-    def abducted(self, messages):
-        """Every unit's states given all messages, by the smoother of the learned plant.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to SmoothedReply
-        """
-        states, covariances = smooth_plant(
-            self.transition_,
-            self.process_cov_,
-            self._record(messages),
-            self._drive(self.input_),
-            intercept=False,
-        )
-        return {
-            name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
-            for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
-        }
-
-    def _record(self, messages):
-        return JointRecord.from_messages(messages, names=self.names_)
-
-    def _drive(self, B):
-        """How the inputs act, an episode's first state being as in the units' own filters."""
-        if not B.shape[1]:
-            return None
-        return InputDrive(B, self.input_level_, np.zeros_like(self.transition_))
+from ..links.table import COLUMNS
+from ..prediction import PlantFilter
 
 
 class _AnyPlantFilter(PlantFilter):
@@ -141,18 +37,8 @@ class ServerPrediction(_AnyPlantFilter):
     """States that the units filter alone, predicted by the server from all units' states.
 
     The log-likelihood is that of the Kalman filter of the learned plant, since the server's prediction from
-    states that were filtered apart has no density of its own.
-
-    Parameters
-    ----------
-    A : ndarray of shape (n, n)
-        The learned transition matrix.
-    own : ndarray of shape (n, n)
-        Its diagonal blocks.
-    Q : ndarray of shape (n, n)
-    record : JointRecord
-    drive, own_drive : InputDrive, default=None
-        How inputs act in the learned plant and in the units' own models.
+    states that were filtered apart has no density of its own. A is the learned transition matrix, `own` its
+    diagonal blocks, `drive` and `own_drive` how inputs act in the learned plant and in the units' own models.
     """
 
     def __init__(self, A, own, Q, record, drive=None, own_drive=None):
@@ -169,3 +55,47 @@ class ServerPrediction(_AnyPlantFilter):
         """``h_s[t] = A h_hat_c[t-1] + B u[t-1]``, zero in an episode's first row; shape (n_samples, n)."""
         carried, exogenous = self.carried(self._A), self._exogenous
         return carried if exogenous is None else carried + exogenous
+
+
+def untested_links(plant, A, B, Q, information):
+    """Table of all ordered pairs with their strength in standardised states and no evidence.
+
+    It has the columns of `COLUMNS`: standard errors are infinite, p-values 1 and verdicts "cannot tell".
+    Geweke's measure is missing (NaN) where the learned plant is not stable and for inputs.
+    """
+    partition, n_units = plant.states, len(plant.names)
+    geweke = np.full((n_units, n_units), np.nan)
+    if np.abs(np.linalg.eigvals(A)).max() < 1:
+        geweke = geweke_measures(A, Q, information, partition)
+    scaled = B * plant.inputs[2]
+    roots = _state_scales(partition, A, Q + scaled @ scaled.T)
+    slices = partition.slices
+    rows = []
+    for effect, cause in partition.pairs:
+        block = A[slices[effect], slices[cause]] @ roots[cause]
+        rows.append(("state", effect, cause, _size(roots[effect], block), geweke[effect, cause]))
+    for effect, cause in partition.pairs:
+        block = scaled[slices[effect], plant.input_slices[cause]]
+        if block.size:
+            rows.append(("input", effect, cause, _size(roots[effect], block), np.nan))
+    kind, effect, cause, strength, measure = zip(*rows, strict=True) if rows else ((),) * 5
+    names = np.asarray(plant.names, dtype=object)
+    table = pd.DataFrame({"cause": names[list(cause)], "effect": names[list(effect)]})
+    table["kind"], table["strength"] = np.array(kind, dtype=object), np.array(strength, dtype=float)
+    table[["stderr", "statistic", "p_value", "p_adjusted"]] = np.inf, 0.0, 1.0, 1.0
+    table["geweke"], table["verdict"] = np.array(measure, dtype=float), "cannot tell"
+    return table[list(COLUMNS)]
+
+
+def _state_scales(partition, A, Q):
+    """Roots of each unit's state covariance in the learned plant or, where that is not stable, of Q."""
+    try:
+        cov = stationary_covariance(A, Q)
+    except NotStationaryError:
+        cov = Q
+    return [np.linalg.cholesky(cov[rows, rows]) for rows in partition.slices]
+
+
+def _size(root, block):
+    """Frobenius norm in standardised states."""
+    return float(np.linalg.norm(np.linalg.solve(root, block)))

@@ -2,6 +2,7 @@
 
 import warnings
 from copy import copy
+from functools import partial
 from numbers import Integral, Real
 
 import numpy as np
@@ -12,19 +13,24 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ...message.training import TrainingEnd
-from .answers import GradientAnswers
-from .links import untested_links
-from .session import batch_dialogue, moments_dialogue, online_dialogue, stationary_dialogue
+from ...message.requests import Acknowledgement, Ask, TrainRequest
+from ...message.states import EffectReply, SmoothedReply
+from ...message.training import ANSWERS, LocalModel, TrainingEnd, later_answer
+from ...statespace.positive import spectral_radius
+from ...statespace.responses import input_response
+from ..joint import JointRecord
+from ..prediction import InputDrive, smooth_plant
+from . import rounds
+from .answers import ServerPrediction, untested_links
 from .state import Plant, Training
 from .step_sizes import VARIANTS, choose_sizes, load
 
 _ROUNDS = {"batch": 3000, "online": 2}
 _STEP_SIZES = ("eta1", "eta2", "gamma", "gamma1", "gamma2", "alpha_A", "alpha_B")
-_POSITIVE = [Interval(Real, 0, None, closed="neither"), None]
+_FROM_ZERO, _POSITIVE = (Interval(Real, 0, None, closed=closed) for closed in ("left", "neither"))
 
 
-class GradientServer(GradientAnswers, BaseEstimator):
+class GradientServer(BaseEstimator):
     """Learns the blocks between units as in the papers: clients and server descend on each other.
 
     Every unit corrects its filtered state by a function of its own measurements, ``h_hat_a = h_hat_c +
@@ -143,31 +149,22 @@ class GradientServer(GradientAnswers, BaseEstimator):
     True
     """
 
-    trains_units = True
+    trains_units = True  # round by round, so that there are losses
     needs_replies = True
     has_covariances = False
 
     _parameter_constraints = {
         "update": [StrOptions({"batch", "online"})],
         "solve": [StrOptions({"iterate", "stationary"})],
-        "client_weight": [Interval(Real, 0, None, closed="left")],
-        "eta1": [Interval(Real, 0, None, closed="left"), None],
-        "eta2": [Interval(Real, 0, None, closed="left"), None],
-        "gamma": _POSITIVE,
-        "gamma1": [Interval(Real, 0, None, closed="left"), None],
-        "gamma2": [Interval(Real, 0, None, closed="left"), None],
-        "alpha_A": _POSITIVE,
-        "alpha_B": _POSITIVE,
-        "xi": [Interval(Real, 0, None, closed="left")],
+        **{name: [_FROM_ZERO] for name in ("client_weight", "xi", "start_scale", "ridge", "tol")},
+        **{name: [_FROM_ZERO, None] for name in ("eta1", "eta2", "gamma1", "gamma2")},
+        **{name: [_POSITIVE, None] for name in ("gamma", "alpha_A", "alpha_B")},
         "constraint": [StrOptions({"penalty", "augmented_lagrangian", "hybrid"})],
         "n_warm_up": [Interval(Integral, 1, None, closed="left")],
-        "start_scale": [Interval(Real, 0, None, closed="left")],
         "random_state": ["random_state"],
-        "ridge": [Interval(Real, 0, None, closed="left")],
         "exchange": [StrOptions({"series", "moments"})],
         "variant": [StrOptions(set(VARIANTS))],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "tol": [Interval(Real, 0, None, closed="left")],
         "callback": [callable, None],
     }
 
@@ -218,73 +215,110 @@ class GradientServer(GradientAnswers, BaseEstimator):
         self.tol = tol
         self.callback = callback
 
+    excitation_ = feedback_ = None  # training diagnoses neither
+
     # -- training ----------------------------------------------------------------------------------------
-
-    def request(self):
-        """What the units are asked before training; draws the seed of its start.
-
-        Returns
-        -------
-        dict of str to scalar
-            Contents of the packet.
-        """
-        self._check_settings()
-        scale = 0.0 if self.solve == "stationary" else float(self.start_scale)
-        self._seed = int(check_random_state(self.random_state).randint(2**31)) if scale else 0
-        told = {"relay": self._relays, "stepwise": self._stepwise}
-        return told | {"start_scale": scale, "seed": self._seed}
 
     @property
     def warm_up_rounds(self):
         """Rounds by the augmented Lagrangian."""
-        rounds = {"penalty": 0, "augmented_lagrangian": self._max_iter, "hybrid": self.n_warm_up}
+        rounds = {"penalty": 0, "augmented_lagrangian": self.n_rounds_at_most, "hybrid": self.n_warm_up}
         return rounds[self.constraint]
-
-    @property
-    def _max_iter(self):
-        return _ROUNDS[self.update] if self.max_iter is None else self.max_iter
 
     @property
     def n_rounds_at_most(self):
         """Rounds, or passes over the record, after which training ends."""
-        return self._max_iter
+        return _ROUNDS[self.update] if self.max_iter is None else self.max_iter
 
     @property
     def sends_series_once(self):
         """Whether the server relays the units' states to each other before training."""
-        return self._relays
-
-    @property
-    def _relays(self):
         return self.solve == "stationary" or self.exchange == "moments"
 
     @property
     def _stepwise(self):
         return self.solve == "iterate" and self.update == "online"
 
-    def dialogue(self, models):
-        """Training as a generator: yields one message per unit, is sent their answers.
+    def dialogue(self, names, inputs=False):
+        """Training as a generator: yields what is asked of the units, is sent the answers that came.
+
+        A unit that is lost before it has said all that training starts with is left out, and the others start
+        again. One that is lost later is held at its last message, from which it goes on when it is back; its
+        block row rests in rounds in which ``answers.skipped``, if the answers have that attribute, names it.
+        Training step by step needs every unit at every step.
 
         Parameters
         ----------
-        models : dict of str to LocalModel
+        names : sequence of str
+            Units of the plant, in the order of its matrices.
+        inputs : bool, default=False
+            Whether the plant has inputs: corrections then have a constant.
+
+        Yields
+        ------
+        Ask
+            Requests by unit, and the type of the messages that answer them.
 
         Raises
         ------
         ValueError
             If the parameters contradict each other or the units do not fit together.
         """
+        going = tuple(names)
+        while going is not None:
+            request = self._request(inputs)
+            models = yield Ask(dict.fromkeys(going, request), LocalModel)
+            going = yield from self._train(models, request)
+        yield Ask(self._ends, Acknowledgement, needed=0)  # what was learned is learned
+
+    def _request(self, constant):
+        """Request for local models; draws the seed of their start."""
+        self._check_settings()
+        scale = 0.0 if self.solve == "stationary" else float(self.start_scale)
+        seed = int(check_random_state(self.random_state).randint(2**31)) if scale else 0
+        return TrainRequest(self.sends_series_once, self._stepwise, scale, seed, constant)
+
+    def _train(self, models, request):
+        """Rounds with the units that sent local models; gives those to start again with, if some are lost."""
         plant = Plant.of(models)
-        scale = 0.0 if self.solve == "stationary" else self.start_scale
-        training = Training.start(plant, scale, np.random.default_rng(self._seed))
-        if self.solve == "stationary":
-            yield from stationary_dialogue(plant, self._chooser(plant), training)
-        else:
-            talk = {"series": batch_dialogue, "moments": moments_dialogue}[self.exchange]
-            talk = online_dialogue if self._stepwise else talk
-            settings = {"max_iter": self._max_iter, "tol": self.tol, "watch": self._watch}
-            yield from talk(plant, self._chooser(plant), training, **settings)
+        training = Training.start(plant, request.start_scale, request.seed)
+        limits = rounds.Limits(self.n_rounds_at_most, self.tol, self._watch)
+        going = self._algorithm(plant, partial(self._choose, plant), training, limits)
+        replies = next(going)
+        held: dict[str, object] = {}
+        mode = next(iter(replies.values())).mode
+        expected, needed = ANSWERS[mode], None
+        while replies is not None:
+            came = yield Ask(replies, expected, needed)
+            held = {name: message for name, message in held.items() if isinstance(message, expected)} | came
+            if len(held) < len(replies):
+                going.close()
+                return tuple(name for name in replies if name in held)
+            messages = {name: held[name] for name in replies}
+            expected = later_answer(mode, request.constant)
+            needed = len(replies) if self._stepwise else None  # who misses a step is at another one
+            try:
+                replies = going.send(rounds.Received(messages, getattr(came, "skipped", frozenset())))
+            except StopIteration:
+                replies = None
         self._store(plant, training)
+        return None
+
+    @property
+    def _algorithm(self):
+        if self.solve == "stationary":
+            return rounds.stationary_round
+        if self._stepwise:
+            return rounds.online_rounds
+        return {"series": rounds.batch_rounds, "moments": rounds.moments_rounds}[self.exchange]
+
+    def _watch(self, training):
+        """Whether the callback, which sees every round, ends training."""
+        if self.callback is None:
+            return False
+        names, losses = training.plant.names, {"client": training.client[-1], "server": training.server[-1]}
+        by_unit = {kind: dict(zip(names, one.tolist(), strict=True)) for kind, one in losses.items()}
+        return self.callback(len(training.client), by_unit)
 
     def _check_settings(self):
         self._validate_params()
@@ -304,19 +338,16 @@ class GradientServer(GradientAnswers, BaseEstimator):
                 "constraint='penalty' (the limit of 'hybrid')."
             )
 
-    def _chooser(self, plant):
+    def _choose(self, plant, blocks):
         """Step sizes for a known curvature of the blocks; keeps them and warns where they are too large."""
-
-        def choose(blocks):
-            sizes = choose_sizes(self, plant, blocks)
-            if blocks is not None:
-                self.rates_, self.step_sizes_ = _rate_table(plant, sizes), sizes
-                self._limits = _rate_table(plant, choose_sizes(_free(self), plant, blocks))
-                if self.solve == "iterate":
-                    self._check_load(plant, load(plant, sizes, blocks))
-            return sizes
-
-        return choose
+        sizes = choose_sizes(self, plant, blocks)
+        if blocks is not None:
+            self.rates_, self.step_sizes_ = _rate_table(plant, sizes), sizes
+            free = copy(self).set_params(variant="joint", **dict.fromkeys(_STEP_SIZES))
+            self._largest = _rate_table(plant, choose_sizes(free, plant, blocks))
+            if self.solve == "iterate":
+                self._check_load(plant, load(plant, sizes, blocks))
+        return sizes
 
     def _check_load(self, plant, loads):
         worst = int(np.argmax(loads))
@@ -329,18 +360,8 @@ class GradientServer(GradientAnswers, BaseEstimator):
             )
 
     def _advice(self):
-        safe = ", ".join(f"{name} <= {self._limits[name].min():.3g}" for name in self._limits)
+        safe = ", ".join(f"{name} <= {rates.min():.3g}" for name, rates in self._largest.items())
         return f"Step sizes that hold for all units: {safe}."
-
-    def _watch(self, training):
-        if self.callback is None:
-            return False
-        names = training.plant.names
-        told = {
-            "client": dict(zip(names, training.client[-1].tolist(), strict=True)),
-            "server": dict(zip(names, training.server[-1].tolist(), strict=True)),
-        }
-        return self.callback(len(training.client), told)
 
     def _store(self, plant, training):
         n = plant.states.n_states
@@ -361,20 +382,11 @@ class GradientServer(GradientAnswers, BaseEstimator):
         self.links_ = untested_links(
             plant, self.transition_, self.input_, self.process_cov_, self.information_
         )
-        self._end = {name: TrainingEnd() for name in plant.names}
+        self._ends = {name: TrainingEnd() for name in plant.names}
         if plant.n_inputs:
             levels = training.blocks[:, n:] @ self.input_level_
-            self._end = {name: TrainingEnd(levels[rows]) for name, rows in self.state_slices_.items()}
+            self._ends = {name: TrainingEnd(levels[rows]) for name, rows in self.state_slices_.items()}
         self._warn_of(training)
-
-    def end(self):
-        """What every unit is told when training has ended, a dict of TrainingEnd.
-
-        Returns
-        -------
-        dict of str to TrainingEnd
-        """
-        return self._end
 
     def _warn_of(self, training):
         if training.diverged:
@@ -391,10 +403,99 @@ class GradientServer(GradientAnswers, BaseEstimator):
             return
         warnings.warn(problem, ConvergenceWarning, stacklevel=2)
 
+    # -- answers -----------------------------------------------------------------------------------------
 
-def _free(settings):
-    """Settings of joint training with the same weights, all step sizes left to curvature."""
-    return copy(settings).set_params(variant="joint", **dict.fromkeys(_STEP_SIZES))
+    def filter(self, messages):
+        """The server's model over a record: the units' own filters and its prediction from their states.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+
+        Returns
+        -------
+        ServerPrediction
+        """
+        record = self._record(messages)
+        drives = self._drive(self.input_), self._drive(self._own_input)
+        return ServerPrediction(self.transition_, self._own, self.process_cov_, record, *drives)
+
+    def effects(self, change, *, held=None):
+        """Effect of a change of inputs on every unit's states.
+
+        Parameters
+        ----------
+        change : ndarray of shape (n_steps, k)
+            Change of all inputs at each step.
+        held : None
+            Every input is held: training identifies no controllers.
+
+        Returns
+        -------
+        dict of str to EffectReply
+            Row j is the effect one step after row j of `change`; without covariances.
+
+        Raises
+        ------
+        ValueError
+            If controllers are to respond.
+
+        Warns
+        -----
+        UserWarning
+            If the learned plant is not stable.
+        """
+        if held is not None:
+            raise ValueError(
+                "GradientServer identifies no controllers, so that none can respond (loops='react'). Use "
+                "loops='hold', or LikelihoodServer."
+            )
+        radius = spectral_radius(self.transition_)
+        if radius >= 1 and len(change) > 1:
+            warnings.warn(
+                f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects "
+                "grow with the horizon.",
+                UserWarning,
+                stacklevel=2,
+            )
+        effect = input_response(self.transition_, self.input_, change).effect
+        return {
+            name: EffectReply(np.ascontiguousarray(effect[:, rows]))
+            for name, rows in self.state_slices_.items()
+        }
+
+    def abducted(self, messages):
+        """Every unit's states given all messages, by the smoother of the learned plant.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        dict of str to SmoothedReply
+        """
+        states, covariances = smooth_plant(
+            self.transition_,
+            self.process_cov_,
+            self._record(messages),
+            self._drive(self.input_),
+            intercept=False,
+        )
+        return {
+            name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
+            for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
+        }
+
+    def _record(self, messages):
+        return JointRecord.from_messages(messages, names=self.names_)
+
+    def _drive(self, B):
+        """How the inputs act, an episode's first state being as in the units' own filters."""
+        if not B.shape[1]:
+            return None
+        return InputDrive(B, self.input_level_, np.zeros_like(self.transition_))
 
 
 def _rate_table(plant, sizes):

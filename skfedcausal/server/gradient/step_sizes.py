@@ -1,4 +1,6 @@
-"""Step sizes of gradient training: as the user gave them, or as curvature allows."""
+"""Step sizes of gradient training, as the user gave them or as curvature allows, and the steps they make."""
+
+from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
@@ -6,6 +8,7 @@ import numpy as np
 
 from ...message.training import TrainingPlan
 from ...statespace.training.descent import safe_step
+from ...statespace.training.lagrangian import block_divisor
 
 ONLINE_SHARE = 0.05  # of the largest safe step, so that single rows do not shake the per-step iterates
 VARIANTS = {  # which of the client's step, the server's pull and the server's step are taken
@@ -20,17 +23,11 @@ VARIANTS = {  # which of the client's step, the server's pull and the server's s
 class StepSizes:
     """Step sizes of all units and the weights that go with them.
 
-    Attributes
-    ----------
-    client, server : ndarray of shape (n_units, 2)
-        eta1, gamma1 and eta2, gamma2 of each unit.
-    blocks : ndarray of shape (n_units, 2)
-        gamma (alpha_A) and alpha_B of each unit's block row.
-    xi, ridge : float
-    warm_up : int
-        Rounds by the augmented Lagrangian at the start.
-    warm : StepSizes or None
-        Step sizes meanwhile.
+    client, server : eta1, gamma1 and eta2, gamma2 of each unit, (n_units, 2)
+    blocks : gamma (alpha_A) and alpha_B of each unit's block row, (n_units, 2)
+    xi, ridge : weights of penalty and regularisation
+    warm_up : rounds by the augmented Lagrangian at the start
+    warm : step sizes meanwhile
     """
 
     client: np.ndarray
@@ -39,10 +36,10 @@ class StepSizes:
     xi: float = 0.0
     ridge: float = 0.0
     warm_up: int = 0
-    warm: object = None
+    warm: StepSizes | None = None
 
     def plan(self, m, mode, **relayed):
-        """What unit m is told."""
+        """Message of unit m's step sizes."""
         warm = None if self.warm is None else self.warm.rates_of(m)
         return TrainingPlan(
             mode, self.rates_of(m), self.xi, self.ridge, warm_up=self.warm_up, warm_rates=warm, **relayed
@@ -62,44 +59,21 @@ class StepSizes:
 
 
 def choose_sizes(settings, plant, blocks=None):
-    """Step sizes of all units, with those of a warm-up where the settings have one.
+    """Step sizes of all units for a GradientServer, with those of a warm-up where it has one.
 
-    Parameters
-    ----------
-    settings : GradientServer
-    plant : Plant
-    blocks : ndarray of shape (n_units, 2), default=None
-        As in :func:`phase_sizes`.
-
-    Returns
-    -------
-    StepSizes
+    `blocks`, (n_units, 2), are the largest second derivatives of the server's loss in each unit's blocks of
+    states and of inputs; None before they are known.
     """
     if not settings.warm_up_rounds:
-        return phase_sizes(settings, plant, blocks, settings.xi)
-    warm = phase_sizes(settings, plant, blocks, 0.0)
+        return _phase_sizes(settings, plant, blocks, settings.xi)
+    warm = _phase_sizes(settings, plant, blocks, 0.0)
     is_all = settings.constraint == "augmented_lagrangian"
-    sizes = warm if is_all else phase_sizes(settings, plant, blocks, settings.xi)
+    sizes = warm if is_all else _phase_sizes(settings, plant, blocks, settings.xi)
     return replace(sizes, xi=settings.xi, warm_up=settings.warm_up_rounds, warm=warm)
 
 
-def phase_sizes(settings, plant, blocks, xi):
-    """Step sizes of all units in one phase of training.
-
-    Parameters
-    ----------
-    settings : GradientServer
-    plant : Plant
-    blocks : ndarray of shape (n_units, 2), default=None
-        Largest second derivatives of the server's loss in each unit's blocks of states and of inputs; None
-        before they are known.
-    xi : float
-        Weight of the penalty as far as steps are explicit in it.
-
-    Returns
-    -------
-    StepSizes
-    """
+def _phase_sizes(settings, plant, blocks, xi):
+    """Step sizes in one phase of training, `xi` being the penalty as far as steps are explicit in it."""
     share = ONLINE_SHARE if settings.update == "online" and settings.solve == "iterate" else 1.0
     groups = 2 + plant.has_constant + (plant.n_inputs > 0)
     own, pulled, moved = VARIANTS[settings.variant]
@@ -135,8 +109,7 @@ def block_curvature(plant, S):
     """Largest second derivatives in each unit's blocks from the second moments of all states and inputs."""
     n = plant.states.n_states
     table = np.zeros((len(plant.names), 2))
-    for m in range(len(plant.names)):
-        columns = plant.drivers[m]
+    for m, columns in enumerate(plant.drivers):
         for k, part in enumerate((columns[columns < n], columns[columns >= n])):
             if len(part):
                 table[m, k] = 2 * np.linalg.eigvalsh(S[np.ix_(part, part)])[-1]
@@ -162,3 +135,41 @@ def load(plant, sizes, blocks):
     own = (sizes.client[:, :k] * curvature[:, :, 0]).sum(axis=1)
     pulled = (weight * sizes.server[:, :k] * curvature[:, :, 1]).sum(axis=1)
     return own + pulled + (sizes.blocks * blocks * np.array([1 + sizes.xi, 1.0])).sum(axis=1)
+
+
+class BlockSteps:
+    """Steps of all block rows, explicit or implicit in the constraint.
+
+    Rounds by the augmented Lagrangian need S, the second moments of all states and inputs.
+    """
+
+    def __init__(self, plant, sizes, S=None):
+        self.sizes, self.xi = sizes, sizes.xi  # rho / 2 of the augmented Lagrangian
+        self._rates, self._divide = sizes.of_blocks(plant), []
+        if sizes.warm is None:
+            return
+        n = plant.states.n_states
+        self._warm_rates = sizes.warm.of_blocks(plant)
+        for m, (rows, columns) in enumerate(zip(plant.states.slices, plant.drivers, strict=True)):
+            others = columns[columns < n]
+            if len(others):
+                moments, rate = S[np.ix_(others, others)], sizes.warm.blocks[m, 0]
+                divide = block_divisor(moments, rate, sizes.xi, rows.stop - rows.start)
+                self._divide.append((np.ix_(np.arange(rows.start, rows.stop), others), divide))
+
+    def is_warm(self, k):
+        """Whether the augmented Lagrangian leads round k."""
+        return k < self.sizes.warm_up
+
+    def is_last_phase(self, k, max_iter):
+        """Whether nothing but rounds of the same kind can follow round k."""
+        return not self.is_warm(k) or self.sizes.warm_up >= max_iter
+
+    def turn(self, k, slope, blocks):
+        """Part that round k takes off the blocks, given the derivative of the server's objective in them."""
+        rates = self._warm_rates if self.is_warm(k) else self._rates
+        turn = rates * (slope + 2 * self.sizes.ridge * blocks)
+        if self.is_warm(k):
+            for place, divide in self._divide:
+                turn[place] = divide(turn[place])
+        return turn

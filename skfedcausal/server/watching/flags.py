@@ -1,11 +1,19 @@
-"""The paper's inference: two anomaly flags per unit, a look-up table of pairs, consistency over a horizon."""
+"""The paper's inference: two anomaly flags per unit, a look-up table of pairs, consistency over a horizon.
+
+Incidents are runs of steps with a root in the flags.
+"""
 
 import warnings
+from dataclasses import dataclass
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
+from .incidents import HORIZON, Verdict
+
+GAP = 10  # steps without a root after which an incident is over
 _LONGEST = 100_000  # steps: no horizon
 
 ROOT, PROPAGATED, NOMINAL, AUGMENTED_ONLY = (1, 1), (1, 0), (0, 0), (0, 1)
@@ -36,24 +44,11 @@ TABLE_1 = {
 def needed_answers(horizon, kept, other, nominal, rate):
     """How many of a unit's randomised answers must be (1, 1) for it to count as the root.
 
-    As many as are expected when more than half of the true pairs are, and so many that a unit in nominal
-    operation gives them at most at the wanted rate.
-
-    Parameters
-    ----------
-    horizon : int
-        Steps that are looked at together.
-    kept, other : float
-        Probability of an answer given that pair, or another one.
-    nominal : float
-        Bound on the share of true (1, 1) in nominal operation.
-    rate : float
-        Wanted false alarms per step of one unit.
-
-    Returns
-    -------
-    int
-        Warned about if it is more than `horizon`: then no alarm is possible.
+    As many as are expected when more than half of the true pairs in the `horizon` steps looked at together
+    are (1, 1), and so many that a unit in nominal operation gives them at most at the wanted `rate`, in
+    false alarms per step of one unit. `kept` and `other` are the probabilities of an answer given that pair
+    or another one, `nominal` bounds the share of true (1, 1) in nominal operation. Warns if it is more than
+    `horizon`: then no alarm is possible.
 
     Examples
     --------
@@ -90,15 +85,8 @@ def roots_of_flags(flags, horizon=1, needed=1):
     (1, 1) in at least `needed` of the last `horizon` steps and more often than any other (Remark 5.1); single
     steps with other pairs then do not matter.
 
-    Parameters
-    ----------
-    flags : ndarray of int, shape (n_samples, n_units, 2)
-    horizon, needed : int
-
-    Returns
-    -------
-    roots : ndarray of int, shape (n_samples,)
-        Unit, -1 for no incident, -2 for undecided.
+    `flags` are integers of shape (n_samples, n_units, 2). Gives the unit at every step, -1 for no incident
+    and -2 for undecided.
     """
     is_root = (flags == 1).all(axis=2)
     imperfect = np.zeros(len(flags), dtype=bool)
@@ -115,18 +103,11 @@ def roots_of_flags(flags, horizon=1, needed=1):
 
 
 def table_1_answers(flags):
-    """What Table 1 says of every pair of units at every step.
+    """Verdict of Table 1 on every pair of units at every step, one column ``first, second`` per pair.
 
-    Parameters
-    ----------
-    flags : DataFrame
-        As :meth:`FederatedRCADetector.flags` gives it: columns ``unit__Z_c`` and ``unit__Z_a``.
-
-    Returns
-    -------
-    DataFrame
-        One column ``first, second`` per pair of units. A root is told as ``"first"`` or ``"first -> second"``
-        where the other shows the propagated effect; special verdicts by their names.
+    `flags` has the columns ``unit__Z_c`` and ``unit__Z_a``, as :meth:`FederatedRCADetector.flags` gives them.
+    A root is ``"first"``, or ``"first -> second"`` where the other shows the propagated effect; special
+    verdicts have their names.
 
     Examples
     --------
@@ -138,19 +119,91 @@ def table_1_answers(flags):
     """
     names = list(dict.fromkeys(column.rpartition("__")[0] for column in flags))
     pairs = {name: flags[[f"{name}__Z_c", f"{name}__Z_a"]].to_numpy().tolist() for name in names}
-    told = {}
-    for k, first in enumerate(names):
-        for second in names[k + 1 :]:
-            name = {"first": first, "second": second}
-            told[f"{first}, {second}"] = [
-                _in_words(TABLE_1[tuple(a), tuple(b)], name)
-                for a, b in zip(pairs[first], pairs[second], strict=True)
-            ]
-    return pd.DataFrame(told, index=flags.index)
+    verdicts = {}
+    for first, second in combinations(names, 2):
+        units = {"first": first, "second": second}
+        verdicts[f"{first}, {second}"] = [
+            _in_words(TABLE_1[tuple(a), tuple(b)], units)
+            for a, b in zip(pairs[first], pairs[second], strict=True)
+        ]
+    return pd.DataFrame(verdicts, index=flags.index)
 
 
-def _in_words(answer, name):
+def _in_words(answer, units):
     if isinstance(answer, str):
         return answer
     root, effect = answer
-    return name[root] if effect is None else f"{name[root]} -> {name[effect]}"
+    return units[root] if effect is None else f"{units[root]} -> {units[effect]}"
+
+
+# -- incidents -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class FlagIncident:
+    """An incident that is followed: its first and last step, and how often each unit was the root."""
+
+    detected: int
+    last: int
+    votes: np.ndarray
+    first_rows: np.ndarray
+    n_votes: int = 0
+    open: bool = True
+
+    def vote(self, row, root):
+        """Take note of the root in one step, -2 for undecided."""
+        self.last = row
+        if row > self.detected + HORIZON:
+            return
+        self.n_votes += 1
+        if root >= 0:
+            self.votes[root] += 1
+            if self.first_rows[root] < 0:
+                self.first_rows[root] = row
+
+    def verdict(self):
+        """A unit's probability is its share of the steps from the first to the horizon."""
+        share = self.votes / self.n_votes
+        place = self.detected, self.detected, self.last, self.open
+        return Verdict(*place, "flags", share, self.first_rows.copy(), "undecided")
+
+
+@dataclass
+class FlagState:
+    """Where a stream of flags stands: steps so far, the flags of the last ones, the open incident."""
+
+    position: int = 0
+    tail: np.ndarray | None = None
+    incident: FlagIncident | None = None
+
+
+@dataclass(frozen=True)
+class FlagWatch:
+    """Incidents from flags as they come; `horizon` and `needed` as in :func:`roots_of_flags`."""
+
+    horizon: int
+    needed: int
+
+    def push(self, flags, state):
+        """Verdicts on the incidents that are new or that changed with more flags, (n_samples, n_units, 2).
+
+        The FlagState is changed in place.
+        """
+        known = flags if state.tail is None else np.concatenate([state.tail, flags])
+        roots = roots_of_flags(known, self.horizon, self.needed)[len(known) - len(flags) :]
+        state.tail = known[len(known) - min(self.horizon - 1, len(known)) :]
+        begin, state.position = state.position, state.position + len(flags)
+        changed = [] if state.incident is None else [state.incident]
+        for k in np.flatnonzero(roots != -1).tolist():
+            row, incident = begin + k, state.incident
+            if incident is None or row - incident.last > GAP:
+                if incident is not None:
+                    incident.open = False
+                n_units = flags.shape[1]
+                incident = FlagIncident(row, row, np.zeros(n_units), np.full(n_units, -1))
+                state.incident = incident
+                changed.append(incident)
+            incident.vote(row, int(roots[k]))
+        if state.incident is not None and state.position - 1 - state.incident.last > GAP:
+            state.incident.open, state.incident = False, None
+        return [incident.verdict() for incident in changed]

@@ -1,82 +1,86 @@
-"""Verdicts as tables: incidents, roots per time step, false-alarm budgets."""
+"""Incidents: when one starts, goes on and ends, and how verdicts on them look as tables."""
 
-import re
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from .thresholds import GAP, alarm_runs
+
+LOOKBACK = 100  # steps before the alarm in which the onset is looked for
+HORIZON = 80  # steps after the alarm until which an answer is revised
 UNDECIDED = "undecided"
 DECIDED = 0.5  # probability from which a root is named
-COLUMNS = ("start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind")
-_INDEX = pd.Index(COLUMNS)
-_NO_ROWS = pd.DataFrame([], columns=_INDEX)
-_SECONDS = {
-    "second": 1,
-    "minute": 60,
-    "hour": 3600,
-    "day": 86400,
-    "week": 604800,
-    "month": 2629746,
-    "year": 31556952,
-}
+_STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
+_COLUMNS = pd.Index(
+    ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind"]
+)
+_NO_ROWS = pd.DataFrame([], columns=_COLUMNS)
 
 
-def steps_between_alarms(rate, index=None):
-    """Steps between false alarms that a budget allows.
+@dataclass(frozen=True)
+class Verdict:
+    """Knowledge of one incident.
 
-    Parameters
-    ----------
-    rate : float or str
-        Alarms per time step, or for instance "1 per day", "2/week", "1 per 500 steps".
-    index : pandas.Index, default=None
-        Time index of the nominal record, for rates per unit of time.
-
-    Returns
-    -------
-    float
-
-    Raises
-    ------
-    ValueError
-        If the budget cannot be read, is per unit of time and the record has no times, or allows one alarm
-        per step or more.
+    start, detected, last : onset, first and last row in alarm
+    open : whether it may still go on
+    statistic : which statistic named the root, "energy", "shift" or "flags"
+    probability : that each unit is the root, (n_units,)
+    first_rows : row in which each unit's own surprise was first out of bounds, -1 if never, (n_units,)
+    kind : of fault at the root, "process", "sensor" or "undecided"
     """
-    if not isinstance(rate, str):
-        return 1.0 / rate
-    found = re.fullmatch(r"\s*([\d.]+)(?:\s+per\s+|\s*/\s*)(?:([\d.]+)\s+)?([a-z]+?)s?\s*", rate)
-    if found is None or found[3] not in {*_SECONDS, "step"} or float(found[1]) <= 0:
-        raise ValueError(
-            f"false_alarm_rate={rate!r} cannot be read; give a number per time step or for instance "
-            f"'1 per day' (units: step, {', '.join(_SECONDS)})."
-        )
-    count, every = float(found[1]), float(found[2] or 1)
-    if found[3] == "step":
-        return _at_least_one(every / count, rate)
-    if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
-        raise ValueError(
-            f"false_alarm_rate={rate!r} needs to know the sampling period: give frames with a DatetimeIndex, "
-            "or the rate as a number per time step."
-        )
-    period = np.median(np.diff(index.to_numpy())) / np.timedelta64(1, "s")
-    return _at_least_one(float(every * _SECONDS[found[3]] / period / count), rate)
+
+    start: int
+    detected: int
+    last: int
+    open: bool
+    statistic: str
+    probability: np.ndarray
+    first_rows: np.ndarray
+    kind: str
 
 
-def _at_least_one(steps, rate):
-    if steps <= 1:
-        raise ValueError(
-            f"false_alarm_rate={rate!r} allows {1 / steps:.3g} alarms per time step; give less than one."
-        )
-    return steps
+@dataclass
+class Incident:
+    """An incident that is followed: rows of its first and last alarm, highest level, verdict so far."""
+
+    detected: int
+    last: int
+    peak: float
+    open: bool = True
+    verdict: Verdict | None = None
+
+
+def follow(incidents, above, begin):
+    """Start, continue and end incidents by the next rows, the first of them row `begin`.
+
+    `above` is the largest level over its threshold in each row. Incidents are changed in place.
+    """
+    for i, j in alarm_runs(above > 1, 1):
+        run = Incident(begin + i, begin + j, float(above[i : j + 1].max()))
+        before = incidents[-1] if incidents else None
+        if before is not None and before.open:
+            apart = run.detected - before.last
+            if apart == 1 or (apart <= GAP and above[i] <= before.peak + _STEP):
+                before.last, before.peak = run.last, max(before.peak, run.peak)
+                continue
+            before.open = False
+        incidents.append(run)
+    for incident in incidents:
+        incident.open = incident.open and begin + len(above) - 1 - incident.last <= GAP
+
+
+# -- tables ----------------------------------------------------------------------------------------------
 
 
 def root_of(verdict, names):
     """Name of the root, or "undecided" where no unit has at least half of the probability."""
-    best = int(verdict.probability.argmax())
+    best = int(np.argmax(verdict.probability))
     return names[best] if verdict.probability[best] >= DECIDED else UNDECIDED
 
 
 def incident_row(verdict, names, offset=0, index=None):
-    """One row of the table of incidents."""
+    """One row of the table of incidents, by column."""
     order = np.argsort(-verdict.probability, kind="stable")
     first = verdict.first_rows
     moved = [k for k in np.argsort(first, kind="stable") if first[k] >= 0]
@@ -102,7 +106,7 @@ def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
     if not rows:
         return _NO_ROWS.copy()
-    return pd.DataFrame([tuple(row.values()) for row in rows], columns=_INDEX)
+    return pd.DataFrame([tuple(row.values()) for row in rows], columns=_COLUMNS)
 
 
 def roots_per_step(verdicts, names, n_samples):

@@ -1,48 +1,139 @@
-"""What is usual: complete records out of partial ones, stretches to hold out, budgets the data support."""
+"""The nominal record: complete rows of it to learn from, and how far nominal windows stray.
 
-import warnings
+Imputed measurements have to vary as the missing ones would have. Their expectations do not: a record filled
+with these looks calmer than the plant is, and thresholds set on it are too low. So the server draws them
+from their distribution given the rest of the record.
+"""
+
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import chi2
 
-from ...statespace.detection.alarms import alarm_runs
-from ...statespace.detection.shift import likelihood_ratios, step_information, step_scores
+from ...statespace.detection.energy import block_sums
+from ...statespace.detection.shift import InnovationModel, likelihood_ratios, step_information, step_scores
 from ...statespace.episodes import episodes
+from ...statespace.filter import filtered_states, predicted_states
 from ...statespace.lagcov import TransitionMoments, lag_covariances
 from ...statespace.plant_em import expectation_maximisation
+from ...statespace.positive import eigen_root, floor_eigenvalues
+from ...statespace.simulation import simulated_information, simulated_states
 from ...statespace.units import moment_start
+from .thresholds import alarm_runs
 
+LEAST_ATTENDED = 0.2  # share of the rows with all units for these to be learned from alone
 _N_FOLDS = 4
 _MOST_ABSENT = 0.5  # share of the nominal rows in which a unit may be absent
-_MOST_GAPS = 8  # stretches without some unit that are cut out of the nominal record
-_LEAST_RUN = 4  # rows after the first that a stretch must have to learn from it
-LEAST_ATTENDED = 0.2  # share of the rows with all units for these to be learned from alone
+_MOST_GAPS = 8  # segments without some unit that are cut out of the nominal record
+_LEAST_RUN = 4  # rows after the first that a segment must have to learn from it
 _MIN_ROWS = 4
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
+_HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
+_REWEIGHTINGS = 3
 
 
-def watch_budget(run_length, n_samples):
-    """Warn of a run length that the nominal record cannot support.
-
-    A record shows nothing about events rarer than about two of its lengths.
+class NominalRows(NamedTuple):
+    """Complete nominal rows: usual information matrix (n, n), states (n_rows, n), off-subspace numbers
+    (n_rows, n_units), first rows of segments, and (start, stop) of the folds that are held out in turn.
     """
-    if run_length > n_samples / 2:
-        warnings.warn(
-            f"One false alarm per {run_length:.0f} steps is asked for, but there are only {n_samples} "
-            "nominal steps to set thresholds on; the rate achieved will be uncertain. Give more nominal "
-            "data, or ask for a higher rate.",
-            UserWarning,
-            stacklevel=3,
-        )
+
+    J: np.ndarray
+    x: np.ndarray
+    distance: np.ndarray
+    starts: tuple[int, ...]
+    folds: list[tuple[int, int]]
+
+    @classmethod
+    def of(cls, plant, messages, record, rng):
+        """Rows of the messages that a plant was fitted to; raises ValueError if these are too few."""
+        rows, starts = rows_to_learn_from(record)
+        n_states = record.partition.n_states
+        if len(rows) <= n_states:
+            raise ValueError(
+                f"{len(rows)} nominal rows are too few to learn what is usual of {n_states} states of all "
+                "units together. Give several times as many rows as states, or fewer states."
+            )
+        folds = held_out_folds(starts, len(rows))
+        distance = complete_distance(off_subspace(messages, record), record, rng)[rows]
+        x = complete_states(plant, messages, record, rng)[rows]
+        J = record.block_diagonal([usual_pattern(part) for part in record.parts])
+        return cls(J, x, distance, starts, folds)
+
+    def held_out(self, series):
+        """A series of these rows by fold, without the first row of each."""
+        return [series[start + 1 : stop] for start, stop in self.folds]
 
 
-def check_enough_rows(n_rows, n_states):
-    """Refuse a record whose states have no covariance of full rank."""
-    if n_rows <= n_states:
+# -- rows to learn from ----------------------------------------------------------------------------------
+
+
+def attended_rows(record):
+    """Rows in which every unit was there, a few in a row at least: their positions, starts of segments."""
+    there = np.ones(record.n_samples, dtype=bool)
+    for part in record.parts:
+        if not part.is_constant:
+            there &= part.determined_rows
+    rows, starts, n_rows = [np.arange(0)], [], 0
+    for start, stop in episodes(record.starts, record.n_samples):
+        for first, last in alarm_runs(there[start:stop], 1):
+            if last - first >= _LEAST_RUN:
+                starts.append(n_rows)
+                rows.append(np.arange(start + first, start + last + 1))
+                n_rows += last + 1 - first
+    return np.concatenate(rows), tuple(starts)
+
+
+def rows_to_learn_from(record):
+    """Rows from which the nominal spread is learned, and the first of each segment of them.
+
+    Those in which all units were there; all rows where these are few, or single ones lack here and there.
+    Raises ValueError if some unit was absent in most of the rows.
+    """
+    for name, part in zip(record.names, record.parts, strict=True):
+        share = 0.0 if part.is_constant else 1 - np.mean(part.determined_rows)
+        if share > _MOST_ABSENT:
+            raise ValueError(
+                f"Unit {name!r} is absent in {100 * share:.0f} % of the nominal rows, too many to tell what "
+                "is usual there. Give rows in which its sensors are there, or leave the unit out."
+            )
+    rows, starts = attended_rows(record)
+    scattered = len(starts) > len(record.starts) + _MOST_GAPS
+    if scattered or len(rows) < LEAST_ATTENDED * record.n_samples:
+        return np.arange(record.n_samples), record.starts
+    return rows, starts
+
+
+def held_out_folds(starts, n_samples):
+    """(start, stop) of segments of similar length, two at least, that no episode border crosses."""
+    if n_samples < _MIN_ROWS:
         raise ValueError(
-            f"{n_rows} nominal rows are too few to learn what is usual of {n_states} states of all units "
-            "together. Give several times as many rows as states, or fewer states."
+            f"Got {n_samples} rows of nominal operation; setting thresholds on rows held out needs at least "
+            f"{_MIN_ROWS}."
         )
+    wanted = n_samples / _N_FOLDS
+    folds = []
+    for start, stop in episodes(starts, n_samples):
+        bounds = np.linspace(start, stop, max(1, round((stop - start) / wanted)) + 1).astype(int).tolist()
+        folds += [(i, j) for i, j in zip(bounds[:-1], bounds[1:], strict=True) if j - i > 1]
+    if len(folds) < 2:
+        raise ValueError(
+            f"The {len(starts)} segments of rows in which every unit is there are too short to hold one "
+            "out; give longer episodes, or rows with fewer gaps."
+        )
+    return folds
+
+
+def off_subspace(messages, record):
+    """The units' off-subspace numbers, shape (n_samples, n_units), zero for units that send none."""
+    table = np.zeros((record.n_samples, len(record.names)))
+    for m, name in enumerate(record.names):
+        if messages[name].off_subspace is not None:
+            table[:, m] = messages[name].off_subspace
+    return table
+
+
+# -- imputation ------------------------------------------------------------------------------------------
 
 
 def usual_pattern(part):
@@ -62,70 +153,8 @@ def usual_pattern(part):
     return np.tensordot(counts / counts.sum(), part.patterns, 1)
 
 
-def off_subspace(messages, record):
-    """The units' off-subspace numbers side by side, zero for units that send none."""
-    table = np.zeros((record.n_samples, len(record.names)))
-    for m, name in enumerate(record.names):
-        if messages[name].off_subspace is not None:
-            table[:, m] = messages[name].off_subspace
-    return table
-
-
-def mean_dims(distance):
-    """Degrees of freedom of the off-subspace numbers: their nominal mean, to the next integer."""
-    return np.round(distance.mean(axis=0))
-
-
-def learned_plant(x, starts, N, n_steps, support=None):
-    """Plant learned from states as measured: closed form, then steps towards maximum likelihood.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_samples, n)
-        Centred.
-    starts : sequence of int
-    N : ndarray of shape (n, n)
-        Covariance of the states as measured around the states.
-    n_steps : int
-    support : ndarray of bool of shape (n, n), default=None
-        Elements of A that may differ from zero.
-
-    Returns
-    -------
-    A, Q : ndarray of shape (n, n)
-    """
-    moments = TransitionMoments.from_sums(lag_covariances(x, range(3), starts), x, starts)
-    A, Q = moment_start(moments, N)
-    return expectation_maximisation(x, N, A, (Q + Q.T) / 2, starts, n_steps, support)
-
-
-def inverse_root(covariance, ridge=1e-9):
-    """L with ``L L' = covariance^-1``, a trace of ridge added."""
-    covariance = np.atleast_2d(covariance)
-    n = len(covariance)
-    covariance = covariance + ridge * np.trace(covariance) / n * np.eye(n)
-    return np.linalg.cholesky(np.linalg.inv(covariance))
-
-
-def direct_causes(A, covariance, slices, least=0.02):
-    """Which units' states enter the next states of which: their share of its variance.
-
-    Returns
-    -------
-    ndarray of bool, shape (n_units, n_units)
-        Row: effect, column: cause; a unit is not its own.
-    """
-    causes = np.zeros((len(slices),) * 2, dtype=bool)
-    for m, effect in enumerate(slices):
-        for k, cause in enumerate(slices):
-            carried = A[effect, cause] @ covariance[cause, cause] @ A[effect, cause].T
-            shares = np.linalg.solve(covariance[effect, effect], carried)
-            causes[m, k] = m != k and np.trace(shares) > least * len(shares)
-    return causes
-
-
 def filled_states(record, predicted):
-    """States as measured, sensors that are missing at the plant's prediction of them.
+    """States as measured, missing sensors at the plant's prediction of them.
 
     Where the information matrix is ``J_t`` instead of the usual J, ``J^-1 (z + (J - J_t) predicted)``.
     """
@@ -137,88 +166,100 @@ def filled_states(record, predicted):
     return x
 
 
-def attended_rows(record):
-    """Rows in which every unit was there, a few in a row at least: their positions, and where rows lack."""
-    there = np.ones(record.n_samples, dtype=bool)
-    for part in record.parts:
+def complete_states(plant, messages, record, rng):
+    """States as measured, shape (n_samples, n), had every unit's usual sensors been there.
+
+    Where the information matrix is ``J_t`` instead of the usual J, ``J^-1 (z + (J - J_t) h + e)`` with a draw
+    h of the states given the whole record and one of the noise, of covariance ``J - J_t``.
+    """
+    states = None if record.is_constant else draw_states(plant, messages, record, rng)
+    x = np.empty_like(record.z)
+    for part, b in zip(record.parts, record.partition.slices, strict=True):
+        usual, z = usual_pattern(part), part.z
+        if states is not None and not part.is_constant:
+            lacking = floor_eigenvalues(usual - part.patterns, 0.0)
+            z = z + simulated_information(lacking, part.index, states[:, b], rng)
+        x[:, b] = np.linalg.solve(usual, z.T).T
+    return x
+
+
+def complete_distance(distance, record, rng):
+    """Off-subspace numbers, (n_samples, n_units), those of rows without a unit drawn from its others."""
+    distance = distance.copy()
+    for m, part in enumerate(record.parts):
         if not part.is_constant:
-            there &= part.determined_rows
-    rows, starts, n_rows = [], [], 0
-    for start, stop in episodes(record.starts, record.n_samples):
-        for first, last in alarm_runs(there[start:stop], 1):
-            if last - first >= _LEAST_RUN:
-                starts.append(n_rows)
-                rows.append(np.arange(start + first, start + last + 1))
-                n_rows += last + 1 - first
-    return (np.concatenate(rows) if rows else np.zeros(0, dtype=int)), tuple(starts)
+            there = part.determined_rows
+            distance[~there, m] = rng.choice(distance[there, m], np.count_nonzero(~there))
+    return distance
 
 
-def rows_to_learn_from(record):
-    """Rows from which the nominal spread is learned, and the first of each stretch of them.
+def draw_states(plant, messages, record, rng):
+    """States of the plant, shape (n_samples, n), drawn from their distribution given the whole record.
 
-    Those in which all units were there; all rows where these are few, or single ones lack here and there.
-
-    Raises
-    ------
-    ValueError
-        If some unit was absent in most of the rows.
+    A simulated plant shows by how much smoothed states miss the true ones (Durbin & Koopman 2002, A simple
+    and efficient simulation smoother for state space time series analysis).
     """
-    for name, part in zip(record.names, record.parts, strict=True):
-        if part.is_constant:
-            continue
-        share = 1 - np.mean(part.determined_rows)
-        if share > _MOST_ABSENT:
-            raise ValueError(
-                f"Unit {name!r} is absent in {100 * share:.0f} % of the nominal rows, too many to tell what "
-                "is usual there. Give rows in which its sensors are there, or leave the unit out."
-            )
-    rows, starts = attended_rows(record)
-    scattered = len(starts) > len(record.starts) + _MOST_GAPS
-    if scattered or len(rows) < LEAST_ATTENDED * record.n_samples:
-        return np.arange(record.n_samples), record.starts
-    return rows, starts
+    simulated = simulated_states(plant.transition_, plant.process_cov_, record.starts, record.n_samples, rng)
+    rest = {}
+    for name, part, b in zip(record.names, record.parts, record.partition.slices, strict=True):
+        seen = simulated_information(part.patterns, part.pattern_of, simulated[:, b], rng)
+        rest[name] = replace(messages[name], z=part.z - seen)
+    smoothed = plant.abducted(rest)
+    return simulated + np.hstack([smoothed[name].states for name in record.names])
 
 
-def held_out_folds(starts, n_samples):
-    """Stretches of similar length that no episode border crosses, at least four.
+# -- nominal spread --------------------------------------------------------------------------------------
 
-    Returns
-    -------
-    list of tuple (start, stop)
+
+def held_out_models(rows, support):
+    """Plant learned without each fold, and the scaled innovations of the fold without its first row.
+
+    In-sample innovations are whiter and better centred than those of new data, and thresholds set on
+    them too low.
     """
-    if n_samples < _MIN_ROWS:
-        raise ValueError(
-            f"Got {n_samples} rows of nominal operation; setting thresholds on rows held out needs at least "
-            f"{_MIN_ROWS}."
-        )
-    wanted = n_samples / _N_FOLDS
-    folds = []
-    for start, stop in episodes(starts, n_samples):
-        bounds = np.linspace(start, stop, max(1, round((stop - start) / wanted)) + 1).astype(int)
-        folds += [(int(i), int(j)) for i, j in zip(bounds[:-1], bounds[1:], strict=True) if j - i > 1]
-    if len(folds) < 2:
-        raise ValueError(
-            f"The {len(starts)} stretches of rows in which every unit is there are too short to hold one "
-            "out; give longer episodes, or rows with fewer gaps."
-        )
-    return folds
+    N = np.linalg.pinv(rows.J, hermitian=True)
+    for k, (start, stop) in enumerate(rows.folds):
+        parts = [rows.x[i:j] for m, (i, j) in enumerate(rows.folds) if m != k]
+        series, starts = np.concatenate(parts), (0, *np.cumsum([len(p) for p in parts])[:-1].tolist())
+        level = series.mean(axis=0)
+        series = series - level
+        moments = TransitionMoments.from_sums(lag_covariances(series, range(3), starts), series, starts)
+        A, Q = moment_start(moments, N)
+        A, Q = expectation_maximisation(series, N, A, (Q + Q.T) / 2, starts, _HELD_OUT_STEPS, support)
+        model = InnovationModel(A, Q, rows.J)
+        z = (rows.x[start:stop] - level) @ rows.J
+        filtered = filtered_states(model.schedule, (z, None))
+        yield model, model.scaled(z, predicted_states(A, filtered))[1:]
+
+
+def inverse_root(covariance, ridge=1e-9):
+    """L with ``L L' = covariance^-1``, a share of the mean variance added as a ridge."""
+    covariance = np.atleast_2d(covariance)
+    n = len(covariance)
+    covariance = covariance + ridge * np.trace(covariance) / n * np.eye(n)
+    return np.linalg.cholesky(np.linalg.inv(covariance))
+
+
+def direct_causes(A, covariance, slices, least=0.02):
+    """Whether a unit's states enter the next states of another, by its share of their variance.
+
+    Shape (n_units, n_units), row: effect, column: cause; a unit is not its own.
+    """
+    causes = np.zeros((len(slices),) * 2, dtype=bool)
+    for m, effect in enumerate(slices):
+        for k, cause in enumerate(slices):
+            carried = A[effect, cause] @ covariance[cause, cause] @ A[effect, cause].T
+            shares = np.linalg.solve(covariance[effect, effect], carried)
+            causes[m, k] = m != k and np.trace(shares) > least * len(shares)
+    return causes
 
 
 def usual_windows(held_out, slices, horizon, least):
-    """Mean square of whitened innovations that nominal windows hardly pass, and by how much their ratios
-    exceed chi-square there, at least `least`.
+    """Mean square of whitened innovations that nominal windows of `horizon` rows hardly pass, and by how much
+    their likelihood ratios exceed chi-square, at least `least`.
 
-    Slow drifts that the plant's model does not have make innovations coherent without any fault.
-
-    Parameters
-    ----------
-    held_out : sequence of tuple (InnovationModel, ndarray of shape (n_rows, n))
-        Plant learned without a stretch, and the scaled innovations of the stretch.
-    slices : sequence of slice
-        States of each unit.
-    horizon : int
-        Rows of a window.
-    least : float
+    Slow drifts that the plant's model does not have make innovations coherent without any fault. `held_out`
+    are pairs of a model learned without a segment and the scaled innovations of the segment.
     """
     squares, ratios = [], []
     for model, scaled in held_out:
@@ -236,20 +277,59 @@ def usual_windows(held_out, slices, horizon, least):
 
 
 def scale_dispersion(series, dof, horizon):
-    """By how much log-likelihood ratios of a scale in nominal windows exceed chi-square.
+    """By how much log-likelihood ratios of a scale in nominal windows exceed chi-square, at least one.
 
-    Parameters
-    ----------
-    series : sequence of ndarray of shape (n_rows, n_units)
-        Squares over what is expected of them.
-    dof : ndarray of shape (n_units,)
-        Their degrees of freedom.
-    horizon : int
-        Rows of a window.
+    `series` are squares over their expectations, by segment, of shape (n_rows, n_units), and `dof` their
+    degrees of freedom, (n_units,); windows have `horizon` rows.
     """
     found = []
     for rows in series:
         for first in range(0, len(rows) - horizon + 1, horizon // 2):
             excess = np.maximum(rows[first : first + horizon].mean(axis=0), 1e-300)
             found += (horizon * dof * (excess - 1 - np.log(excess)))[dof > 0].tolist()
-    return float(np.quantile(found, 1 - _TAIL)) / chi2.isf(_TAIL, 1) if found else 1.0
+    return max(float(np.quantile(found, 1 - _TAIL)) / chi2.isf(_TAIL, 1), 1.0) if found else 1.0
+
+
+class OffSubspace:
+    """Expected off-subspace numbers given the states, ``a_m + x_m' B_m x_m`` with B_m positive semidefinite.
+
+    The directions whose distance a unit sends are those its states do not weight, not those its states
+    cannot move: a victim whose states are pushed far shows it there as well. Dividing by the expectation
+    from the states leaves the part that the states do not explain, with mean one in nominal operation.
+
+    Learned from nominal states, (n_samples, n), and off-subspace numbers, (n_samples, n_units), zero
+    throughout for units that send none, as a scale that is linear in the squares and products of the states:
+    least squares weighted by the inverse squared expectation, which is maximum likelihood for
+    gamma-distributed numbers.
+    """
+
+    def __init__(self, x, distance, slices):
+        self._sums = block_sums(slices)
+        self._roots = np.zeros((x.shape[1],) * 2)
+        self._least = np.ones(len(slices))
+        for m, b in enumerate(slices):
+            if distance[:, m].any():
+                self._least[m], self._roots[b, b] = _quadratic_scale(x[:, b], distance[:, m])
+
+    def relative(self, x, distance):
+        """Off-subspace numbers over their expectation from the states of the same rows."""
+        return distance / (self._least + (x @ self._roots) ** 2 @ self._sums)
+
+
+def _quadratic_scale(x, g):
+    """a and R of the expectation ``a + |x R|^2`` of g."""
+    white = inverse_root(x.T @ x / len(x))
+    x = x @ white
+    i, j = np.triu_indices(x.shape[1])
+    terms = np.column_stack([np.ones(len(x)), x[:, i] * x[:, j]])
+    expected = np.full(len(x), g.mean())
+    for _ in range(_REWEIGHTINGS):
+        coefficients = np.linalg.lstsq(terms / expected[:, None], g / expected, rcond=None)[0]
+        B = np.zeros((x.shape[1],) * 2)
+        B[i, j] = coefficients[1:] / 2
+        root = eigen_root(B + B.T)
+        least = max(coefficients[0], 0.01 * g.mean())
+        expected = least + ((x @ root) ** 2).sum(axis=1)
+        scale = (g / expected).mean()
+        expected *= scale
+    return scale * least, np.sqrt(scale) * white @ root

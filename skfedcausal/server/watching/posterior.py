@@ -1,18 +1,15 @@
-"""Posterior over the units that may be the root, from either statistic."""
+"""Posterior over the units that may be the root of a fault, from either statistic, and which one decides.
+
+Bayes factors integrate the size of a fault out under a unit-information prior (Kass & Wasserman 1995, A
+reference Bayesian test for nested hypotheses, Journal of the American Statistical Association 90).
+"""
 
 from dataclasses import dataclass
+from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 
-from ...statespace.detection.roots import (
-    inclusion,
-    log_bayes_factor,
-    log_prior_of_sets,
-    log_scale_factor,
-    log_sum,
-    root_sets,
-    tempered,
-)
 from ...statespace.detection.shift import (
     Signatures,
     bias_information,
@@ -21,31 +18,170 @@ from ...statespace.detection.shift import (
     sums_to_end,
 )
 
+SURE = 0.8  # probability from which a kind of fault is stated
 _SHARPNESS = 8.0  # of the energy posterior, by log loss on simulated faults
 _MAX_PAIRED = 20  # units up to which two roots at a time are candidates
 _SECOND_ROOT = 0.2  # prior weight of a second root
 _SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the same unit
-_OUTSIDE = {"sensor": 0.9, "process": 0.1}  # prior probability that a fault shows off the subspace
+_SENSOR_OUTSIDE, _PROCESS_OUTSIDE = 0.9, 0.1  # prior probability that a fault shows off the subspace
 _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
+_TOGETHER = 16  # windows whose likelihood ratios stay in cache
+_LESS = 1e-13  # share by which a unit ranks below another of the same probability
+
+# -- Bayes factors and probabilities ---------------------------------------------------------------------
+
+
+def log_bayes_factor(ratio, n_params, n_steps):
+    """Log Bayes factor of a fault whose prior carries as much information as one of the `n_steps` rows.
+
+    ``ratio n / (2 (n + 1)) - n_params / 2 log(n + 1)``.
+    """
+    return ratio * n_steps / (2 * (n_steps + 1.0)) - n_params / 2 * np.log(n_steps + 1.0)
+
+
+def log_scale_factor(excess, dof, n_rows):
+    """Log Bayes factor of a variance that is `excess` times the nominal one, one or no free parameter.
+
+    ``n_rows dof / 2 (excess - 1 - log excess) - log(n_rows + 1) / 2`` where the excess is above one: the
+    likelihood ratio of a chi-square scale, with the Schwarz penalty of its parameter.
+    """
+    above = np.maximum(excess, 1.0)
+    return (n_rows * dof / 2) * (above - 1 - np.log(above)) - 0.5 * np.log(n_rows + 1.0)
+
+
+def root_sets(n_units, max_roots=2):
+    """Candidate sets of roots: single units first, then pairs, ..."""
+    return [roots for k in range(1, max_roots + 1) for roots in combinations(range(n_units), k)]
+
+
+def log_prior_of_sets(sets, prior, extra):
+    """Log prior of every set: product of the units' shares, times `extra` for every root after the first."""
+    prior = np.asarray(prior)
+    with np.errstate(divide="ignore"):
+        logs = np.log(prior)
+    n = len(prior)
+    return np.array([logs[list(s)].sum() + (len(s) - 1) * np.log(extra / max(n - 1, 1) * n) for s in sets])
+
+
+def inclusion(members, log_weights, alone):
+    """Probability that each unit is among the roots, and the normalised weights of the sets.
+
+    From the units of each set, (n_sets, n_units), the log weight of each set up to a constant, and how much
+    each unit explains on its own, (n_units,), which orders units of nearly the same probability.
+    """
+    weights = np.exp(log_weights - log_weights.max())
+    weights /= weights.sum()
+    probability = np.minimum(weights @ members, 1.0)  # sums of shares exceed one by rounding
+    shares, alone = probability.tolist(), alone.tolist()
+    order = sorted(range(len(shares)), key=lambda m: (-round(100 * shares[m]), -alone[m]))
+    last = np.inf
+    for m in order:  # each lower than the one before by more than rounding
+        last = probability[m] = min(shares[m], last * (1 - _LESS))
+    return probability, weights
+
+
+def log_sum(logs):
+    """Logarithm of a sum of exponentials."""
+    top = logs.max()
+    return float(top + np.log(np.exp(logs - top).sum()))
+
+
+def tempered(scores, n_steps, sharpness, prior):
+    """``softmax(sharpness scores / n_steps)`` times the prior: scores whose steps are not independent."""
+    with np.errstate(divide="ignore"):
+        logs = sharpness * scores / n_steps + np.log(prior)
+    weights = np.exp(logs - logs.max())
+    return weights / weights.sum()
+
+
+# -- answers ---------------------------------------------------------------------------------------------
+
+
+class Answer(NamedTuple):
+    """Answer of one statistic to an incident.
+
+    evidence : log evidence of all candidates together against no fault
+    probability : that the unit is among the roots, (n_units,)
+    start : most likely first row
+    sensor : probability that the best unit's sensors are at fault, not its states
+    explains : whether the rest is nominal once the best candidate is taken off, the other units' off-subspace
+        numbers included
+    """
+
+    statistic: str
+    evidence: float
+    probability: np.ndarray
+    start: int
+    sensor: float = 0.5
+    explains: bool = False
+
+    @property
+    def kind(self):
+        """Kind of fault, empty if the rest is not nominal or either kind may be."""
+        if not self.explains or 1 - SURE < self.sensor < SURE:
+            return ""
+        return "sensor" if self.sensor >= SURE else "process"
+
+
+def explained(answers):
+    """Those that leave nothing unexplained of the incident."""
+    return [answer for answer in answers if answer.explains and answer.evidence > 0]
+
+
+def deciding(answers):
+    """The answer that names the root: of those that explain everything, or else of all, the most evident.
+
+    The evidence of a disturbance of any form grows faster with the size of a fault than that of a steady
+    one, which knows that the plant is not known exactly. A steady fault that leaves nothing unexplained
+    needs no other explanation.
+    """
+    return max(explained(answers) or answers, key=lambda answer: answer.evidence)
+
+
+class Look(NamedTuple):
+    """Rows by which an incident is judged.
+
+    begin, detected : first row, and the last one in which the fault may have started
+    ends : rows after the last of the windows in which the fault may have gone on
+    """
+
+    begin: int
+    detected: int
+    ends: tuple[int, ...]
+
+
+def shift_answers(posterior, rows, looks):
+    """Answers of the shift statistic to every look, in the order of its ends, from the rows of evidence.
+
+    Windows with as many onsets are answered together.
+    """
+    answers: list[list[Answer]] = [[] for _ in looks]
+    alike: dict[int, list] = {}
+    for look, found in zip(looks, answers, strict=True):
+        windows = alike.setdefault(look.detected - look.begin + 1, [])
+        windows += [(found, rows.between(look.begin, end)) for end in look.ends]
+    for n_onsets, windows in alike.items():
+        for k in range(0, len(windows), _TOGETHER):
+            some = windows[k : k + _TOGETHER]
+            shifts = posterior.from_shift([window for _, window in some], n_onsets)
+            for (found, _), shift in zip(some, shifts, strict=True):
+                found.append(shift)
+    return answers
+
+
+# -- posterior -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Nominal:
-    """What the two statistics are compared with.
+    """Nominal values that the two statistics are compared with.
 
-    Attributes
-    ----------
-    dims, outside_dims : ndarray of shape (n_units,)
-        Degrees of freedom of the units' surprises, and of the off-subspace numbers in them.
-    leverage : ndarray of shape (n, n)
-        Root of the inverse covariance of the predicted states.
-    n_rows : int
-        Rows that the plant was learned from.
-    rest : float
-        Mean square of the whitened innovations that nominal windows hardly pass.
-    shift, energy, off_subspace : float
-        By how much the likelihood ratios of nominal windows exceed what independent normal innovations
-        would give, at least one.
+    dims, outside_dims : degrees of freedom of the units' surprises, and of the off-subspace numbers in them
+    leverage : root of the inverse covariance of the predicted states, (n, n)
+    n_rows : rows that the plant was learned from
+    rest : mean square of the whitened innovations that nominal windows hardly pass
+    shift, energy, off_subspace : by how much the likelihood ratios of nominal windows exceed those of
+        independent normal innovations, at least one
     """
 
     dims: np.ndarray
@@ -58,49 +194,13 @@ class Nominal:
     off_subspace: float = 1.0
 
 
-@dataclass(frozen=True)
-class ShiftAnswer:
-    """What the coherent shift statistic makes of a window.
-
-    Attributes
-    ----------
-    probability : ndarray of shape (n_units,)
-        That the unit is among the roots.
-    onset : int
-        Most likely first row.
-    evidence : float
-        Log evidence of all candidates together against no fault.
-    sensor : float
-        Probability that the best unit's sensors are at fault, not its states.
-    explains : bool
-        Whether what the best candidate leaves unexplained is nominal, the other units' off-subspace numbers
-        included.
-    """
-
-    probability: np.ndarray
-    onset: int
-    evidence: float
-    sensor: float
-    explains: bool
-
-
 class RootPosterior:
     """Posterior over roots under a fitted plant.
 
     Candidates of the shift statistic are a fault in the states of one unit or of two, or in the sensors of
-    one.
-
-    Parameters
-    ----------
-    model : InnovationModel
-    slices : sequence of slice
-        States of each unit.
-    prior : ndarray of shape (n_units,)
-    n_rows : int
-        Longest usual window; longer ones are prepared when they come.
-    horizon : int
-        Rows of a full energy window.
-    nominal : Nominal
+    one. `model` is the InnovationModel, `slices` are the states of each unit, `prior` has shape (n_units,),
+    `n_rows` is the longest usual window (longer ones are prepared when they come), `horizon` the length of a
+    full energy window.
     """
 
     def __init__(self, model, slices, prior, n_rows, horizon, nominal):
@@ -116,22 +216,13 @@ class RootPosterior:
             self._members[k, list(roots)] = 1.0
         self._prepare(n_rows)
 
-    def from_energy(self, evidence):
-        """Posterior over roots from the energy statistic over a window, shape (n_units,)."""
-        return tempered(evidence.sum(axis=0), max(len(evidence), self.horizon), _SHARPNESS, self.prior)
+    def from_energy(self, rows):
+        """Answer of the energy statistic to a window of evidence.
 
-    def energy_evidence(self, surplus, outside):
-        """Log evidence that whatever disturbs one of the units over a window, against no fault.
-
-        Parameters
-        ----------
-        surplus : ndarray of shape (n_rows, n_units)
-            Surprises of the states given the other units, over their nominal mean.
-        outside : ndarray of shape (n_rows, n_units)
-            Off-subspace numbers over what the states let expect.
+        Evidence is that some disturbance of any form moved one of the units, against no fault.
         """
-        nominal, n_rows = self.nominal, len(surplus)
-        states, rest = surplus.mean(axis=0), outside.mean(axis=0)
+        nominal, n_rows = self.nominal, rows.stop - rows.first
+        states, rest = rows.surplus.mean(axis=0), rows.outside.mean(axis=0)
         beside = nominal.outside_dims / nominal.dims
         factors = (
             log_scale_factor(states, nominal.dims - nominal.outside_dims, n_rows),
@@ -139,29 +230,21 @@ class RootPosterior:
         )
         with np.errstate(divide="ignore"):
             factor = np.maximum(*factors) / nominal.energy + np.log(self.prior)
-        return log_sum(factor) + float(np.log(_WHATEVER))
+        evidence = log_sum(factor) + float(np.log(_WHATEVER))
+        surprise, n_steps = rows.given_others.sum(axis=0), max(n_rows, self.horizon)
+        probability = tempered(surprise, n_steps, _SHARPNESS, self.prior)
+        return Answer("energy", evidence, probability, rows.first)
 
     def from_shift(self, windows, n_onsets, at_once=0.0):
-        """Posterior over roots in every window from the coherent shift statistic, its onset free.
+        """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free.
 
-        Parameters
-        ----------
-        windows : sequence of tuple (scaled, predicted, outside)
-            Of each window the scaled innovations and predicted states, shape (n_rows, n), and the
-            off-subspace numbers over what the states let expect, shape (n_rows, n_units).
-        n_onsets : int
-            Rows from the first one on in which the fault may have started.
-        at_once : float
-            Prior probability that the fault is there from the first row; the rest is spread evenly.
-
-        Returns
-        -------
-        list of ShiftAnswer
+        It may have started in the first `n_onsets` rows, with prior probability `at_once` in the very first;
+        the rest is spread evenly.
         """
-        longest = max(len(scaled) for scaled, _, _ in windows)
+        longest = max(len(window.scaled) for window in windows)
         if longest > self._process.n_rows:
             self._prepare(longest)
-        scores = step_and_bias_scores(self.model, _stacked([scaled for scaled, _, _ in windows]))
+        scores = step_and_bias_scores(self.model, _stacked([window.scaled for window in windows]))
         onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
         onsets[0] += at_once
         return [
@@ -171,15 +254,14 @@ class RootPosterior:
 
     def _answer(self, window, step, bias, onsets):
         """Answer to one window from the scores of both kinds of fault and the prior of their onsets."""
-        scaled, predicted, outside = window
-        n_rows, n_units = outside.shape
+        n_rows, n_units = window.outside.shape
         at = slice(len(self._steps) - n_rows, len(self._steps) - n_rows + len(onsets))
         steps, after = self._steps[at], n_rows - len(onsets)
         ratios = np.concatenate([self._process.ratios(step, after), self._sensor.ratios(bias, after)])
-        tempering = self.nominal.shift * self._uncertainty(predicted, steps)
+        tempering = self.nominal.shift * self._uncertainty(window.predicted, steps)
         logs = ratios * (self._gain[at] / tempering)
         logs += self._penalty[:, at]
-        logs[-n_units:] += self._outside_evidence(outside, steps)
+        logs[-n_units:] += self._outside_evidence(window.outside, steps)
         top = logs.max()
         logs -= top
         weights = np.exp(logs, out=logs)
@@ -190,12 +272,12 @@ class RootPosterior:
         best = int(probability.argmax())
         sensor = float(posterior[best - n_units] / (posterior @ self._members[:, best]))
         onset = int((weights.sum(axis=0) * onsets).argmax())
-        white = (scaled[onset:] @ self.model.whitening).ravel()
+        white = (window.scaled[onset:] @ self.model.whitening).ravel()
         rest = float(white @ white - ratios[total.argmax(), onset])
-        rest /= self.nominal.rest * steps[onset] * scaled.shape[1]
-        explains = rest <= 1 and self._nothing_else_outside(outside[onset:], best)
+        rest /= self.nominal.rest * steps[onset] * window.scaled.shape[1]
+        explains = rest <= 1 and self._nothing_else_outside(window.outside[onset:], best)
         evidence = float(top) + log_sum(total)
-        return ShiftAnswer(probability, onset, evidence, sensor, explains)
+        return Answer("shift", evidence, probability, window.first + onset, sensor, explains)
 
     def _nothing_else_outside(self, outside, root):
         """Whether the off-subspace numbers of all units but the root are nominal."""
@@ -205,7 +287,7 @@ class RootPosterior:
         return bool(moved.max() <= 0)
 
     def _uncertainty(self, predicted, steps):
-        """Variance of the mean innovation of a window over what it would be with the plant known.
+        """Variance of the mean innovation of a window over its variance with the plant known.
 
         An error of A moves the mean innovation by itself times the mean state; its variance is that of a
         regression on n rows, leverage included. Victims that are pushed far have the largest such errors.
@@ -220,7 +302,7 @@ class RootPosterior:
         dims = self.nominal.outside_dims / self.nominal.off_subspace
         moved = log_scale_factor(excess, dims[:, None], steps)
         still = np.exp(-moved)  # relative likelihood that nothing moved, at most the root of n_rows + 1
-        sensor, process = (p + (1 - p) * still for p in _OUTSIDE.values())
+        sensor, process = (p + (1 - p) * still for p in (_SENSOR_OUTSIDE, _PROCESS_OUTSIDE))
         return np.log(sensor / process)
 
     def _prepare(self, n_rows):

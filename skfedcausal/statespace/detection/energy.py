@@ -1,83 +1,41 @@
 """Energy statistic: by how much, and in how many steps, a unit surprises a model of the whole plant.
 
-The unit's states are predicted from all units' last states by a ridge regression. What the others'
-innovations of the same step do not explain is the unit's own surprise: with innovation covariance C and
+The unit's states are predicted from all units' last states by a ridge regression. The unit's own surprise is
+the part of it that the others' innovations of the same step do not explain: with innovation covariance C and
 ``L = C^-1`` the conditional innovation of block m is ``e_m - E[e_m | others] = L_mm^-1 (L e)_m``, and
 
     a_m = e_m' C_mm^-1 e_m + g_m            (own innovation)
     q_m = (L e)_m' L_mm^-1 (L e)_m + g_m    (given the other units of the same step)
 
-where g_m is the unit's off-subspace number: the distance of its measurements from what its states can
+where g_m is the unit's off-subspace number: the distance of its measurements from those its states can
 show. Sums of ``log(1 + q / mean q)`` are log-likelihood ratios of a Cauchy-like tail: it counts for how long
 and in how many steps a unit surprises, not how far its victims are pushed.
+
+The regression is meant for rows as they are measured nominally. Where the last row was seen worse, or not at
+all, the uncertainty about it goes on into the prediction: the rows are the states of a Kalman filter whose
+noise is that of a row beyond its nominal noise, and an innovation is judged by the covariance that this
+filter gives it.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 PENALTIES = (1e-5, 1e-4, 0.001, 0.01, 0.03, 0.1, 0.3)
+_SETTLED = 1e-10
+
+# -- prediction of a row from the last one ---------------------------------------------------------------
 
 
-def ridge_transition(past, present, penalty):
-    """``argmin |present - past B|^2 + penalty T |B|^2`` over T rows, shape (n, n)."""
-    n = past.shape[1]
-    gram = past.T @ past + penalty * len(past) * np.eye(n)
-    return np.linalg.solve(gram, past.T @ present)
+class Predictor(Protocol):
+    """Predicts rows from the rows before them; `slopes` is the derivative, shape (n, n), at one row."""
 
+    def predict(self, past: np.ndarray, /) -> np.ndarray: ...
 
-def held_out_innovations(x, folds, penalties=PENALTIES):
-    """Innovations of every fold under the regression fitted to the others, at the best penalty.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_samples, n)
-    folds : sequence of tuple (start, stop)
-        Contiguous stretches of rows, at least two.
-    penalties : sequence of float
-
-    Returns
-    -------
-    innovations : list of ndarray of shape (stop - start - 1, n)
-        Of each fold without its first row.
-    penalty : float
-        The one with the smallest held-out errors, geometric mean over the states: slow ones count as much.
-    """
-    pairs = [(x[start : stop - 1], x[start + 1 : stop]) for start, stop in folds]
-    best = (np.inf, None, None)
-    for penalty in penalties:
-        innovations = []
-        for k, (past, present) in enumerate(pairs):
-            others = [pair for j, pair in enumerate(pairs) if j != k]
-            B = ridge_transition(*(np.concatenate(part) for part in zip(*others, strict=True)), penalty)
-            innovations.append(present - past @ B)
-        error = np.log(sum((e**2).sum(axis=0) for e in innovations)).sum()
-        if error < best[0]:
-            best = (error, innovations, penalty)
-    return best[1], best[2]
-
-
-def held_out_errors(x, folds, fit):
-    """Errors of every fold under a predictor of the next row fitted to the others.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_samples, n)
-    folds : sequence of tuple (start, stop)
-    fit : callable
-        ``fit(past, present)`` gives an object with ``predict``.
-
-    Returns
-    -------
-    list of ndarray of shape (stop - start - 1, n)
-    """
-    pairs = [(x[start : stop - 1], x[start + 1 : stop]) for start, stop in folds]
-    errors = []
-    for k, (past, present) in enumerate(pairs):
-        others = [pair for j, pair in enumerate(pairs) if j != k]
-        model = fit(*(np.concatenate(part) for part in zip(*others, strict=True)))
-        errors.append(present - model.predict(past))
-    return errors
+    def slopes(self, past: np.ndarray, /) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
@@ -85,7 +43,7 @@ class LinearMap:
     """Prediction of a row from the last: ``x_(t-1) @ matrix + level``."""
 
     matrix: np.ndarray
-    level: np.ndarray
+    level: np.ndarray | float = 0.0
 
     def predict(self, past):
         """Predicted rows."""
@@ -98,9 +56,9 @@ class LinearMap:
 
 @dataclass(frozen=True)
 class ScaledMap:
-    """A predictor of standardised rows, in the units of the rows."""
+    """A regressor of standardised rows, in the units of the rows."""
 
-    model: object
+    model: Any
     mean: np.ndarray
     scale: np.ndarray
 
@@ -116,6 +74,45 @@ class ScaledMap:
         return ((ahead - behind) / (0.2 * self.scale[:, None])).T
 
 
+def ridge_transition(past, present, penalty):
+    """``argmin |present - past B|^2 + penalty T |B|^2`` over T rows, shape (n, n)."""
+    n = past.shape[1]
+    gram = past.T @ past + penalty * len(past) * np.eye(n)
+    return np.linalg.solve(gram, past.T @ present)
+
+
+def held_out_errors(x: np.ndarray, folds: Sequence[tuple[int, int]], fit: Callable) -> list[np.ndarray]:
+    """Errors of every fold (start, stop) without its first row under ``fit(past, present)`` to the others."""
+    pairs = [(x[start : stop - 1], x[start + 1 : stop]) for start, stop in folds]
+    errors = []
+    for k, (past, present) in enumerate(pairs):
+        others = pairs[:k] + pairs[k + 1 :]
+        model = fit(np.concatenate([p for p, _ in others]), np.concatenate([q for _, q in others]))
+        errors.append(present - model.predict(past))
+    return errors
+
+
+def held_out_innovations(x, folds, penalties=PENALTIES):
+    """Errors of every fold under the ridge regression fitted to the others, and the best penalty.
+
+    Its held-out errors are smallest in the geometric mean over the states: slow ones count as much.
+    """
+    least, innovations, best = np.inf, [], np.nan
+    for penalty in penalties:
+
+        def ridge(past, present, penalty=penalty):
+            return LinearMap(ridge_transition(past, present, penalty))
+
+        found = held_out_errors(x, folds, ridge)
+        error = np.log(sum((e**2).sum(axis=0) for e in found)).sum()
+        if error < least:
+            least, innovations, best = error, found, penalty
+    return innovations, best
+
+
+# -- surprises -------------------------------------------------------------------------------------------
+
+
 def block_sums(blocks):
     """Matrix that sums the columns of each block, shape (n, n_blocks)."""
     sums = np.zeros((blocks[-1].stop, len(blocks)))
@@ -128,68 +125,141 @@ def block_sums(blocks):
 class ConditionalEnergy:
     """Surprise of every unit, on its own and given the other units' innovations of the same step.
 
-    Attributes
-    ----------
-    covariance : ndarray of shape (n, n)
-        Covariance C of the innovations.
-    blocks : tuple of slice
-        States of each unit.
+    From the covariance C of the innovations, shape (n, n), and the states of each unit.
     """
 
     covariance: np.ndarray
     blocks: tuple[slice, ...]
 
-    def __post_init__(self):
-        precision = np.linalg.inv(self.covariance)
-        own = [np.linalg.cholesky(np.linalg.inv(self.covariance[b, b])) for b in self.blocks]
-        given = [precision[:, b] @ np.linalg.cholesky(np.linalg.inv(precision[b, b])) for b in self.blocks]
-        n = len(self.covariance)
-        roots = np.zeros((n, n))
-        for b, root in zip(self.blocks, own, strict=True):
-            roots[b, b] = root
-        object.__setattr__(self, "_own", roots)
-        object.__setattr__(self, "_sums", block_sums(self.blocks))
-        object.__setattr__(self, "_given", np.hstack(given))
+    @cached_property
+    def _precision(self):
+        return np.linalg.inv(self.covariance)
+
+    @cached_property
+    def _sums(self):
+        return block_sums(self.blocks)
+
+    @cached_property
+    def _own_root(self):
+        root = np.zeros_like(self.covariance)
+        for b in self.blocks:
+            root[b, b] = np.linalg.cholesky(np.linalg.inv(self.covariance[b, b]))
+        return root
+
+    @cached_property
+    def _given_root(self):
+        L = self._precision
+        return np.hstack([L[:, b] @ np.linalg.cholesky(np.linalg.inv(L[b, b])) for b in self.blocks])
 
     def own(self, e):
         """``e_m' C_mm^-1 e_m``, shape (n_samples, n_units)."""
-        return self._block_sums((e @ self._own) ** 2)
+        return (e @ self._own_root) ** 2 @ self._sums
 
     def given_others(self, e):
         """``(L e)_m' L_mm^-1 (L e)_m``, shape (n_samples, n_units)."""
-        return self._block_sums((e @ self._given) ** 2)
+        return (e @ self._given_root) ** 2 @ self._sums
 
     def shared(self):
         """Share of each unit's innovations that the others' of the same step explain, shape (n_units,).
 
         ``1 - tr(C_mm^-1 L_mm^-1) / P_m``, the mean of the squared canonical correlations.
         """
-        precision = np.linalg.inv(self.covariance)
-        left = [np.linalg.inv(precision[b, b] @ self.covariance[b, b]) for b in self.blocks]
+        left = [np.linalg.inv(self._precision[b, b] @ self.covariance[b, b]) for b in self.blocks]
         return np.array([1 - np.trace(part) / len(part) for part in left])
-
-    def _block_sums(self, squares):
-        return squares @ self._sums
 
     def with_covariance(self, covariance):
         """The same for innovations of another covariance."""
         return self if covariance is self.covariance else ConditionalEnergy(covariance, self.blocks)
 
     def without(self, absent):
-        """The same for the units that are there, the states of the others left out.
-
-        Parameters
-        ----------
-        absent : ndarray of bool, shape (n_units,)
-
-        Returns
-        -------
-        energy : ConditionalEnergy
-        columns : ndarray of int
-            States it is about.
-        """
+        """The same without the units marked absent, shape (n_units,), and the states it is about."""
         kept = [b for b, gone in zip(self.blocks, absent, strict=True) if not gone]
         columns = np.concatenate([np.arange(b.start, b.stop) for b in kept])
-        bounds = np.cumsum([0, *(b.stop - b.start for b in kept)])
-        blocks = tuple(slice(int(i), int(j)) for i, j in zip(bounds[:-1], bounds[1:], strict=True))
+        bounds = np.cumsum([0, *(b.stop - b.start for b in kept)]).tolist()
+        blocks = tuple(slice(i, j) for i, j in zip(bounds[:-1], bounds[1:], strict=True))
         return ConditionalEnergy(self.covariance[np.ix_(columns, columns)], blocks), columns
+
+
+# -- rows with gaps --------------------------------------------------------------------------------------
+
+
+class RowBelief(NamedTuple):
+    """Knowledge of a row as it would have been measured nominally: mean (n,) and covariance (n, n).
+
+    The covariance is None where the row was measured in full, with its nominal noise.
+    """
+
+    mean: np.ndarray
+    covariance: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class RowPattern:
+    """Which units a row shows, shape (n_units,), and its noise covariance beyond the nominal, (n, n)."""
+
+    seen: np.ndarray
+    extra: np.ndarray
+
+    @cached_property
+    def is_nominal(self):
+        """Whether nothing is missing from the row."""
+        return bool(self.seen.all()) and not self.extra.any()
+
+
+class _Step(NamedTuple):
+    """Effect of a row of one pattern on a prediction of known covariance."""
+
+    before: np.ndarray
+    columns: np.ndarray
+    gain: np.ndarray
+    after: np.ndarray | None
+    energy: ConditionalEnergy | None
+
+    @classmethod
+    def make(cls, before, pattern, energy):
+        everything = np.arange(len(before))
+        if pattern.is_nominal:
+            return cls(before, everything, np.eye(len(before)), None, energy.with_covariance(before))
+        if not pattern.seen.any():
+            return cls(before, everything[:0], np.zeros((len(before), 0)), before, None)
+        judged, columns = energy.with_covariance(before + pattern.extra).without(~pattern.seen)
+        gain = np.linalg.solve(judged.covariance, before[columns]).T
+        after = before - gain @ before[columns]
+        return cls(before, columns, gain, (after + after.T) / 2, judged)
+
+
+def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, pattern_of, belief):
+    """Surprises of every unit in consecutive rows of one episode.
+
+    `energy` is that of nominal rows after nominal rows, `first` the RowBelief about the first row of an
+    episode, which is not judged, `belief` that about the row before (None: there is none). Row t of
+    `x`, shape (n_samples, n), has ``patterns[pattern_of[t]]``; its numbers for absent units are not used.
+    Gives own and given_others, both of shape (n_samples, n_units), zero for absent units, and the belief
+    about the last row.
+    """
+    own = np.zeros((len(x), len(energy.blocks)))
+    given = np.zeros_like(own)
+    steps: dict[int, _Step] = {}
+    for t, k in enumerate(pattern_of.tolist()):
+        mean, covariance = _predicted(regression, energy, belief, first)
+        step = steps.get(k)
+        if step is None or np.abs(step.before - covariance).max() > _SETTLED * np.abs(covariance).max():
+            step = steps[k] = _Step.make(covariance, patterns[k], energy)
+        e = x[t, step.columns] - mean[step.columns]
+        if belief is not None and step.energy is not None:
+            seen = patterns[k].seen
+            own[t, seen] = step.energy.own(e[None])[0]
+            given[t, seen] = step.energy.given_others(e[None])[0]
+        belief = RowBelief(x[t] if step.after is None else mean + step.gain @ e, step.after)
+    return own, given, belief
+
+
+def _predicted(regression, energy, belief, first):
+    """Mean and covariance of a row before it is looked at."""
+    if belief is None:
+        return first.mean, first.covariance
+    mean = regression.predict(belief.mean[None])[0]
+    if belief.covariance is None:
+        return mean, energy.covariance
+    slopes = regression.slopes(belief.mean)
+    return mean, slopes @ belief.covariance @ slopes.T + energy.covariance

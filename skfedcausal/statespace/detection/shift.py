@@ -28,17 +28,14 @@ import numpy as np
 from ..filter import covariance_schedule
 from ..recurrence import Recurrence
 
-_SETTLED = 1e-6  # what is left of a step's signature when it is taken to stay
+_SETTLED = 1e-6  # share of a step's signature that is left when it is taken to stay
 
 
 @dataclass(frozen=True)
 class InnovationModel:
     """Steady Kalman filter of a plant seen through its innovations.
 
-    Attributes
-    ----------
-    A, Q, J : ndarray of shape (n, n)
-        Transition matrix, process covariance, information matrix of one step's measurements.
+    A, Q, J, all of shape (n, n): transition matrix, process covariance, information of a row's measurements.
     """
 
     A: np.ndarray
@@ -92,17 +89,7 @@ class InnovationModel:
         return np.linalg.inv(np.eye(len(self.A)) - self.carry)
 
     def scaled(self, z, predicted):
-        """Scaled innovations of rows whose information matrix is J.
-
-        Parameters
-        ----------
-        z, predicted : ndarray of shape (n_samples, n)
-            Information vectors and one-step-ahead states.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n)
-        """
+        """Scaled innovations of rows of information matrix J, from information vectors and predictions."""
         return (z - predicted @ self.J) @ self.scaling.T
 
 
@@ -120,18 +107,9 @@ def sums_to_end(series):
 
 
 def step_information(F, W, n_steps):
-    """Covariance of the step scores for windows of 1, ..., n_steps rows.
+    """Covariance of the step scores for windows of 1, ..., n_steps rows, shape (n_steps, n, n).
 
-    Parameters
-    ----------
-    F, W : ndarray of shape (n, n)
-        `carry` and `weight` of the model.
-    n_steps : int
-
-    Returns
-    -------
-    ndarray of shape (n_steps, n, n)
-        Entry k - 1 is ``sum_(j < k) G_j' W G_j``.
+    F and W are `carry` and `weight` of the model.
     """
     n = len(F)
     G, total = np.zeros((n, n)), np.zeros((n, n))
@@ -143,17 +121,12 @@ def step_information(F, W, n_steps):
     return table
 
 
-def bias_scores(model, u):
-    """Score of a constant added to the unit's states as its sensors show them, from each row to the end.
+def step_and_bias_scores(model, u):
+    """:func:`step_scores`, and the scores of a constant added to the states as the unit's sensors show them.
 
     A sensor fault moves the innovation at once and is then taken back as far as the filter follows the
     sensor: ``b_tau = sum_(t >= tau) u_t - (A Pf J)' sum_(t > tau) r_t``.
     """
-    return step_and_bias_scores(model, u)[1]
-
-
-def step_and_bias_scores(model, u):
-    """Both :func:`step_scores` and :func:`bias_scores`."""
     r = model.smoothing_scores(u)
     step = sums_to_end(r)
     return step, sums_to_end(u) - (step - r) @ model.gain
@@ -176,16 +149,10 @@ def bias_information(model, n_steps):
 class Signatures:
     """Likelihood ratios of candidate faults for every onset in a window at once.
 
-    Attributes
-    ----------
-    pairs : tuple (i, j) of ndarray of int, shape (n_pairs,)
-        Pairs of states of which some candidate has both.
-    groups : tuple of (positions, chosen, inverse)
-        Candidates of the same number of states: their positions, which `pairs` are theirs, shape
-        (n_sets, q), and the inverse information of each pair, off-diagonal ones counted twice, of shape
-        (n_sets, q, n_rows); the last entry is about one row, the first about `n_rows`.
-    n_params : ndarray of shape (n_candidates,)
-        States of each candidate.
+    `pairs` are those (i, j) of states of which some candidate has both. `groups` hold the candidates of the
+    same number of states: their positions, which `pairs` are theirs, shape (n_sets, q), and the inverse
+    information of each pair, off-diagonal ones counted twice, shape (n_sets, q, n_rows), whose last entry is
+    about one row, the first about `n_rows`. `n_params` counts the states of each candidate.
     """
 
     pairs: tuple
@@ -194,15 +161,7 @@ class Signatures:
 
     @classmethod
     def prepare(cls, information, candidates):
-        """Signatures of faults in some of the states.
-
-        Parameters
-        ----------
-        information : ndarray of shape (n_rows, n, n)
-            Covariance of the scores for windows of 1, ..., n_rows rows.
-        candidates : sequence of ndarray of int
-            States of each candidate.
-        """
+        """From the covariance of the scores for windows of 1, ..., n_rows rows and the candidates' states."""
         sizes = np.array([len(columns) for columns in candidates])
         number = np.zeros(information.shape[1:], dtype=np.intp)
         for columns in candidates:
@@ -229,12 +188,8 @@ class Signatures:
     def ratios(self, scores, n_after=0):
         """Likelihood ratio of every candidate for every onset, shape (n_candidates, n_rows).
 
-        Parameters
-        ----------
-        scores : ndarray of shape (n_rows, n)
-            Of a fault that starts in each row and lasts to the end.
-        n_after : int
-            Rows of the window after those of the scores, in which no fault starts.
+        `scores`, shape (n_rows, n), are of a fault that starts in each row and lasts to the end of the
+        window, which has `n_after` more rows in which no fault starts.
         """
         series = np.ascontiguousarray(scores.T)
         products = np.multiply(*series.take(self.pairs, axis=0))
@@ -246,39 +201,16 @@ class Signatures:
 
 
 def likelihood_ratios(scores, information, columns):
-    """Likelihood ratio of a fault in some of the states.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (k, n)
-    information : ndarray of shape (k, n, n)
-        Covariance of each row of scores.
-    columns : sequence of int or slice
-        States of the unit or units.
-
-    Returns
-    -------
-    ndarray of shape (k,)
-    """
+    """Likelihood ratios, shape (k,), of a fault in some columns of scores (k, n) of covariance (k, n, n)."""
     b = scores[:, columns]
     M = information[:, columns][:, :, columns]
     return np.einsum("ki,ki->k", b, np.linalg.solve(M, b[..., None])[..., 0])
 
 
 def best_onset(model, u, shortest):
-    """Row where a step that lasts explains the innovations of an episode best, their mean left free.
+    """Row where a step that lasts explains the scaled innovations of an episode best, their mean left free.
 
-    Parameters
-    ----------
-    model : InnovationModel
-    u : ndarray of shape (n_samples, n)
-        Scaled innovations of one episode.
-    shortest : int
-        Rows that there have to be before the step and after it.
-
-    Returns
-    -------
-    int
+    At least `shortest` rows lie before the step, and as many from it on.
     """
     n = len(u)
     F, W = model.carry, model.weight

@@ -1,11 +1,10 @@
 """Run lengths mean what their definitions say."""
 
 import numpy as np
-import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.metrics import alarm_report, expected_calibration_error, incident_report
+from skfedcausal.metrics import alarm_report
 
 
 def test_independent_alarms_have_the_run_length_of_their_rate():
@@ -38,28 +37,8 @@ def test_delay_stays_below_the_fault_and_the_gap_grows_with_what_is_missed():
     assert report["arl0"] == np.inf
 
 
-def test_incidents_told_by_times_are_matched_by_times():
-    times = pd.date_range("2026-01-01", periods=100, freq="min")
-    rows = pd.DataFrame({"detected": [12, 40], "root": ["a", "b"]})
-    told = rows.assign(detected=times[rows["detected"]])
-    expected = incident_report(rows, [(10, 20, "a")], 100)
-    assert incident_report(told, [(times[10], times[20], "a")], 100, index=times) == expected
-    assert incident_report(told, [(10, 20, "a")], 100, index=times) == expected
-    with pytest.raises(TypeError, match="no times"):
-        incident_report(told, [(10, 20, "a")], 100)
-
-
 def test_answers_of_predict_are_no_alarms():
     predicted = np.array([1, 1, -1, 1])
     with pytest.raises(ValueError, match="predict"):
         alarm_report(predicted, [])
     assert alarm_report(predicted == -1, [(2, 3)])["detected"] == 1
-
-
-@pytest.mark.parametrize(
-    ("probability", "correct", "message"),
-    [([], [], "one answer"), ([0.5], [1, 0], "one of each"), ([1.5], [1], "between 0 and 1")],
-)
-def test_calibration_of_what_is_no_probability_is_refused(probability, correct, message):
-    with pytest.raises(ValueError, match=message):
-        expected_calibration_error(probability, correct)

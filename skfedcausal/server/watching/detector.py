@@ -1,0 +1,234 @@
+"""Which unit started it: alarms from a false-alarm budget and a posterior over roots, from messages alone."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.special import expit
+
+from ...statespace.detection.shift import InnovationModel
+from ...statespace.filter import filtered_states, predicted_states
+from ..joint import JointRecord
+from .evidence import Evidence, MonitorState, OnsetRule, PlantMonitor
+from .incidents import HORIZON, LOOKBACK, Verdict, follow
+from .nominal import (
+    NominalRows,
+    OffSubspace,
+    direct_causes,
+    held_out_models,
+    inverse_root,
+    off_subspace,
+    scale_dispersion,
+    usual_windows,
+)
+from .posterior import SURE, Answer, Look, Nominal, RootPosterior, deciding, explained, shift_answers
+from .thresholds import GAP, STATISTICS, AlarmLevels
+
+NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
+_DRIFT = 0.2  # of the cumulative sum that finds the onset
+_ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
+
+
+@dataclass
+class StreamState:
+    """Everything a stream needs to go on: constant size whatever has passed."""
+
+    monitor: MonitorState = field(default_factory=MonitorState)
+    averages: list | None = None
+    position: int = 0
+    rows: Evidence | None = None  # the last rows
+    incidents: list = field(default_factory=list)  # those that may still change
+
+
+class RootCauseServer:
+    """Alarms and roots from messages, learned from nominal messages and the fitted plant.
+
+    `statistic` is "both", "energy" or "shift", `run_length` the wanted number of steps between false alarms,
+    all units and statistics together, `prior`, (n_units,), the prior probability of each unit being the root,
+    and `rng` a RandomState.
+    """
+
+    def __init__(self, statistic, run_length, prior, rng):
+        self.statistics = STATISTICS[statistic]
+        self.run_length, self.prior, self._rng = run_length, prior, rng
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def fit(self, plant, messages):
+        """Learn from the messages that a plant was fitted to; ValueError if there are not enough rows."""
+        record = JointRecord.from_messages(messages, names=plant.names_)
+        self.names, self.slices = record.names, record.partition.slices
+        rows = NominalRows.of(plant, messages, record, self._rng)
+        self.model = InnovationModel(plant.transition_, plant.process_cov_, rows.J)
+        self._outside_dims = np.round(rows.distance.mean(axis=0))
+        self._dims = np.array([b.stop - b.start for b in self.slices]) + self._outside_dims
+        regressor = getattr(plant, "regressor", None)
+        self._monitor, own, given = PlantMonitor.learn(self.model, rows, self.slices, regressor)
+        self._usual = np.concatenate(given).mean(axis=0)
+        shared = self._monitor.energy.shared()
+        self._onset_rule = OnsetRule.learn(given, self._usual, self.prior, shared)
+        surprise = [np.log1p(a / self._dims) for a in own]
+        self._level = np.concatenate(surprise).mean(axis=0)
+        held_out = list(held_out_models(rows, getattr(plant, "support_", None)))
+        predicted = self._learn_levels(rows, [s - self._level for s in surprise], held_out)
+        self._learn_posterior(rows, given, held_out, predicted)
+        self._causes = direct_causes(self.model.A, np.atleast_2d(np.cov(rows.x.T)), self.slices)
+        return self
+
+    def _learn_levels(self, rows, surprise, held_out):
+        """Set the thresholds; gives the predicted states of the nominal rows."""
+        z = rows.x @ self.model.J
+        filtered = filtered_states(self.model.schedule, (z, None), starts=rows.starts)
+        predicted = predicted_states(self.model.A, filtered, starts=rows.starts)
+        self.levels = AlarmLevels(self.statistics, self.model, self.slices).learn(
+            self.model.scaled(z, predicted),
+            rows.starts,
+            surprise,
+            [scaled @ self.model.held for _, scaled in held_out],
+            self.run_length,
+            self._rng,
+        )
+        return predicted
+
+    def _learn_posterior(self, rows, given, held_out, predicted):
+        """Set the posterior by how far nominal windows stray."""
+        distance = rows.held_out(rows.distance)
+        self._off_subspace = OffSubspace(rows.x, rows.distance, self.slices)
+        inside = [q - g for q, g in zip(given, distance, strict=True)]
+        self._usual_inside = np.concatenate(inside).mean(axis=0)
+        outside = list(map(self._off_subspace.relative, rows.held_out(rows.x), distance))
+        share = self._outside_dims / self._dims
+        whole = [
+            (1 - share) * q / self._usual_inside + share * g for q, g in zip(inside, outside, strict=True)
+        ]
+        excess = self.levels.shift_excess(self.run_length)
+        dispersion = (
+            *usual_windows(held_out, self.slices, HORIZON, excess),
+            scale_dispersion(whole, self._dims, HORIZON),
+            scale_dispersion(outside, self._outside_dims, HORIZON),
+        )
+        leverage = inverse_root(np.cov(predicted.T))
+        nominal = Nominal(self._dims, self._outside_dims, leverage, len(rows.x), *dispersion)
+        longest = LOOKBACK + HORIZON + 1
+        self.posterior = RootPosterior(self.model, self.slices, self.prior, longest, HORIZON, nominal)
+
+    # -- following -------------------------------------------------------------------------------
+
+    def push(self, messages, state):
+        """Verdicts on the incidents that are new or that changed with the next rows of an episode.
+
+        The StreamState is changed in place.
+        """
+        new = self._evidence(messages, state)
+        rows = new if state.rows is None else state.rows.followed_by(new)
+        above = np.ascontiguousarray(self.levels.relative(new.levels).T).max(axis=0)
+        follow(state.incidents, above, new.first)
+        self._judge(
+            rows, [i for i in state.incidents if i.verdict is None or i.detected + HORIZON >= new.first]
+        )
+        for incident in state.incidents:
+            incident.verdict = replace(incident.verdict, last=incident.last, open=incident.open)
+        verdicts = [incident.verdict for incident in state.incidents]
+        state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
+        keep = LOOKBACK + HORIZON + GAP + 2
+        state.rows = rows.between(max(rows.stop - keep, rows.first), rows.stop)
+        return verdicts
+
+    def relative_levels(self, messages):
+        """Alarm level over threshold of every unit in an episode, shape (n_samples, n_units)."""
+        return self.levels.relative(self._evidence(messages, StreamState()).levels)
+
+    def _evidence(self, messages, state):
+        """Evidence of the next rows of an episode; the state goes on behind them."""
+        record = JointRecord.from_messages(messages, names=self.names)
+        distance = off_subspace(messages, record)
+        found, state.monitor = self._monitor.rows(record, distance, state.monitor)
+        surprise = np.where(found.present, np.log1p(found.own / self._dims) - self._level, 0.0)
+        distance = np.where(found.present, distance, 0.0)
+        given = np.log1p(found.given_others / self._usual)
+        surplus = (found.given_others - distance) / self._usual_inside
+        outside = self._off_subspace.relative(found.states, distance)
+        held = found.scaled @ self.model.held
+        levels, state.averages = self.levels.rows(surprise, held, state.averages)
+        first, state.position = state.position, state.position + record.n_samples
+        kalman = found.scaled, found.predicted
+        return Evidence(first, *kalman, surprise, given, surplus, outside, ~found.present, levels)
+
+    # -- naming the root -------------------------------------------------------------------------
+
+    def _judge(self, rows, incidents):
+        """Verdicts on incidents from the rows kept, up to the horizon."""
+        looks = [self._look(incident, rows) for incident in incidents]
+        answers: list[list[Answer]] = [[] for _ in looks]
+        if "shift" in self.statistics:
+            answers = shift_answers(self.posterior, rows, looks)
+        for incident, look, found in zip(incidents, looks, answers, strict=True):
+            incident.verdict = self._verdict(incident, rows.between(look.begin, look.ends[0]), found)
+
+    @staticmethod
+    def _look(incident, rows):
+        """Rows by which an incident is judged: the fault may have ended with a short alarm, or not."""
+        detected = incident.detected
+        stop = min(detected + HORIZON + 1, rows.stop)
+        ended = min(stop, incident.last + 1)
+        ends = (stop, ended) if ended < stop and ended - detected < HORIZON // 2 else (stop,)
+        return Look(max(detected - LOOKBACK, rows.first), detected, ends)
+
+    def _verdict(self, incident, rows, answers):
+        """Verdict on an incident from the rows to judge it by and the answers of the shift statistic."""
+        if "energy" in self.statistics and not explained(answers):
+            answers = [*answers, self._by_energy(rows, incident.detected)]
+        answer = deciding(answers)
+        if not explained([answer]):
+            answer = self._onset_rule.revised(answer, rows, incident.detected)
+        since = rows.between(answer.start, rows.stop)
+        probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
+        root = int(probability.argmax())
+        probability *= self._certainty(root, since.absent)
+        kind = "undecided"
+        if probability[root] >= SURE and self._causes[:, root].any():  # others show what is at fault
+            kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
+        levels = since.levels[:, self.statistics.index(answer.statistic)]
+        above = levels > self.levels.thresholds[answer.statistic]
+        reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)
+        where = answer.start, incident.detected, incident.last, incident.open
+        return Verdict(*where, answer.statistic, probability, reached, kind)
+
+    def _by_energy(self, rows, detected):
+        """Answer of the energy statistic from the onset its cumulative sum finds on."""
+        until = rows.between(rows.first, detected + 1)
+        unit = int(until.levels[-1, self.statistics.index("energy")].argmax())
+        start = rows.first + onset(until.surprise[:, unit], _DRIFT)
+        answer = self.posterior.from_energy(rows.between(start, rows.stop))
+        return answer._replace(evidence=answer.evidence - np.log(rows.stop - rows.first))  # of any onset
+
+    def attribute(self, messages, start, stop):
+        """Posterior over roots in a window that the user names, of an episode up to its end at least.
+
+        Gives the statistic that decides, the probability of each unit, (n_units,), and the largest alarm
+        level of each in the window, (n_units,).
+        """
+        rows = self._evidence(messages, StreamState()).between(start, stop)
+        answers: list[Answer] = []
+        if "shift" in self.statistics:
+            answers += self.posterior.from_shift([rows], stop - start, at_once=NAMED_FROM_START)
+        if "energy" in self.statistics and not explained(answers):
+            answers.append(self.posterior.from_energy(rows))
+        answer = deciding(answers)
+        if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
+            answer = answers[0]
+        certainty = self._certainty(int(answer.probability.argmax()), rows.absent)
+        levels = rows.levels[:, self.statistics.index(answer.statistic)]
+        return answer.statistic, answer.probability * certainty, levels.max(axis=0)
+
+    def _certainty(self, root, absent):
+        """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
+        return 1 - _ABSENT * absent[:, self._causes[root]].mean(axis=0).max(initial=0.0)
+
+
+def onset(evidence, drift):
+    """Row at which a cumulative sum of ``evidence - drift`` was lowest, the last row being the alarm.
+
+    It is the start of a change (Page 1954, Continuous inspection schemes, Biometrika 41).
+    """
+    sums = np.concatenate([[0.0], np.cumsum(evidence - drift)[:-1]])
+    return int(sums.argmin())

@@ -1,0 +1,267 @@
+"""When to raise an alarm: smoothing at several rates, and thresholds that spend a false-alarm budget.
+
+A threshold is set on nominal data, over all units and rates together: alarms that come once per `run_length`
+steps are nearly a Poisson process, so a segment of that length is silent with probability exp(-1), and the
+threshold is the exp(-1) quantile of the maximum over such segments. The segments are drawn by a block
+bootstrap [1]_, which keeps the dependence within a block.
+
+References
+----------
+.. [1] Kuensch (1989), The jackknife and the bootstrap for general stationary observations, Annals of
+       Statistics 17(3).
+"""
+
+import re
+import warnings
+from functools import reduce
+from itertools import pairwise
+
+import numpy as np
+import pandas as pd
+from scipy.signal import lfilter
+from scipy.stats import chi2, norm, t
+
+from ...statespace.detection.energy import block_sums
+from ...statespace.episodes import episodes
+
+GAP = 20  # steps without an alarm after which an incident is over: the memory of the slowest average
+STATISTICS = {"both": ("energy", "shift"), "energy": ("energy",), "shift": ("shift",)}
+RATES = (1.0, 0.2, 0.05)  # of the averages that are followed
+_N_DRAWS = 200
+_DRAWN_FROM = 4  # times as many rows as the longest segment that is drawn from them
+_BLOCK = 60
+_PRIOR_ROWS = 20.0  # weight of the model beside the data in the variance of a smoothed score
+_GUMBEL_FROM = 0.1, 0.5  # shares of silent draws from which rarer alarms are extrapolated
+_SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
+_SECONDS |= {"month": 2629746, "year": 31556952}  # a twelfth of a Gregorian year, and the year
+
+# -- budgets ---------------------------------------------------------------------------------------------
+
+
+def steps_between_alarms(rate, index=None):
+    """Steps between false alarms that a budget allows.
+
+    `rate` is a number of alarms per time step, or for instance "1 per day", "2/week", "1 per 500 steps";
+    rates per unit of time need the DatetimeIndex of the nominal record.
+    """
+    if not isinstance(rate, str):
+        return 1.0 / rate
+    found = re.fullmatch(r"\s*([\d.]+)(?:\s+per\s+|\s*/\s*)(?:([\d.]+)\s+)?([a-z]+?)s?\s*", rate)
+    if found is None or found[3] not in {*_SECONDS, "step"} or float(found[1]) <= 0:
+        raise ValueError(
+            f"false_alarm_rate={rate!r} cannot be read; give a number per time step or for instance "
+            f"'1 per day' (units: step, {', '.join(_SECONDS)})."
+        )
+    steps = float(found[2] or 1) / float(found[1])
+    if found[3] != "step":
+        if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
+            raise ValueError(
+                f"false_alarm_rate={rate!r} needs to know the sampling period: give frames with a "
+                "DatetimeIndex, or the rate as a number per time step."
+            )
+        period = np.median(np.diff(index.to_numpy())) / np.timedelta64(1, "s")
+        steps = float(float(found[2] or 1) * _SECONDS[found[3]] / period / float(found[1]))
+    if steps <= 1:
+        raise ValueError(
+            f"false_alarm_rate={rate!r} allows {1 / steps:.3g} alarms per time step; give less than one."
+        )
+    return steps
+
+
+def watch_budget(run_length, n_samples):
+    """Warn of a run length that the nominal record cannot support.
+
+    A record shows nothing about events rarer than about two of its lengths.
+    """
+    if run_length > n_samples / 2:
+        warnings.warn(
+            f"One false alarm per {run_length:.0f} steps is asked for, but there are only {n_samples} "
+            "nominal steps to set thresholds on; the rate achieved will be uncertain. Give more nominal "
+            "data, or ask for a higher rate.",
+            UserWarning,
+            stacklevel=3,
+        )
+
+
+# -- alarms on plain series ------------------------------------------------------------------------------
+
+
+def ewma(series, rate, state=None):
+    """Moving average ``v_t = v_(t-1) + rate (x_t - v_(t-1))`` over rows, shape (n_samples, k).
+
+    `state`, shape (k,), is the average before the first row; None stands for zero.
+    """
+    if rate == 1.0:
+        return series
+    start = np.zeros(series.shape[1]) if state is None else (1 - rate) * state
+    return lfilter([rate], [1.0, rate - 1.0], series, axis=0, zi=start[None])[0]
+
+
+def alarm_runs(alarm, gap):
+    """(first, last) row of every run of alarms, rows of alarm at most `gap` apart being of one run."""
+    rows = np.flatnonzero(alarm)
+    if len(rows) == 0:
+        return []
+    cuts = np.flatnonzero(rows[1:] - rows[:-1] > gap).tolist()
+    places = rows.tolist()
+    return [(places[i + 1], places[j]) for i, j in pairwise([-1, *cuts, len(places) - 1])]
+
+
+def block_starts(n_rows, n_needed, block, n_draws, rng):
+    """First rows of the blocks of each bootstrap segment, shape (n_draws, n_blocks)."""
+    n_blocks = -(-n_needed // block)
+    return rng.randint(0, max(n_rows - block, 0) + 1, size=(n_draws, n_blocks))
+
+
+def budget_thresholds(maxima, silent):
+    """Thresholds of statistics that share one budget: all at the same quantile of their maxima.
+
+    `maxima`, shape (n_draws, n_statistics), are their largest values over segments; in a segment none of
+    them passes its threshold with probability `silent`.
+    """
+    ordered = np.sort(maxima, axis=0)
+    for limits in ordered:
+        if (maxima <= limits).all(axis=1).mean() >= silent:
+            return limits
+    return ordered[-1]
+
+
+def extrapolated_thresholds(maxima, silent):
+    """:func:`budget_thresholds`, beyond the quantiles of the draws by Gumbel's law of largest values."""
+    low, high = _GUMBEL_FROM
+    if silent <= high:
+        return budget_thresholds(maxima, silent)
+    lower, upper = budget_thresholds(maxima, low), budget_thresholds(maxima, high)
+    position, start, end = (-np.log(-np.log(p)) for p in (silent, low, high))
+    return upper + (upper - lower) * (position - end) / (end - start)
+
+
+def known_from(n_rows, run_length, rate):
+    """Factor of a threshold in standard deviations that are known from a record of `n_rows` rows only.
+
+    Averages over ``(2 - rate) / rate`` rows are nearly independent, so the record has ``v = n_rows rate /
+    (2 - rate)`` of them, and a new average over the estimated standard deviation is nearly a Student variable
+    with v degrees of freedom. The factor is its quantile over the normal one at the tail ``1 / run_length``,
+    of which there is one average in a run length.
+    """
+    tail = min(1 / run_length, 0.1)
+    return float(t.isf(tail, max(n_rows * rate / (2 - rate), 2.0)) / norm.isf(tail))
+
+
+def rate_interval(n_alarms, n_steps, level=0.95):
+    """Exact interval of a Poisson rate per step (Garwood 1936, Biometrika 28)."""
+    tail = (1 - level) / 2
+    low = chi2.ppf(tail, 2 * n_alarms) / 2 if n_alarms else 0.0
+    return low / n_steps, chi2.isf(tail, 2 * n_alarms + 2) / 2 / n_steps
+
+
+# -- levels of the units ---------------------------------------------------------------------------------
+
+
+class AlarmLevels:
+    """Smoothed surprises and shift scores of every unit, on scales that make units comparable.
+
+    `statistics` are one or two of "energy" and "shift", `model` the InnovationModel of the plant, `slices`
+    the states of each unit. Learning sets `thresholds`, by statistic, and `false_alarms`, the rate asked for
+    and the one achieved on the rows held out.
+    """
+
+    def __init__(self, statistics, model, slices):
+        self.statistics, self.model, self.slices = statistics, model, slices
+        self._sums = block_sums(slices)
+        # Wilson & Hilferty's normal score of a chi-square variable makes units of any size comparable
+        self._size = np.array([b.stop - b.start for b in slices])
+        self._centre, self._spread = 1 - 2 / (9 * self._size), np.sqrt(2 / (9 * self._size))
+
+    def learn(self, scaled, starts, surprise, held, run_length, rng):
+        """Scales from nominal innovations, shape (n_samples, n), and thresholds from rows held out.
+
+        `surprise`, (n_rows, n_units), and `held`, shift scores (n_rows, n), are lists by held-out segment.
+        """
+        self._roots = [self._whitening(scaled @ self.model.held, rate, starts) for rate in RATES[1:]]
+        self._scales = [np.concatenate([ewma(s, rate) for s in surprise]).std(axis=0) for rate in RATES]
+        self.thresholds = self._thresholds(np.concatenate(surprise), np.concatenate(held), run_length, rng)
+        # All averages by how well the standard deviation of the slowest is known: the faster ones are known
+        # better in simulated records, but recorded ones are less alike from one part to the next.
+        n_rows = sum(len(s) for s in surprise)
+        factor = known_from(n_rows, run_length * len(self.slices), RATES[-1])
+        self._scales = [factor * scale for scale in self._scales]
+        self._roots = [root / factor for root in self._roots]
+        relative = [self.relative(self.rows(s, h)[0]) for s, h in zip(surprise, held, strict=True)]
+        n_alarms = sum(len(alarm_runs(rows.max(axis=1) > 1, GAP)) for rows in relative)
+        low, high = rate_interval(n_alarms, n_rows)
+        self.false_alarms = {
+            "asked": 1 / run_length,
+            "achieved": n_alarms / n_rows,
+            "low": float(low),
+            "high": float(high),
+            "n_alarms": n_alarms,
+            "n_steps": n_rows,
+        }
+        return self
+
+    def _thresholds(self, surprise, held, run_length, rng):
+        """Levels of segments drawn in blocks that spend the budget: one alarm in a run length.
+
+        Largest levels of draws as long as the record are mostly its own largest, so segments are shorter
+        than that, and the rest of the way to the run length is extrapolated.
+        """
+        length = int(np.ceil(min(run_length, len(surprise) / _DRAWN_FROM)))
+        block = min(_BLOCK, length)
+        maxima = np.empty((_N_DRAWS, len(self.statistics)))
+        for k, starts in enumerate(block_starts(len(surprise), length, block, _N_DRAWS, rng)):
+            rows = (starts[:, None] + np.arange(block)).reshape(-1)[:length]
+            maxima[k] = self.rows(surprise[rows], held[rows])[0].max(axis=(0, 2))
+        limits = extrapolated_thresholds(maxima, np.exp(-length / run_length))
+        return dict(zip(self.statistics, limits.tolist(), strict=True))
+
+    def _whitening(self, held, rate, starts):
+        """Per unit: matrix that whitens the averaged scores, from the data and the model together."""
+        n_rows = len(held)
+        averaged = np.concatenate([ewma(held[i:j], rate) for i, j in episodes(starts, n_rows)])
+        expected = rate / (2 - rate) * self.model.held.T @ self.model.weight @ self.model.held
+        weight = n_rows * rate / 2
+        covariance = (weight * (averaged.T @ averaged / n_rows) + _PRIOR_ROWS * expected) / (
+            weight + _PRIOR_ROWS
+        )
+        root = np.zeros_like(expected)
+        for b in self.slices:
+            root[b, b] = np.linalg.cholesky(np.linalg.inv(covariance[b, b]))
+        return root
+
+    def rows(self, surprise, held, averages=None):
+        """Alarm level of every unit by every statistic, shape (n_rows, n_statistics, n_units).
+
+        Also gives the averages after the last row; `averages` are those before the first.
+        """
+        n_units = surprise.shape[1]
+        both = np.concatenate([surprise, held], axis=1)
+        averages = averages or [None] * len(RATES)
+        smooth = [ewma(both, rate, average) for rate, average in zip(RATES, averages, strict=True)]
+        levels = np.empty((len(both), len(self.statistics), n_units))
+        for k, name in enumerate(self.statistics):
+            if name == "energy":
+                scaled = [x[:, :n_units] / scale for x, scale in zip(smooth, self._scales, strict=True)]
+                levels[:, k] = reduce(np.maximum, scaled)
+            else:
+                squares = [(x[:, n_units:] @ R) ** 2 for x, R in zip(smooth[1:], self._roots, strict=True)]
+                largest = reduce(np.maximum, [x @ self._sums for x in squares])
+                levels[:, k] = (np.cbrt(largest / self._size) - self._centre) / self._spread
+        return levels, [x[-1] for x in smooth]
+
+    def shift_excess(self, run_length):
+        """Ratio at the shift threshold over that of normal innovations at the same budget, at least one.
+
+        Plants with rare modes of operation have heavy tails, which show in thresholds but not in ratios.
+        """
+        if "shift" not in self.statistics:
+            return 1.0
+        normal = norm.isf(1 / (run_length * len(self.slices)))
+        levels = np.array([[max(self.thresholds["shift"], normal)], [normal]])
+        ratios = (self._centre + self._spread * levels) ** 3
+        return float((ratios[0] / ratios[1]).max())
+
+    def relative(self, levels):
+        """Level over threshold of every unit, the larger of the statistics, shape (n_rows, n_units)."""
+        limits = enumerate(self.thresholds.values())
+        return reduce(np.maximum, [levels[:, k] / limit for k, limit in limits])

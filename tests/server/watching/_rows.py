@@ -1,0 +1,20 @@
+"""Rows of evidence made by hand."""
+
+import numpy as np
+
+from skfedcausal.server.watching.evidence import Evidence
+
+
+def evidence(n_rows, n_units, n_states=1, *, first=0, n_statistics=1, **series):
+    """Rows in which nothing happens but for the series given."""
+    quiet = {
+        "scaled": np.zeros((n_rows, n_states)),
+        "predicted": np.zeros((n_rows, n_states)),
+        "surprise": np.zeros((n_rows, n_units)),
+        "given_others": np.zeros((n_rows, n_units)),
+        "surplus": np.ones((n_rows, n_units)),
+        "outside": np.ones((n_rows, n_units)),
+        "absent": np.zeros((n_rows, n_units), dtype=bool),
+        "levels": np.zeros((n_rows, n_statistics, n_units)),
+    }
+    return Evidence(first, **(quiet | series))

@@ -1,0 +1,159 @@
+"""Rules of incidents on levels made by hand, and their tables."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skfedcausal.server.watching.incidents import (
+    HORIZON,
+    LOOKBACK,
+    Incident,
+    Verdict,
+    follow,
+    incident_row,
+    incident_table,
+    root_of,
+    roots_per_step,
+)
+
+# --- when incidents start and end ---------------------------------------------------------------------
+
+
+def followed(levels, sizes=None):
+    """(detected, last, peak, open) of every incident in levels that come in batches."""
+    incidents, begin = [], 0
+    for batch in np.split(np.asarray(levels, dtype=float), np.cumsum(sizes or [])):
+        if len(batch):
+            follow(incidents, batch, begin)
+            begin += len(batch)
+    return [(i.detected, i.last, i.peak, i.open) for i in incidents]
+
+
+def levels(n_rows, **at):
+    """Half the threshold but for some rows, `row12=1.4`."""
+    series = np.full(n_rows, 0.5)
+    for row, level in at.items():
+        series[int(row.removeprefix("row"))] = level
+    return series
+
+
+def test_an_incident_lasts_from_its_first_to_its_last_alarm():
+    assert followed(levels(20, row5=1.2, row6=1.7, row7=1.1)) == [(5, 7, 1.7, True)]
+
+
+def test_the_threshold_itself_is_no_alarm():
+    assert followed(levels(20, row5=1.0)) == []
+
+
+@pytest.mark.parametrize(("pause", "together"), [(20, True), (21, False)])
+def test_alarms_up_to_twenty_rows_apart_are_one_incident(pause, together):
+    found = followed(levels(60, row5=1.5, **{f"row{5 + pause}": 1.2}))
+    if together:
+        assert found == [(5, 25, 1.5, False)]
+    else:
+        assert found == [(5, 5, 1.5, False), (26, 26, 1.2, False)]
+
+
+@pytest.mark.parametrize(("level", "together"), [(1.59, True), (1.61, False)])
+def test_an_alarm_after_a_pause_that_begins_a_tenth_higher_is_another_incident(level, together):
+    """Than the highest level so far; what it rises to afterwards does not matter."""
+    series = levels(40, row5=1.3, row6=1.5, row10=level, row11=2.5)
+    found = followed(series)
+    assert len(found) == (1 if together else 2)
+    assert found[-1][1:3] == (11, 2.5)
+    if not together:
+        assert found == [(5, 6, 1.5, False), (10, 11, 2.5, False)]
+
+
+def test_alarms_that_go_on_are_one_incident_however_they_rise():
+    """Also from one batch to the next."""
+    series = levels(12, row5=1.1, row6=3.0, row7=9.0)
+    for sizes in (None, [6], [5, 1, 1, 1], [7]):
+        assert followed(series, sizes) == [(5, 7, 9.0, True)]
+
+
+@pytest.mark.parametrize(("n_rows", "is_open"), [(28, True), (29, False)])
+def test_an_incident_is_over_after_more_than_twenty_rows_of_silence(n_rows, is_open):
+    assert followed(levels(n_rows, row7=1.2))[0][3] == is_open
+    assert followed(levels(n_rows, row7=1.2), [8, 3])[0][3] == is_open
+
+
+@pytest.mark.parametrize("sizes", [[1] * 119, [7, 50, 3], [26, 1, 20]])
+def test_batches_give_what_the_whole_gives(sizes):
+    series = np.random.default_rng(0).gamma(2.0, 0.25, 120)
+    assert len(followed(series)) > 3
+    assert followed(series, sizes) == followed(series)
+
+
+def test_an_incident_that_was_closed_is_not_continued():
+    incidents = [Incident(3, 5, 1.5, open=False)]
+    follow(incidents, np.array([0.0, 1.2, 0.0]), 20)
+    assert [(i.detected, i.last) for i in incidents] == [(3, 5), (21, 21)]
+
+
+def test_windows_of_incidents():
+    assert (LOOKBACK, HORIZON) == (100, 80)
+
+
+# --- tables -------------------------------------------------------------------------------------------
+
+NAMES = ("a", "b", "c")
+
+
+def verdict(probability=(0.2, 0.5, 0.3), first_rows=(14, -1, 12), **changes):
+    values = {"start": 10, "detected": 13, "last": 17, "open": False, "statistic": "shift", "kind": "process"}
+    return Verdict(**values | changes, probability=np.array(probability), first_rows=np.array(first_rows))
+
+
+def test_a_root_has_half_of_the_probability():
+    assert root_of(verdict((0.2, 0.5, 0.3)), NAMES) == "b"
+    assert root_of(verdict((0.2, 0.499, 0.301)), NAMES) == "undecided"
+
+
+def test_rows_tell_places_path_and_ranking():
+    row = incident_row(verdict(), NAMES, offset=100)
+    assert row == {
+        "start": 110,
+        "detected": 113,
+        "end": 117,
+        "root": "b",
+        "probability": 0.5,
+        "undecided": 0.5,
+        "path": [("c", 2), ("a", 4)],
+        "ranking": [("b", 0.5), ("c", 0.3), ("a", 0.2)],
+        "kind": "process",
+    }
+    assert np.isnan(incident_row(verdict(open=True), NAMES)["end"])
+    assert incident_row(verdict(first_rows=(0, -1, -1), start=0), NAMES)["path"] == [("a", 0)]
+
+
+def test_rows_of_records_with_times_tell_times():
+    index = pd.date_range("2026-01-01", periods=50, freq="min")
+    row = incident_row(verdict(), NAMES, offset=5, index=index)
+    assert (row["start"], row["detected"], row["end"]) == (index[15], index[18], index[22])
+
+
+def test_equal_units_keep_their_order():
+    row = incident_row(verdict((0.3, 0.3, 0.4), first_rows=(11, 11, 11)), NAMES)
+    assert [name for name, _ in row["ranking"]] == ["c", "a", "b"]
+    assert [name for name, _ in row["path"]] == ["a", "b", "c"]
+
+
+def test_tables_have_their_columns_also_without_incidents():
+    columns = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind"]
+    empty = incident_table([])
+    assert list(empty.columns) == columns
+    assert len(empty) == 0
+    empty["more"] = []  # a copy
+    assert list(incident_table([]).columns) == columns
+    table = incident_table([incident_row(verdict(), NAMES), incident_row(verdict(start=1), NAMES)])
+    assert list(table.columns) == columns
+    assert table.start.tolist() == [10, 1]
+
+
+def test_roots_of_steps_from_the_onset_to_the_last_alarm():
+    verdicts = [verdict(start=2, last=4), verdict((0.4, 0.3, 0.3), start=6, last=7)]
+    assert roots_per_step(verdicts, NAMES, 9).tolist() == [
+        *["", "", "b", "b", "b", ""],
+        *["undecided", "undecided", ""],
+    ]

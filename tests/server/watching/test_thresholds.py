@@ -1,0 +1,384 @@
+"""Budgets, smoothing, thresholds and alarm levels against their definitions and simulations of known rate."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy import stats
+
+from skfedcausal.server.watching.thresholds import (
+    GAP,
+    RATES,
+    AlarmLevels,
+    alarm_runs,
+    block_starts,
+    budget_thresholds,
+    ewma,
+    extrapolated_thresholds,
+    known_from,
+    rate_interval,
+    steps_between_alarms,
+    watch_budget,
+)
+from skfedcausal.statespace.detection.shift import InnovationModel
+
+# --- budgets ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rate", "steps"),
+    [
+        (0.01, 100.0),
+        ("1 per 500 steps", 500.0),
+        ("2 / 500 step", 250.0),
+        ("0.5 per step", 2.0),
+        ("1 per 90 seconds", 3.0),
+        ("1 per 2 minutes", 4.0),
+        ("3 per hour", 40.0),
+        ("2/day", 1440.0),
+        ("1 per 2 weeks", 40320.0),
+        ("1 per month", 365.2425 / 12 * 2880),
+        ("1 per year", 365.2425 * 2880),
+    ],
+)
+def test_budgets_are_read_as_steps_between_alarms(rate, steps):
+    """Of a record in which a row comes every 30 seconds, but for a pause."""
+    times = pd.date_range("2026-01-01", periods=50, freq="30s")
+    times = times.append(pd.DatetimeIndex([times[-1] + pd.Timedelta(days=1)]))
+    assert steps_between_alarms(rate, times) == pytest.approx(steps, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("rate", "index", "message"),
+    [
+        ("0 per day", pd.date_range("2026", periods=5), "cannot be read"),
+        ("1 per fortnight", pd.date_range("2026", periods=5), "cannot be read"),
+        ("per day", pd.date_range("2026", periods=5), "cannot be read"),
+        ("1 per day", None, "sampling period"),
+        ("1 per day", pd.RangeIndex(5), "sampling period"),
+        ("1 per day", pd.date_range("2026", periods=1), "sampling period"),
+        ("1 per step", None, "allows 1 alarms per time step"),
+        ("1 per hour", pd.date_range("2026", periods=2), "allows 24 alarms per time step"),
+    ],
+)
+def test_budgets_that_cannot_be_meant_are_refused(rate, index, message):
+    with pytest.raises(ValueError, match=message):
+        steps_between_alarms(rate, index)
+
+
+def test_two_rows_have_a_sampling_period():
+    assert steps_between_alarms("1 per 3 days", pd.date_range("2026", periods=2)) == 3.0
+
+
+def test_runs_longer_than_half_the_record_are_warned_about():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        watch_budget(500, 1000)
+    with pytest.warns(UserWarning, match="One false alarm per 501 steps"):
+        watch_budget(501, 1000)
+
+
+# --- series -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("rate", [1.0, 0.2, 0.05])
+def test_average_in_pieces_is_the_average_of_the_whole(rate):
+    x = np.random.default_rng(0).standard_normal((40, 3))
+    expected, v = np.empty_like(x), np.zeros(3)
+    for t, row in enumerate(x):
+        v = v + rate * (row - v)
+        expected[t] = v
+    whole = ewma(x, rate)
+    assert_allclose(whole, expected, atol=1e-12)
+    first = ewma(x[:17], rate)
+    assert_allclose(ewma(x[17:], rate, first[-1]), whole[17:], atol=1e-12)
+
+
+def test_thresholds_spend_one_budget_together():
+    rng = np.random.default_rng(0)
+    maxima = rng.gumbel(size=(4000, 3)) * [1, 5, 0.1]
+    limits = budget_thresholds(maxima, np.exp(-1))
+    assert abs((maxima <= limits).all(axis=1).mean() - np.exp(-1)) < 1e-3
+    alone = (maxima <= limits).mean(axis=0)
+    assert np.ptp(alone) < 1e-3  # every statistic gets the same share
+
+
+def test_one_statistic_gets_the_whole_budget():
+    maxima = np.random.default_rng(1).standard_normal((1000, 1))
+    assert_allclose(budget_thresholds(maxima, np.exp(-1)), np.quantile(maxima, np.exp(-1)), atol=5e-3)
+
+
+def test_rate_interval_is_garwoods():
+    low, high = rate_interval(3, 1000)  # tabulated exact limits for 3 events: 0.6187, 8.7673
+    assert_allclose([low * 1000, high * 1000], [0.61867, 8.76727], atol=1e-4)
+    assert rate_interval(0, 10)[0] == 0.0
+
+
+def test_runs_closer_than_the_gap_are_one():
+    alarm = np.zeros(20, dtype=bool)
+    alarm[[2, 3, 6, 15]] = True
+    assert alarm_runs(alarm, 1) == [(2, 3), (6, 6), (15, 15)]
+    assert alarm_runs(alarm, 3) == [(2, 6), (15, 15)]
+    assert alarm_runs(np.zeros(3, dtype=bool), 1) == []
+
+
+def test_thresholds_in_estimated_standard_deviations_keep_the_budget():
+    """A variable over a scale estimated from v others passes the inflated quantile at the tail asked for."""
+    rng, tail, n_others, n_draws = np.random.default_rng(0), 0.01, 12, 200_000
+    scale = np.sqrt(rng.chisquare(n_others, n_draws) / n_others)
+    rows, rate = n_others * 39, 0.05  # averages over 39 rows
+    threshold = stats.norm.isf(tail) * known_from(rows, 1 / tail, rate)
+    passed = (rng.standard_normal(n_draws) / scale > threshold).mean()
+    assert_allclose(passed, tail, atol=4 * np.sqrt(tail / n_draws))
+
+
+def test_long_records_need_no_inflation():
+    factors = [known_from(n, 1000.0, 0.05) for n in (500, 2000, 10_000, 10**7)]
+    assert factors == sorted(factors, reverse=True)
+    assert factors[-1] == pytest.approx(1.0, abs=1e-3)
+
+
+def test_thresholds_beyond_the_draws_follow_the_law_of_largest_values():
+    """Largest of 100 exponential variables; the level that one in 1000 passes."""
+    rng = np.random.default_rng(0)
+    maxima = rng.exponential(size=(4000, 100)).max(axis=1)[:, None]
+    threshold = extrapolated_thresholds(maxima, np.exp(-100 / 1000))
+    # quantiles at 0.5 and 0.1 of a Gumbel law: errors 1.44, 1.30 over root 4000, weights 2.61, -1.61
+    error = np.hypot(2.61 * 1.44, 1.61 * 1.30) / np.sqrt(4000)
+    assert_allclose(threshold, np.log(1000), atol=4 * error)
+
+
+def test_thresholds_within_the_draws_are_their_quantiles():
+    maxima = np.random.default_rng(0).standard_normal((50, 2))
+    silent = np.exp(-1)
+    assert_allclose(extrapolated_thresholds(maxima, silent), budget_thresholds(maxima, silent), rtol=0)
+
+
+def test_thresholds_that_no_draw_satisfies_are_the_largest():
+    """Of three draws none is below its fellows in both statistics but all of them together."""
+    maxima = np.array([[1.0, 3.0], [2.0, 2.0], [3.0, 1.0]])
+    assert_array_equal(budget_thresholds(maxima, 1 / 3), [2.0, 2.0])  # reached exactly
+    assert_array_equal(budget_thresholds(maxima, 0.34), [3.0, 3.0])
+    assert_array_equal(budget_thresholds(maxima, 1.1), [3.0, 3.0])
+
+
+def test_extrapolation_begins_above_the_median_draw():
+    maxima = np.arange(100.0)[:, None]
+    assert_array_equal(extrapolated_thresholds(maxima, 0.5), [49.0])
+    lower, upper = 9.0, 49.0  # the quantiles at 0.1 and 0.5 on Gumbel's scale
+    scale = [-np.log(-np.log(p)) for p in (0.1, 0.5, 0.9)]
+    slope = (upper - lower) / (scale[1] - scale[0])
+    assert_allclose(extrapolated_thresholds(maxima, 0.9), [upper + slope * (scale[2] - scale[1])])
+
+
+def test_blocks_cover_a_segment_and_reach_the_last_row():
+    rng = np.random.RandomState(0)
+    starts = block_starts(50, 25, 10, 2000, rng)
+    assert starts.shape == (2000, 3)
+    assert (starts.min(), starts.max()) == (0, 40)
+    assert block_starts(50, 20, 10, 5, rng).shape == (5, 2)
+    assert not block_starts(4, 4, 10, 5, rng).any()
+
+
+def test_factor_of_estimation_by_its_quantiles():
+    """Averages over 39 rows; never less than two of them, never a tail above a tenth."""
+    assert known_from(390, 1000, 0.05) == pytest.approx(stats.t.isf(1e-3, 10) / stats.norm.isf(1e-3))
+    assert known_from(39, 1000, 0.05) == pytest.approx(stats.t.isf(1e-3, 2) / stats.norm.isf(1e-3))
+    assert known_from(390, 2, 0.05) == pytest.approx(stats.t.isf(0.1, 10) / stats.norm.isf(0.1))
+
+
+def test_rate_interval_without_alarms_has_an_upper_end():
+    """exp(-3.69) = 0.025, and 0.05 for an interval of 90 %."""
+    assert_allclose(rate_interval(0, 10), [0.0, -np.log(0.025) / 10])
+    assert_allclose(rate_interval(0, 10, 0.9), [0.0, -np.log(0.05) / 10])
+
+
+# --- levels of the units ----------------------------------------------------------------------------
+
+SLICES = (slice(0, 2), slice(2, 3), slice(3, 6))
+
+
+def plant_model():
+    rng = np.random.default_rng(1)
+    A = rng.standard_normal((6, 6))
+    root = rng.standard_normal((6, 6))
+    return InnovationModel(0.7 * A / np.abs(np.linalg.eigvals(A)).max(), root @ root.T / 6, 2 * np.eye(6))
+
+
+def nominal_series(model, n_rows, seed):
+    """Surprises of units of different size and scaled innovations under the model."""
+    rng = np.random.default_rng(seed)
+    surprise = np.log1p(rng.chisquare([2, 1, 3], (n_rows, 3)) / [2, 1, 3])
+    scaled = rng.standard_normal((n_rows, 6)) @ np.linalg.cholesky(model.weight).T
+    return surprise - np.log1p(rng.chisquare([2, 1, 3], (100_000, 3)) / [2, 1, 3]).mean(axis=0), scaled
+
+
+def learned(statistics=("energy", "shift"), run_length=200.0, lengths=(1500, 700), seed=0):
+    model = plant_model()
+    parts = [nominal_series(model, n, seed + 10 * k) for k, n in enumerate(lengths)]
+    starts = (0, *np.cumsum(lengths)[:-1].tolist())
+    levels = AlarmLevels(statistics, model, SLICES).learn(
+        np.concatenate([scaled for _, scaled in parts]),
+        starts,
+        [surprise for surprise, _ in parts],
+        [scaled @ model.held for _, scaled in parts],
+        run_length,
+        np.random.RandomState(0),
+    )
+    return levels, model, parts
+
+
+def averaged(series, rate):
+    """The moving average from zero, row by row."""
+    v, rows = np.zeros(series.shape[1]), []
+    for row in series:
+        v = (1 - rate) * v + rate * row
+        rows.append(v)
+    return np.array(rows)
+
+
+def test_levels_are_the_largest_of_the_scaled_averages():
+    """Energy: over held-out standard deviations. Shift: as normal scores of their quadratic forms."""
+    levels, model, parts = learned(run_length=300.0)
+    factor = stats.t.isf(1 / 900, 2200 / 39) / stats.norm.isf(1 / 900)
+    surprise, scaled = nominal_series(model, 60, 5)
+    held = scaled @ model.held
+    found, _ = levels.rows(surprise, held)
+    assert found.shape == (60, 2, 3)
+    energy = []
+    for rate in (1.0, 0.2, 0.05):
+        spread = np.concatenate([averaged(s, rate) for s, _ in parts]).std(axis=0)
+        energy.append(averaged(surprise, rate) / (factor * spread))
+    assert_allclose(found[:, 0], np.max(energy, axis=0), rtol=1e-9)
+    ratios = []
+    for rate in (0.2, 0.05):
+        nominal = np.concatenate([averaged(u @ model.held, rate) for _, u in parts])
+        expected = rate / (2 - rate) * model.held.T @ model.weight @ model.held
+        weight = 2200 * rate / 2  # of the data, against 20 of the model
+        covariance = (weight * nominal.T @ nominal / 2200 + 20 * expected) / (weight + 20)
+        now = averaged(held, rate)
+        squares = [
+            np.einsum("ti,ij,tj->t", now[:, b], np.linalg.inv(covariance[b, b]), now[:, b]) for b in SLICES
+        ]
+        ratios.append(np.column_stack(squares) / factor**2)
+    size = np.array([2, 1, 3])
+    score = (np.cbrt(np.max(ratios, axis=0) / size) - 1 + 2 / (9 * size)) / np.sqrt(2 / (9 * size))
+    assert_allclose(found[:, 1], score, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["energy", "shift"])
+def test_one_statistic_alone_has_the_levels_it_has_beside_the_other(name):
+    both, model, _ = learned()
+    alone, _, _ = learned((name,))
+    surprise, scaled = nominal_series(model, 30, 5)
+    k = both.statistics.index(name)
+    expected = both.rows(surprise, scaled @ model.held)[0][:, k]
+    assert_allclose(alone.rows(surprise, scaled @ model.held)[0][:, 0], expected, rtol=1e-12)
+    assert list(alone.thresholds) == [name]
+    assert alone.thresholds[name] < both.thresholds[name]  # it has the whole budget
+
+
+def test_levels_in_pieces_are_those_of_the_whole():
+    levels, model, _ = learned()
+    surprise, scaled = nominal_series(model, 50, 5)
+    held = scaled @ model.held
+    whole, after = levels.rows(surprise, held)
+    first, averages = levels.rows(surprise[:20], held[:20])
+    second, last = levels.rows(surprise[20:], held[20:], averages)
+    assert_allclose(np.concatenate([first, second]), whole, rtol=1e-12)
+    assert_allclose(last, after, rtol=1e-12)
+
+
+def test_relative_level_is_the_larger_over_its_threshold():
+    levels, _, _ = learned()
+    rows = np.random.default_rng(0).uniform(size=(4, 2, 3))
+    limits = np.array([levels.thresholds["energy"], levels.thresholds["shift"]])
+    assert_allclose(levels.relative(rows), (rows / limits[:, None]).max(axis=1), rtol=1e-12)
+
+
+@pytest.mark.parametrize("statistics", [("energy", "shift"), ("energy",), ("shift",)])
+def test_new_segments_of_a_run_length_are_silent_as_often_as_a_poisson_process(statistics):
+    """With probability exp(-1) of 1 alarm; 200 draws know it to 0.034, 1000 segments show it to 0.015."""
+    run_length = 60.0
+    levels, model, _ = learned(statistics, run_length, (12_000, 8000))
+    surprise, scaled = nominal_series(model, 60_000, 5)
+    segments = zip(np.split(surprise, 1000), np.split(scaled @ model.held, 1000), strict=True)
+    silent = [levels.relative(levels.rows(*segment)[0]).max() <= 1 for segment in segments]
+    assert np.mean(silent) == pytest.approx(np.exp(-1), abs=3 * np.hypot(0.034, 0.015))
+
+
+@pytest.mark.parametrize("run_length", [37.0, 200.0, 900.0])
+def test_thresholds_are_those_of_two_hundred_segments_drawn_in_blocks_of_sixty(run_length):
+    """As long as the run, at most a quarter of the rows; rarer alarms are extrapolated."""
+    levels, model, parts = learned(run_length=run_length)
+    surprise = np.concatenate([s for s, _ in parts])
+    held = np.concatenate([u @ model.held for _, u in parts])
+    length = min(int(run_length), 550)
+    block = min(60, length)
+    n_blocks = int(np.ceil(length / block))
+    starts = np.random.RandomState(0).randint(0, 2200 - block + 1, size=(200, n_blocks))
+    factor = known_from(2200, 3 * run_length, 0.05)  # levels are in units that allow for estimation
+    maxima = []
+    for draw in starts:
+        rows = np.concatenate([np.arange(k, k + block) for k in draw])[:length]
+        found = levels.rows(surprise[rows], held[rows])[0]
+        energy, shift = found[:, 0].max() * factor, found[:, 1]
+        size = np.array([2, 1, 3])
+        ratio = (shift * np.sqrt(2 / (9 * size)) + 1 - 2 / (9 * size)) ** 3 * factor**2
+        score = (np.cbrt(ratio) - 1 + 2 / (9 * size)) / np.sqrt(2 / (9 * size))
+        maxima.append((energy, score.max()))
+    limits = extrapolated_thresholds(np.array(maxima), np.exp(-length / run_length))
+    assert_allclose([levels.thresholds["energy"], levels.thresholds["shift"]], limits, rtol=1e-9)
+
+
+def test_longer_runs_have_higher_thresholds():
+    """Also those beyond the record, by extrapolation: the normal score at half the tail."""
+    limits = [learned(run_length=r)[0].thresholds["shift"] for r in (100.0, 400.0, 4000.0)]
+    gains = np.diff(limits)
+    assert (gains > 0).all()
+    normal = stats.norm.isf(1 / (3 * np.array([100.0, 400.0, 4000.0])))
+    assert_allclose(gains, np.diff(normal), rtol=0.6)
+
+
+def test_rate_achieved_is_counted_on_the_rows_held_out():
+    levels, model, parts = learned(run_length=50.0)
+    n_alarms = 0
+    for surprise, scaled in parts:
+        above = (levels.relative(levels.rows(surprise, scaled @ model.held)[0]) > 1).any(axis=1)
+        last = -np.inf
+        for row in np.flatnonzero(above):
+            n_alarms += row - last > 20
+            last = row
+    low, high = rate_interval(n_alarms, 2200)
+    assert n_alarms > 5
+    assert levels.false_alarms == {
+        "asked": 1 / 50,
+        "achieved": n_alarms / 2200,
+        "low": low,
+        "high": high,
+        "n_alarms": n_alarms,
+        "n_steps": 2200,
+    }
+
+
+def test_heavy_tails_show_in_the_ratio_at_the_threshold():
+    """Of a unit of P states: ``P (1 - 2 / 9P + x sqrt(2 / 9P))^3`` is the ratio at level x."""
+    levels, _, _ = learned()
+    normal = stats.norm.isf(1 / (1000.0 * 3))
+    levels.thresholds["shift"] = normal + 2.0
+    size = np.array([1, 2, 3])
+
+    def ratio(level):
+        return (1 - 2 / (9 * size) + level * np.sqrt(2 / (9 * size))) ** 3
+
+    assert levels.shift_excess(1000.0) == pytest.approx((ratio(normal + 2.0) / ratio(normal)).max())
+    levels.thresholds["shift"] = normal - 2.0
+    assert levels.shift_excess(1000.0) == 1.0
+    assert learned(("energy",))[0].shift_excess(1000.0) == 1.0
+
+
+def test_rates_followed():
+    assert RATES == (1.0, 0.2, 0.05)
+    assert GAP == 20
