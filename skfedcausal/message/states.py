@@ -75,7 +75,9 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     off_subspace: ArrayOrNone = wire(
         "numbers T", "distance of measurements from what states show", default=None
     )
-    unpredicted: ArrayOrNone = wire("covariance p p", "part of the states that is unpredicted", default=None)
+    unpredicted: ArrayOrNone = wire(
+        "covariance p p", "what the past leaves unpredicted of the states", default=None
+    )
 
     @property
     def J(self):

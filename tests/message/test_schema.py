@@ -18,8 +18,9 @@ from skfedcausal.message import (
     TrainingPlan,
     wire,
 )
+from skfedcausal.message.fields import Repeated, Scalar
 from skfedcausal.message.packet import Packet, PacketError
-from skfedcausal.message.schema import KINDS, UNKNOWN, Repeated, Scalar, described, purpose
+from skfedcausal.message.schema import KINDS, UNKNOWN, described, purpose
 
 from ._samples import NAMES, SAMPLES
 from .test_wire_format import KINDS_OF_PACKAGE
