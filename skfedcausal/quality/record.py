@@ -122,3 +122,9 @@ def _unit(name, columns, values, index, starts):
         breaks |= set(np.flatnonzero(steps > _GAP * np.median(steps)) + 1)
         breaks |= set(np.flatnonzero(steps < 0) + 1)
     return UnitRecord(name, tuple(columns), values, index, times, np.array(sorted(breaks)))
+
+
+def unit_values(X, layout, *, inputs=None, lengths=None):
+    """Measurements of each unit in the layout of a fit, arrays of shape (n_samples, n_outputs_m)."""
+    data = read_plant(X, inputs=inputs, lengths=lengths, layout=layout, min_samples=1)
+    return [np.ascontiguousarray(Y) for Y in data.outputs]
