@@ -187,7 +187,7 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
 class LSTMRegressor(_TorchRegressor):
     """Long short-term memory with a linear layer, trained with torch.
 
-    Takes any place of a scikit-learn regressor: ``f`` of :class:`ExtendedKalmanClient`, estimator of
+    Serves wherever a scikit-learn regressor does: ``f`` of :class:`ExtendedKalmanClient`, estimator of
     :class:`RegressorServer` or :class:`RegressorAugmenter`. Inputs should be standardised; those parts do so.
 
     Parameters
@@ -340,7 +340,7 @@ def _torch():
 
 @contextmanager
 def _one_thread():
-    """Small products are faster, and the same wherever they run, on one thread."""
+    """Run torch on one thread: faster for small products, and reproducible."""
     torch = _torch()
     before = torch.get_num_threads()
     torch.set_num_threads(1)

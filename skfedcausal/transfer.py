@@ -119,7 +119,7 @@ class TransferFunction:
         return np.linalg.svd(self.response(frequencies), compute_uv=False)
 
     def steady_gain(self):
-        """Effect of a change held for ever, ``C (I - A)^-1 B``, a DataFrame of outputs by inputs.
+        """Effect of a permanent change, ``C (I - A)^-1 B``, a DataFrame of outputs by inputs.
 
         Returns
         -------

@@ -177,6 +177,5 @@ def _graph(file, names):
     """Edges with flat names; parallel edges once."""
     edges = pd.read_csv(file)
     ends = {end: edges[f"{end}_label"].map(names) for end in ("source", "target")}
-    return pd.DataFrame({**ends, "comment": edges["comment"]}).drop_duplicates(
-        ["source", "target"], ignore_index=True
-    )
+    graph = pd.DataFrame({**ends, "comment": edges["comment"]})
+    return graph.drop_duplicates(["source", "target"], ignore_index=True)

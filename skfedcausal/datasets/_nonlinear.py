@@ -32,7 +32,7 @@ def make_nonlinear_plant(
     plant_state=0,
     random_state=None,
 ):
-    """Units on noisy limit cycles that push each other, with sustained faults at drawn units.
+    """Units on noisy limit cycles that push each other, with sustained faults at random units.
 
     Parameters
     ----------

@@ -87,7 +87,7 @@ def make_granger_plant(
     missing : float, default=0.0
         Probability of each measurement to be NaN, independently of all others.
     missing_blocks : sequence of (unit, start, stop), default=()
-        Stretches of rows in which no sensor of a unit reports; ends as in `level_shift`.
+        Segments of rows in which no sensor of a unit reports; ends as in `level_shift`.
     episodes : int, default=1
         Number of independent realisations of nearly equal length, one below the other.
     names : sequence of str, default=None

@@ -52,7 +52,7 @@ def discrete_columns(data, *, max_values=10, min_changes=0.01, dominance=0.99):
 
 
 def cross_client_columns(data, threshold=0.3):
-    """Columns that vary and go along with another client's.
+    """Columns that vary and correlate with a column of another client.
 
     The first papers keep the measurements whose Pearson correlation with a measurement of another client is
     at least 0.3 in absolute value.
@@ -220,15 +220,9 @@ def prepare_swat(swat, *, n_rows=30_000, input_noise=0.05, correlation=0.3, rand
     Bunch
         As :func:`prepare_records`.
     """
-    return prepare_records(
-        swat.data,
-        _separate(swat),
-        n_rows=n_rows,
-        discrete_inputs="bits",
-        input_noise=input_noise,
-        correlation=correlation,
-        random_state=random_state,
-    )
+    settings = {"n_rows": n_rows, "input_noise": input_noise, "correlation": correlation}
+    settings |= {"discrete_inputs": "bits", "random_state": random_state}
+    return prepare_records(swat.data, _separate(swat), **settings)
 
 
 def _separate(record):

@@ -44,7 +44,11 @@ def simulate(rng, plant, lengths, shifts):
     n_samples, n = sum(lengths), plant.layout.states.n_states
     u = rng.standard_normal((n_samples, plant.layout.inputs.n_states))
     w = rng.standard_normal((n_samples, n))
-    active, offsets = _shift_drive(plant, shifts, n_samples)
+    active = np.zeros((n_samples, len(shifts)))  # level shifts as columns that are 1 while active
+    offsets = np.zeros((n, len(shifts)))  # what each adds to the states
+    for k, shift in enumerate(shifts):
+        active[shift.start : shift.stop, k] = 1.0
+        offsets[plant.layout.states_of(shift.unit), k] = shift.offset
     drive = np.diag(plant.process_scale**2) + plant.B @ plant.B.T
     spread = eigen_root(solve_discrete_lyapunov(plant.A, drive))
     h = np.empty((n_samples, n))
@@ -59,16 +63,6 @@ def simulate(rng, plant, lengths, shifts):
     units = zip(plant.layout.states.slices, plant.C, plant.measurement_scale, strict=True)
     Y = [h[:, own] @ C.T + scale * rng.standard_normal((n_samples, len(C))) for own, C, scale in units]
     return u, h, Y
-
-
-def _shift_drive(plant, shifts, n_samples):
-    """Level shifts as columns that are 1 while active, and what each adds to the states."""
-    active = np.zeros((n_samples, len(shifts)))
-    offsets = np.zeros((plant.layout.states.n_states, len(shifts)))
-    for k, shift in enumerate(shifts):
-        active[shift.start : shift.stop, k] = 1.0
-        offsets[plant.layout.states_of(shift.unit), k] = shift.offset
-    return active, offsets
 
 
 def missing_masks(rng, layout, n_samples, missing, blocks):

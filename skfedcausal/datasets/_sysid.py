@@ -16,11 +16,10 @@ _DAISY = Source(
     citation="B. De Moor, P. De Gersem, B. De Schutter and W. Favoreel, Journal A 38(3), 4-5 (1997)",
     licence="none stated; public for research, cite it",
 )
-_TANKS = Source(
+_TANKS = _DAISY._replace(
     title="Cascaded tanks benchmark",
     origin="nonlinearbenchmark.org",
     citation="M. Schoukens and J. P. Noel, IFAC-PapersOnLine 50(1), 446-451 (2017)",
-    licence="none stated; public for research, cite it",
 )
 
 

@@ -114,11 +114,8 @@ class PlantTruth:
     @cached_property
     def input_columns(self):
         """Flat names of the inputs, see Attributes."""
-        return [
-            f"{name}__u{j}"
-            for name, columns in self.input_slices.items()
-            for j in range(columns.stop - columns.start)
-        ]
+        sizes = {name: columns.stop - columns.start for name, columns in self.input_slices.items()}
+        return [f"{name}__u{j}" for name, size in sizes.items() for j in range(size)]
 
     def clients(self):
         """True model of each unit on its own.

@@ -1,4 +1,4 @@
-"""What all pictures share: axes, colours that colour-blind readers can tell apart, names that fit."""
+"""Common parts of all pictures: axes, colours that colour-blind readers can tell apart, names that fit."""
 
 from ..optional import import_optional
 

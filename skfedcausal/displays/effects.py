@@ -45,7 +45,7 @@ class EffectDisplay:
 
     @classmethod
     def from_whatif(cls, table, *, columns=None, title=None):
-        """Draw the answer of ``whatif``.
+        """Draw the result of ``whatif``.
 
         Parameters
         ----------
@@ -62,7 +62,7 @@ class EffectDisplay:
 
     @classmethod
     def from_effect(cls, effect, std, *, columns=None, title=None):
-        """Draw the answer of ``counterfactual(..., return_std=True)``, with 90 % bands.
+        """Draw the result of ``counterfactual(..., return_std=True)``, with 90 % bands.
 
         Parameters
         ----------

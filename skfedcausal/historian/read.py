@@ -139,7 +139,7 @@ def read_historian(
 
 
 def _span(value, option):
-    """A length of time that was given."""
+    """Length of time that an option gives."""
     try:
         return pd.Timedelta(value)
     except ValueError as error:

@@ -12,7 +12,7 @@ from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
 
 _MOST_LAGS = 720
 _LEAST_ROWS = 200  # for the comparison of clocks
-_SAME = 0.8  # overlap of frozen stretches that counts as one event
+_SAME = 0.8  # overlap of frozen segments that counts as one event
 _ADVICE = {
     "outage": "Nothing to do: missing rows are treated exactly.",
     "gap": "Nothing to do: missing values are treated exactly.",
@@ -29,7 +29,7 @@ _LAST_VALUES = "Set the unit's values there to NaN: they are not measurements."
 
 
 def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=None):
-    """Find what is wrong with a record before anything is fitted to it.
+    """Find out what is wrong with a record before anything is fitted to it.
 
     Looks for outages and gaps, tags that froze, sit at a limit, carry a fill value, were interpolated or
     held by the historian or are slower than the table; for hours that occur twice or are left out; and for
@@ -64,7 +64,7 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
 
     Notes
     -----
-    A frozen stretch is one whose length the tail of the tag's other stretches does not explain at 0.1 %.
+    A frozen segment is one whose length the tail of the tag's other segments does not explain at 0.1 %.
     Straight lines are rows with a zero second difference, which measured values have by chance only where
     they are coarsely rounded; that share is taken off. Swinging-door compression [1]_ leaves such lines, and
     they make two units seem to move at the same time. Clocks are compared by the cross-correlation of the
@@ -131,10 +131,10 @@ def _check_times(unit, label, found):
     if unit.index is None:
         return
     index, step = unit.index, unit.step
-    stretch = repeated_stretch(unit.times)
-    if stretch is not None:
-        kind, seconds = "repeated hour", (stretch[1] - stretch[0] + step).total_seconds()
-        found.rows.append((label, "", kind, *stretch, seconds, repeated_text(unit.times), _ADVICE[kind]))
+    segment = repeated_stretch(unit.times)
+    if segment is not None:
+        kind, seconds = "repeated hour", (segment[1] - segment[0] + step).total_seconds()
+        found.rows.append((label, "", kind, *segment, seconds, repeated_text(unit.times), _ADVICE[kind]))
     for row in unit.breaks[1:]:
         missing = index[row] - index[row - 1] - step
         if missing <= pd.Timedelta(0):
@@ -155,7 +155,7 @@ def _check_unit(unit, found):
     present = ~np.isnan(unit.values)
     tags = [Tag(series, unit.breaks) for series in unit.values.T]
     stuck = [[(tag.rows[a], tag.rows[b - 1] + 1) for a, b in frozen(tag)] for tag in tags]
-    outages, silent = gaps(present.any(axis=1), unit.breaks), _common_stretches(stuck, tags)
+    outages, silent = gaps(present.any(axis=1), unit.breaks), _common_segments(stuck, tags)
     for start, stop in outages:
         detail = f"outage of {unit.span(stop - start)}: no values"
         found.add(unit, "outage", stop - start, detail, rows=(start, stop))
@@ -163,9 +163,9 @@ def _check_unit(unit, found):
         detail = f"outage of {unit.span(stop - start)}: all tags repeat their last values"
         found.add(unit, "outage", stop - start, detail, rows=(start, stop), advice=_LAST_VALUES)
     known, rows = outages + silent, []
-    for column, tag, here, stretches in zip(unit.columns, tags, present.T, stuck, strict=True):
+    for column, tag, here, segments in zip(unit.columns, tags, present.T, stuck, strict=True):
         period, regular = update_period(tag)
-        _check_tag(unit, column, tag, stretches, known, found)
+        _check_tag(unit, column, tag, segments, known, found)
         sparse = regular and period > 1 and here.mean() < 0.75
         if not sparse and tag.kind != "empty":
             for start, stop in gaps(here, unit.breaks):
@@ -178,39 +178,39 @@ def _check_unit(unit, found):
     return pd.DataFrame(rows, columns=["unit", "column", "kind", "resolution", "period", "gaps"])
 
 
-def _common_stretches(stuck, tags):
-    """Stretches in which all measured tags of a unit, two at least, are frozen together."""
+def _common_segments(stuck, tags):
+    """Segments in which all measured tags of a unit, two at least, are frozen together."""
     moving = [k for k, tag in enumerate(tags) if tag.kind == "measured"]
     if len(moving) < 2:
         return []
     common = []
-    for stretch in stuck[moving[0]]:
-        others = [[s for s in stuck[k] if _overlap(s, stretch) >= _SAME] for k in moving[1:]]
+    for segment in stuck[moving[0]]:
+        others = [[s for s in stuck[k] if _overlap(s, segment) >= _SAME] for k in moving[1:]]
         if all(others):
-            starts, stops = zip(stretch, *(own[0] for own in others), strict=True)
+            starts, stops = zip(segment, *(own[0] for own in others), strict=True)
             common.append((min(starts), max(stops)))
     return common
 
 
 def _overlap(first, second):
-    """Length of the common part over that of the longer stretch."""
+    """Length of the common part over that of the longer segment."""
     both = min(first[1], second[1]) - max(first[0], second[0])
     return both / max(first[1] - first[0], second[1] - second[0])
 
 
-def _within(stretch, others):
-    length = stretch[1] - stretch[0]
-    return any(min(stretch[1], b) - max(stretch[0], a) >= _SAME * length for a, b in others)
+def _within(segment, others):
+    length = segment[1] - segment[0]
+    return any(min(segment[1], b) - max(segment[0], a) >= _SAME * length for a, b in others)
 
 
-def _check_tag(unit, column, tag, stretches, known, found):
-    """Empty tags, frozen stretches, fill values and limits."""
-    stretches = [stretch for stretch in stretches if not _within(stretch, known)]
+def _check_tag(unit, column, tag, segments, known, found):
+    """Empty tags, frozen segments, fill values and limits."""
+    segments = [segment for segment in segments if not _within(segment, known)]
     if tag.kind == "empty":
         found.add(unit, "no data", 0.0, "no value at all", column=column)
     if tag.kind == "constant" and not _is_round(tag.values[0]):
-        stretches = [(int(tag.rows[0]), int(tag.rows[-1]) + 1)]
-    for start, stop in stretches:
+        segments = [(int(tag.rows[0]), int(tag.rows[-1]) + 1)]
+    for start, stop in segments:
         value = float(unit.values[start, unit.columns.index(column)])
         detail = f"stuck at {value:.6g} for {unit.span(stop - start)}"
         found.add(unit, "stuck", value, detail, column=column, rows=(start, stop))

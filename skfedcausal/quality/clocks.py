@@ -1,10 +1,10 @@
-"""How far the clocks of two units are apart, from when their surprises come together.
+"""How far apart the clocks of two units are, judged by when their innovations coincide.
 
-A unit's filter tells at every step what its own past did not: the innovation of its states. Innovations of
+The innovation of a unit's states is the part of each step that its own past does not explain. Innovations of
 coupled units, or of units hit by the same disturbance, are correlated at lags of a step or so. Where the
-clocks differ by k steps, they are correlated at lags about k instead, and not at the small ones. Where no
-single lag shows anything, an influence may still show through the states it acted on: a score test collects
-it from all lags of its response, at the price of a blunter peak.
+clocks differ by k steps, they are correlated at lags of about k instead of the small ones. Where no single
+lag shows anything, an influence may still show through the states it acted on: a score test collects it from
+all lags of its response, at the price of a blunter peak.
 """
 
 import warnings

@@ -1,4 +1,4 @@
-"""Which clocks of a plant are off: ties of all pairs of units put together.
+"""Which clocks of a plant are off, judged from the ties of all pairs of units.
 
 Ties between pairs come first. For units whose ties to the others are each too weak to tell, a clock that is
 off moves all ties of its unit by the same number of steps: the evidence summed over all other units shows it

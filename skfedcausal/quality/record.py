@@ -42,7 +42,7 @@ class UnitRecord:
         return int(row) if self.index is None else self.index[int(row)]
 
     def span(self, n_rows):
-        """Length of a stretch of rows, in words."""
+        """Length of a segment of rows, in words."""
         return f"{n_rows:.0f} rows" if self.step is None else duration(n_rows * self.step)
 
 

@@ -6,7 +6,6 @@ import pandas as pd
 
 COLUMNS = ("unit", "column", "kind", "start", "end", "value", "detail", "advice")
 _WRONG = ("clock", "repeated hour", "stuck", "fill value")
-_COARSE = ("slow", "held", "interpolated")
 _WORDS = {
     "outage": "outage",
     "gap": "gap",
@@ -22,7 +21,7 @@ _WORDS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlantCheck:
-    """Answer of :func:`~skfedcausal.check_plant`; printing it shows `units`.
+    """Result of :func:`~skfedcausal.check_plant`; printing it shows `units`.
 
     Attributes
     ----------

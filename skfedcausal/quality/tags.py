@@ -1,4 +1,4 @@
-"""What a single tag is and what is wrong with it: gaps, frozen, at its limit, filled, interpolated, slow."""
+"""Kind of a single tag and its defects: gaps, frozen or filled values, limits, lines, slow updates."""
 
 from functools import cached_property
 
@@ -11,9 +11,9 @@ _FEW_LEVELS = 10
 _MODES = 5  # levels up to which a tag is taken for a mode or a coarse switch
 _STILL, _ON_LINES = 0.3, 0.9  # shares of rows that stand still, and of moving rows on lines, of a programme
 _LEVEL = 1e-3  # false findings per tag that a test allows itself
-_SHORTEST = 8  # values that a frozen stretch has at least
-_LONGER = 2.0  # times the longest ordinary stretch
-_MOST_FROZEN = 5  # frozen stretches looked for in one tag
+_SHORTEST = 8  # values that a frozen segment has at least
+_LONGER = 2.0  # times the longest ordinary segment
+_MOST_FROZEN = 5  # frozen segments looked for in one tag
 _LINES = 0.03  # share of rows on straight lines that counts as interpolation
 _ROUNDED_LINES = 0.5  # the same where rounding makes some by chance
 _TOO_COARSE = 0.5  # share of lines by chance above which nothing can be said
@@ -21,14 +21,14 @@ _FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
 
 
 class Tag:
-    """Values of a tag that are there, `values` in `rows`, as stretches of equal ones.
+    """Values of a tag that are there, `values` in `rows`, as segments of equal ones.
 
     Parameters
     ----------
     series : ndarray of shape (n_samples,)
         NaN where there is no value.
     breaks : ndarray of int
-        Rows at which a stretch ends in any case.
+        Rows at which a segment ends in any case.
     """
 
     def __init__(self, series, breaks):
@@ -41,12 +41,12 @@ class Tag:
 
     @property
     def starts(self):
-        """Positions among the present values at which stretches of equal values begin."""
+        """Positions among the present values at which segments of equal values begin."""
         return self._bounds[:-1]
 
     @property
     def lengths(self):
-        """Number of values in each stretch."""
+        """Number of values in each segment."""
         return np.diff(self._bounds)
 
     @cached_property
@@ -74,7 +74,7 @@ class Tag:
 
     @cached_property
     def rounding(self):
-        """Below this a difference is an error of arithmetic: far less than a step."""
+        """Differences below this are errors of arithmetic: far less than a usual step."""
         step = np.abs(np.diff(self.values))
         usual = np.median(step[step > 0]) if (step > 0).any() else 0.0
         return float(max(1e-6 * usual, 64 * np.finfo(float).eps * np.abs(self.values).max()))
@@ -106,11 +106,11 @@ class Tag:
 
 
 def frozen(tag):
-    """Stretches that repeat a value far longer than the tag's other stretches do.
+    """Segments that repeat a value far longer than the tag's other segments do.
 
-    The longest stretches, up to five, are compared with the rest: where stretch lengths have an exponential
+    The longest segments, up to five, are compared with the rest: where segment lengths have an exponential
     tail, the gap between the largest and the next is exponential with the scale of that tail. Gives positions
-    of the first and after the last value of each stretch.
+    of the first and after the last value of each segment.
     """
     lengths = tag.lengths
     if tag.kind != "measured":
@@ -234,7 +234,7 @@ def update_period(tag):
 
 
 def gaps(present, breaks):
-    """Stretches without a value that cells missing at random do not explain: first and after the last row."""
+    """Segments without a value that cells missing at random do not explain: first and after the last row."""
     bounds = _bounds(np.diff(present.astype(int)) != 0, np.arange(len(present)), breaks)
     empty = ~present[bounds[:-1]]
     starts, lengths = bounds[:-1][empty], np.diff(bounds)[empty]
@@ -250,7 +250,7 @@ def gaps(present, breaks):
 
 
 def _bounds(changes, rows, breaks):
-    """Where stretches begin, and the end of the last, from changes between successive `rows`."""
+    """Where segments begin, and the end of the last, from changes between successive `rows`."""
     begins = np.ones(len(rows), dtype=bool)
     begins[1:] = changes | (np.diff(np.searchsorted(breaks, rows, side="right")) != 0)
     return np.append(np.flatnonzero(begins), len(rows))

@@ -45,23 +45,23 @@ class Page:
         self._parts = []
 
     def heading(self, text):
-        """A section begins."""
+        """Start a section."""
         return self._add(f"<h2>{escape(str(text))}</h2>")
 
     def lead(self, text):
-        """The one sentence to read if there is time for one."""
+        """Add the sentence to read if there is time for only one."""
         return self._add(f'<p class="lead">{escape(str(text))}</p>')
 
     def text(self, *sentences):
-        """A paragraph."""
+        """Add a paragraph."""
         return self._add(f"<p>{escape(' '.join(str(sentence) for sentence in sentences))}</p>")
 
     def items(self, texts):
-        """A list."""
+        """Add a list."""
         return self._add("<ul>" + "".join(f"<li>{escape(str(text))}</li>" for text in texts) + "</ul>")
 
     def table(self, frame, empty="None."):
-        """A table; numbers with three digits."""
+        """Add a table, its numbers with three digits."""
         if frame.empty:
             return self.text(empty)
         head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in frame.columns)
@@ -71,7 +71,7 @@ class Page:
         return self._add(f'<div class="scroll">{table}</div>')
 
     def picture(self, figure, caption):
-        """A matplotlib figure, closed afterwards."""
+        """Add a matplotlib figure, which is closed afterwards."""
         stream = io.BytesIO()
         figure.savefig(stream, format="png", dpi=110)
         import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
