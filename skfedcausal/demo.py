@@ -1,4 +1,4 @@
-"""The main job end to end on a simulated plant with known links."""
+"""The whole job on a simulated plant with known links."""
 
 import time
 from pathlib import Path
@@ -7,25 +7,14 @@ import numpy as np
 
 from .datasets import make_granger_plant
 from .estimators.granger import FederatedGrangerEstimator
+from .optional import import_optional
 
 _UNITS = ("boiler", "turbine", "water", "cooling", "dosing", "storage")
 _PICTURE = "skfedcausal_plant.png"
 
 
 def run_demo(seed=0, folder="."):
-    """Simulate a plant, learn its links, compare them with the truth.
-
-    Parameters
-    ----------
-    seed : int
-    folder : str or Path
-        Where to save the picture.
-
-    Returns
-    -------
-    str
-        Report.
-    """
+    """Simulate a plant, learn its links, compare them with the truth; a report, and a picture in `folder`."""
     X, truth = make_granger_plant(
         n_units=len(_UNITS), names=_UNITS, n_samples=5000, n_links=8, random_state=seed
     )
@@ -35,17 +24,15 @@ def run_demo(seed=0, folder="."):
     table = compare_links(estimator.links_, truth.links)
     sent = estimator.communication_
     picture = _draw(estimator, truth, Path(folder))
-    shown = table[(table["truth"] > 0) | (table["verdict"] == "influence")]
-    found = (table["verdict"] == "influence") & (table["truth"] > 0)
-    extra = (table["verdict"] == "influence") & (table["truth"] == 0)
+    shown, is_true = table["verdict"] == "influence", table["truth"] > 0
     lines = [
         f"A plant of {len(_UNITS)} units, {sum(Y.shape[1] for Y in X.values())} sensors, 5000 time steps.",
         f"Learned from one message per unit in {seconds:.2f} s. Raw measurements stayed at the units.",
         "",
-        shown.to_string(index=False, float_format=lambda x: f"{x:.3g}"),
+        table[is_true | shown].to_string(index=False, float_format=lambda x: f"{x:.3g}"),
         "",
-        f"Links found: {found.sum()} of {(table['truth'] > 0).sum()}, links that do not exist: {extra.sum()} "
-        f"(of {(table['truth'] == 0).sum()} pairs without one).",
+        f"Links found: {(shown & is_true).sum()} of {is_true.sum()}, links that do not exist: "
+        f"{(shown & ~is_true).sum()} (of {(~is_true).sum()} pairs without one).",
         f"Oracle gap (relative distance to a central fit on all raw data): {estimator.oracle_gap(X):.1e}",
         f"Sent to the server: {sent['bytes_up']:,} bytes, {sent['bytes_up'] / sent['raw_bytes']:.1%} of the "
         f"{sent['raw_bytes']:,} bytes of raw data, in {sent['rounds']} round.",
@@ -57,16 +44,7 @@ def run_demo(seed=0, folder="."):
 def compare_links(links, truth):
     """Table of estimated links beside the true strengths, strongest evidence first.
 
-    Parameters
-    ----------
-    links : DataFrame
-        Of an estimator.
-    truth : DataFrame
-        Of a simulated plant; its strengths are in the simulator's states, not standardised ones.
-
-    Returns
-    -------
-    DataFrame
+    True strengths are in the simulator's states, not standardised ones.
     """
     truth = truth.loc[truth["kind"] == "state", ["cause", "effect", "strength"]]
     merged = links.merge(truth, on=["cause", "effect"], how="left", suffixes=("", "_true"))
@@ -78,22 +56,21 @@ def compare_links(links, truth):
 def _draw(estimator, truth, folder):
     """Save the picture; returns a line that says where it is."""
     from .displays import LinkMatrixDisplay
-    from .optional import import_optional
 
     try:
-        matplotlib = import_optional("matplotlib", "plot", "The picture")
+        import_optional("matplotlib", "plot", "The picture").use("Agg")
+        plt = import_optional("matplotlib.pyplot", "plot", "The picture")
     except ImportError as error:
         return f"No picture: {error}"
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
-
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
     names = estimator.client_names_
     true_links = truth.links[truth.links["kind"] == "state"]
-    first = LinkMatrixDisplay.from_links(true_links, names, ax=left, title="true links")
-    second = LinkMatrixDisplay.from_estimator(estimator, ax=right, title="learned links (● influence)")
-    top = max(np.nanmax(display.strength) for display in (first, second))
-    for display in (first, second):
+    displays = (
+        LinkMatrixDisplay.from_links(true_links, names, ax=left, title="true links"),
+        LinkMatrixDisplay.from_estimator(estimator, ax=right, title="learned links (● influence)"),
+    )
+    top = max(np.nanmax(display.strength) for display in displays)
+    for display in displays:
         display.image_.set_clim(0, top)
         figure.colorbar(display.image_, ax=display.ax_, shrink=0.8, label="strength")
     path = folder / _PICTURE

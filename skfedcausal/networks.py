@@ -35,6 +35,25 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
 
+    def __init__(
+        self,
+        hidden=32,
+        *,
+        learning_rate_init=1e-3,
+        batch_size=64,
+        max_iter=200,
+        tol=1e-4,
+        n_iter_no_change=10,
+        random_state=None,
+    ):
+        self.hidden = hidden
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_iter_no_change = n_iter_no_change
+        self.random_state = random_state
+
     def fit(self, X, y):
         """Train from new weights, over all rows in every epoch.
 
@@ -69,7 +88,12 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
                 if self.tol > 0 and waited >= self.n_iter_no_change:
                     break
             else:
-                self._warn_if_unfinished()
+                if self.tol > 0:
+                    message = (
+                        f"The loss still fell after {self.max_iter} epochs. Raise max_iter, or set tol=0 "
+                    )
+                    message += "for a fixed number of epochs."
+                    warnings.warn(message, ConvergenceWarning, stacklevel=2)
         self.n_iter_ = len(self.loss_curve_)
         return self
 
@@ -122,53 +146,36 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
 
     def _start(self, n_features, y):
         """New weights; the generator that shuffles rows."""
-        self._torch()
+        _torch()
         rng = check_random_state(self.random_state)
         self._is_single = y.ndim == 1
         self.weights_ = self._draw(rng, n_features, 1 if self._is_single else y.shape[1])
         self._averages = [(np.zeros_like(w), np.zeros_like(w)) for w in self.weights_]
-        self._n_steps_taken, self._parts = 0, None
+        self._n_steps_taken = 0
+        self._parts: list = []
         return rng
 
-    @staticmethod
-    def _torch():
-        return import_optional("torch", "torch", "Training a network")
-
     def _descend(self, X, target):
-        """One step; the loss before it."""
-        torch = self._torch()
-        if self._parts is None:  # tensors on the memory of the weights
+        """One step of Kingma & Ba's Adam on the weights, in place; the loss before it."""
+        torch = _torch()
+        if not self._parts:  # tensors on the memory of the weights
             self._parts = [torch.from_numpy(w).requires_grad_() for w in self.weights_]
         out = self._forward(torch, torch.from_numpy(np.ascontiguousarray(X)))
         loss = 0.5 * ((out - torch.from_numpy(np.ascontiguousarray(target))) ** 2).sum() / len(X)
-        slopes = [g.numpy() for g in torch.autograd.grad(loss, self._parts)]
-        self._adam(slopes)
-        return float(loss.detach())
-
-    def _adam(self, slopes):
-        """Kingma & Ba's step on the weights, in place."""
+        slopes = torch.autograd.grad(loss, self._parts)
         self._n_steps_taken += 1
         shrink = [1 - decay**self._n_steps_taken for decay in _DECAY]
-        for w, slope, (mean, square) in zip(self.weights_, slopes, self._averages, strict=True):
+        for w, part, (mean, square) in zip(self.weights_, slopes, self._averages, strict=True):
+            slope = part.numpy()
             mean += (1 - _DECAY[0]) * (slope - mean)
             square += (1 - _DECAY[1]) * (slope**2 - square)
             w -= self.learning_rate_init * (mean / shrink[0]) / (np.sqrt(square / shrink[1]) + _TINY)
-
-    def _warn_if_unfinished(self):
-        if self.tol > 0:
-            warnings.warn(
-                f"The loss still fell after {self.max_iter} epochs. Raise max_iter, or set tol=0 for a fixed "
-                "number of epochs.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+        return float(loss.detach())
 
     def __getstate__(self):
         """Weights and averages; tensors on their memory are made anew."""
         state = dict(super().__getstate__())
-        if "_parts" in state:
-            state["_parts"] = None
-        return state
+        return state | {"_parts": []} if "_parts" in state else state
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -180,7 +187,7 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
 class LSTMRegressor(_TorchRegressor):
     """Long short-term memory with a linear layer, trained with torch.
 
-    Takes any place of a scikit-learn regressor: ``f`` of :class:`ExtendedKalmanClient`, estimator of
+    Serves wherever a scikit-learn regressor does: ``f`` of :class:`ExtendedKalmanClient`, estimator of
     :class:`RegressorServer` or :class:`RegressorAugmenter`. Inputs should be standardised; those parts do so.
 
     Parameters
@@ -245,16 +252,18 @@ class LSTMRegressor(_TorchRegressor):
         zero_output=False,
         random_state=None,
     ):
-        self.hidden = hidden
+        super().__init__(
+            hidden,
+            learning_rate_init=learning_rate_init,
+            batch_size=batch_size,
+            max_iter=max_iter,
+            tol=tol,
+            n_iter_no_change=n_iter_no_change,
+            random_state=random_state,
+        )
         self.n_layers = n_layers
         self.n_steps = n_steps
-        self.learning_rate_init = learning_rate_init
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
         self.zero_output = zero_output
-        self.random_state = random_state
 
     def _draw(self, rng, n_features, n_outputs):
         if n_features % self.n_steps:
@@ -264,8 +273,8 @@ class LSTMRegressor(_TorchRegressor):
             )
         layers = uniform_lstm(rng, n_features // self.n_steps, self.hidden, self.n_layers)
         bound = 0.0 if self.zero_output else self.hidden**-0.5
-        out = rng.uniform(-bound, bound, (n_outputs, self.hidden)), rng.uniform(-bound, bound, n_outputs)
-        return [*(w for layer in layers for w in layer), *out]
+        out = _uniform(rng, bound, (n_outputs, self.hidden), n_outputs)
+        return [w for layer in layers for w in layer] + out
 
     def _network(self):
         *inner, weight, bias = self.weights_
@@ -308,33 +317,9 @@ class SELURegressor(_TorchRegressor):
     8
     """
 
-    def __init__(
-        self,
-        hidden=32,
-        *,
-        learning_rate_init=1e-3,
-        batch_size=64,
-        max_iter=200,
-        tol=1e-4,
-        n_iter_no_change=10,
-        random_state=None,
-    ):
-        self.hidden = hidden
-        self.learning_rate_init = learning_rate_init
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.random_state = random_state
-
     def _draw(self, rng, n_features, n_outputs):
-        first, second = n_features**-0.5, self.hidden**-0.5
-        return [
-            rng.uniform(-first, first, (n_features, self.hidden)),
-            rng.uniform(-first, first, self.hidden),
-            rng.uniform(-second, second, (self.hidden, n_outputs)),
-            rng.uniform(-second, second, n_outputs),
-        ]
+        first = _uniform(rng, n_features**-0.5, (n_features, self.hidden), self.hidden)
+        return first + _uniform(rng, self.hidden**-0.5, (self.hidden, n_outputs), n_outputs)
 
     def _network(self):
         W1, b1, W2, b2 = self.weights_
@@ -345,10 +330,18 @@ class SELURegressor(_TorchRegressor):
         return torch.nn.functional.selu(X @ W1 + b1) @ W2 + b2
 
 
+def _uniform(rng, bound, *shapes):
+    return [rng.uniform(-bound, bound, shape) for shape in shapes]
+
+
+def _torch():
+    return import_optional("torch", "torch", "Training a network")
+
+
 @contextmanager
 def _one_thread():
-    """Small products are faster, and the same wherever they run, on one thread."""
-    torch = _TorchRegressor._torch()
+    """Run torch on one thread: faster for small products, and reproducible."""
+    torch = _torch()
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -4,25 +4,7 @@ import importlib
 
 
 def import_optional(module, extra, purpose):
-    """Import an optional dependency.
-
-    Parameters
-    ----------
-    module : str
-        Module to import.
-    extra : str
-        Extra of this package that brings it.
-    purpose : str
-        What it is needed for, for the message.
-
-    Returns
-    -------
-    module
-
-    Raises
-    ------
-    ImportError
-        If it is not installed, naming the extra.
+    """Module that `purpose` needs; if it is not installed, an ImportError that names the `extra` with it.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""One `random_state` for all parts: estimators hand theirs to every part that was not given one."""
+"""One `random_state` for all parts: estimators hand theirs to every part that has none of its own."""
 
 from numbers import Integral
 
@@ -7,17 +7,7 @@ from sklearn.utils import check_random_state
 
 
 def seeded(template, random_state):
-    """Clone of a part with every `random_state` that is None, its own or a nested one, set.
-
-    Parameters
-    ----------
-    template : estimator or None
-    random_state : int, RandomState instance or None
-        None always sets the same.
-
-    Returns
-    -------
-    estimator or None
+    """Clone of a part with every `random_state` that is None, its own or a nested one, set; None as 0.
 
     Examples
     --------
@@ -33,9 +23,5 @@ def seeded(template, random_state):
     seed = 0 if random_state is None else random_state
     if not isinstance(seed, Integral):
         seed = int(check_random_state(seed).randint(2**31 - 1))
-    open_ones = [
-        name
-        for name, value in copy.get_params(deep=True).items()
-        if name.rpartition("__")[2] == "random_state" and value is None
-    ]
-    return copy.set_params(**dict.fromkeys(open_ones, seed))
+    states = {k: v for k, v in copy.get_params().items() if k.rpartition("__")[2] == "random_state"}
+    return copy.set_params(**{name: seed for name, value in states.items() if value is None})

@@ -80,17 +80,13 @@ class TransferFunction:
         if k == d:
             return _square_zeros(self.A, self.B, self.C)
         rng = np.random.default_rng(0)
-        found = []
-        for _ in range(2):
-            if d > k:
-                found.append(_square_zeros(self.A, self.B, rng.standard_normal((k, d)) @ self.C))
-            else:
-                found.append(_square_zeros(self.A, self.B @ rng.standard_normal((k, d)), self.C))
-        first, second = found
-        if not len(first) or not len(second):
-            return np.empty(0, dtype=complex)
-        near = np.abs(first[:, None] - second).min(axis=1) <= tol * np.maximum(np.abs(first), 1)
-        return first[near]
+        combinations = (rng.standard_normal((k, d)) for _ in range(2))
+        first, second = (
+            _square_zeros(self.A, self.B, K @ self.C) if d > k else _square_zeros(self.A, self.B @ K, self.C)
+            for K in combinations
+        )
+        distance = np.abs(first[:, None] - second).min(axis=1, initial=np.inf)
+        return first[distance <= tol * np.maximum(np.abs(first), 1)]
 
     def response(self, frequencies):
         """``G(exp(i w))`` at frequencies in radians per step, shape (n_frequencies, d, k).
@@ -123,7 +119,7 @@ class TransferFunction:
         return np.linalg.svd(self.response(frequencies), compute_uv=False)
 
     def steady_gain(self):
-        """Effect of a change held for ever, ``C (I - A)^-1 B``, a DataFrame of outputs by inputs.
+        """Effect of a permanent change, ``C (I - A)^-1 B``, a DataFrame of outputs by inputs.
 
         Returns
         -------
@@ -156,14 +152,8 @@ class TransferFunction:
         -------
         float
         """
-        difference = TransferFunction(
-            block_diag(self.A, other.A),
-            np.vstack([self.B, other.B]),
-            np.hstack([self.C, -other.C]),
-            self.input_names,
-            self.output_names,
-        )
-        return difference.norm() / other.norm()
+        A, B, C = block_diag(self.A, other.A), np.vstack([self.B, other.B]), np.hstack([self.C, -other.C])
+        return TransferFunction(A, B, C, self.input_names, self.output_names).norm() / other.norm()
 
     def to_scipy(self):
         """The plant as a discrete-time :class:`scipy.signal.StateSpace`.
@@ -172,8 +162,11 @@ class TransferFunction:
         -------
         scipy.signal.StateSpace
         """
-        D = np.zeros((len(self.C), self.B.shape[1]))
-        return signal.StateSpace(self.A, self.B, self.C, D, dt=True)
+        return signal.StateSpace(self.A, self.B, self.C, self._D, dt=True)
+
+    @property
+    def _D(self):
+        return np.zeros((len(self.C), self.B.shape[1]))
 
     def to_control(self):
         """The plant as a :class:`control.StateSpace`; needs python-control.
@@ -188,9 +181,8 @@ class TransferFunction:
             Without python-control.
         """
         control = import_optional("control", "control", "A control.StateSpace")
-        D = np.zeros((len(self.C), self.B.shape[1]))
         labels = {"inputs": list(self.input_names), "outputs": list(self.output_names)}
-        return control.ss(self.A, self.B, self.C, D, True, **labels)
+        return control.ss(self.A, self.B, self.C, self._D, True, **labels)
 
 
 def _square_zeros(A, B, C):

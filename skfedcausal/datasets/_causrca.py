@@ -2,9 +2,8 @@
 
 import numpy as np
 import pandas as pd
-from sklearn.utils import Bunch
 
-from ._files import Source, check_list, client_names, flat_table, locate, select_columns
+from ._records import Source, check_list, locate, plant_record, root_in_each_row
 from ._validation import check_interval, check_known
 
 __all__ = ["load_causrca"]
@@ -15,13 +14,7 @@ _SOURCE = Source(
     citation="Mehling, Pieper and Lüke, causRCA, Zenodo (2025), doi:10.5281/zenodo.15876410",
     licence="Apache-2.0",
 )
-_FILES = (
-    "normal_runs.csv.gz",
-    "fault_runs.csv.gz",
-    "labels.csv",
-    "all_nodes.csv",
-    "all_edges.csv",
-)
+_FILES = ("normal_runs.csv.gz", "fault_runs.csv.gz", "labels.csv", "all_nodes.csv", "all_edges.csv")
 _EVENTS = {"normal": "normal_runs", "faults": "fault_runs"}
 _ROOTS = {"hydraulics": "Hydraulics", "coolant": "Coolant", "probe": "MeasuringProbe"}
 
@@ -73,7 +66,7 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
         sampling_period : float
             Seconds.
         DESCR : str
-            What the data are, their origin, reference and licence.
+            Description of the data, their origin, reference and licence.
 
     Raises
     ------
@@ -106,46 +99,32 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
     check_known(subset, tuple(_EVENTS), "subset")
     period = check_interval(period, "period")[0]
     files = locate(path, _FILES, _SOURCE)
-    nodes = _read_nodes(files["all_nodes"])
+    nodes = pd.read_csv(files["all_nodes"]).rename(columns={"label": "column"})
+    nodes = nodes[["column"]].assign(client=nodes["path"].str.split("/").str[1])
     events = _read_events(files[_EVENTS[subset]])
-    event_files = [files[name] for name in _EVENTS.values()]
-    categories = _categories(event_files, nodes) if categorical else {}
+    categories = _categories([files[name] for name in _EVENTS.values()], nodes) if categorical else {}
     ends = events.groupby("run", sort=False)["time_s"].max()
     runs = check_list(runs, ends.index.tolist(), "runs")
     events = _as_numbers(events[events["run"].isin(runs)], nodes, categories)
-    variables, input_names = select_columns(_variables(nodes, events), "outputs")
     by_run = dict(tuple(events.groupby("run")))
     tables = [_held(by_run[run], ends[run], period) for run in runs]
     labels = pd.read_csv(files["labels"])
     labels = labels[labels["run"].isin(runs)].reset_index(drop=True)
-    table = pd.concat(tables, ignore_index=True)
     names = dict(zip(nodes["column"], nodes["client"] + "__" + nodes["column"], strict=True))
-    return Bunch(
-        data=flat_table(table, variables),
-        target=np.concatenate(
-            [_target(run, len(t), period, labels) for run, t in zip(runs, tables, strict=True)]
-        ),
+    return plant_record(
+        tables,
+        _variables(nodes, events),
+        _SOURCE,
+        "Recordings of a production lathe in normal operation, and of faults injected in a "
+        "twin with the same controller and simulated hardware. Clients are the modules of the "
+        "machine, as given by the second part of each node's path.",
+        period=period,
+        target=np.concatenate([_target(*each, period, labels) for each in zip(runs, tables, strict=True)]),
         labels=labels,
-        lengths=[len(t) for t in tables],
         runs=runs,
-        clients=client_names(variables),
-        inputs=input_names,
-        variables=variables,
         graph=_graph(files["all_edges"], names),
         categories={names[node]: values for node, values in categories.items()},
-        sampling_period=period,
-        DESCR=_SOURCE.describe(
-            "Recordings of a production lathe in normal operation, and of faults injected in a "
-            "twin with the same controller and simulated hardware. Clients are the modules of the "
-            "machine, as given by the second part of each node's path."
-        ),
     )
-
-
-def _read_nodes(file):
-    """Table column (the node), client."""
-    nodes = pd.read_csv(file).rename(columns={"label": "column"})
-    return nodes[["column"]].assign(client=nodes["path"].str.split("/").str[1])
 
 
 def _read_events(file):
@@ -186,23 +165,17 @@ def _held(events, end, period):
     return table.reindex(grid, method="ffill")
 
 
-def _target(run, n_rows, period, labels):
+def _target(run, table, period, labels):
     """Root client of the run's fault in each row."""
-    target = np.full(n_rows, "", dtype=object)
-    time = period * np.arange(n_rows)
-    for label in labels[labels["run"] == run].to_dict("records"):
-        active = (time >= label["cause_start_at"]) & (time <= label["cause_end_at"])
-        target[active] = _ROOTS.get(label["root_client"], label["root_client"])
-    return target.astype(str)
+    fault = labels[labels["run"] == run]
+    roots = fault["root_client"].map(lambda root: _ROOTS.get(root, root))
+    active = zip(fault["cause_start_at"], fault["cause_end_at"], roots, strict=True)
+    return root_in_each_row(period * np.arange(len(table)), active)
 
 
 def _graph(file, names):
     """Edges with flat names; parallel edges once."""
     edges = pd.read_csv(file)
-    return pd.DataFrame(
-        {
-            "source": edges["source_label"].map(names),
-            "target": edges["target_label"].map(names),
-            "comment": edges["comment"],
-        }
-    ).drop_duplicates(["source", "target"], ignore_index=True)
+    ends = {end: edges[f"{end}_label"].map(names) for end in ("source", "target")}
+    graph = pd.DataFrame({**ends, "comment": edges["comment"]})
+    return graph.drop_duplicates(["source", "target"], ignore_index=True)

@@ -9,7 +9,7 @@ from ._plants import make_granger_plant
 
 __all__ = ["make_historian_exports"]
 
-_UNITS = ("P1", "P2", "P3")
+_UNITS = {"P1": "boiler", "P2": "turbine", "P3": "water"}
 _ZONE = "Europe/Berlin"
 _CLOCK_AHEAD = pd.Timedelta("60s")
 
@@ -52,7 +52,6 @@ def make_historian_exports(folder, *, n_samples=6000, random_state=None):
     ...     print(exports["P1"].read_text().splitlines()[0])
     time;s0;s0.quality;s1;s1.quality;s2;s2.quality;s3;s3.quality
     """
-    folder = Path(folder)
     start = int(0.93 * n_samples)
     plant, _ = make_granger_plant(
         3,
@@ -67,26 +66,19 @@ def make_historian_exports(folder, *, n_samples=6000, random_state=None):
     )
     times = pd.date_range("2025-10-25 18:00", periods=n_samples, freq="10s", tz=_ZONE)
     scaled = {name: 50 + 5 * Y / Y.std(axis=0) for name, Y in plant.items()}
-    paths = {
-        "P1": _boiler(folder / "boiler.csv", scaled["P1"], times),
-        "P2": _turbine(folder / "turbine.csv", scaled["P2"], times + _CLOCK_AHEAD),
-        "P3": _water(folder / "water.csv", scaled["P3"], times),
-    }
-    truth = {
-        "root": "P1",
-        "upset": (times[start], times[start + 29]),
-        "stuck": "P1__s3",
-        "interpolated": "P3__s3",
-        "clock": ("P2", _CLOCK_AHEAD),
-    }
-    return paths, truth
+    paths = {unit: Path(folder) / f"{name}.csv" for unit, name in _UNITS.items()}
+    _write_boiler(paths["P1"], scaled["P1"], times)
+    _write_turbine(paths["P2"], scaled["P2"], times + _CLOCK_AHEAD)
+    _write_water(paths["P3"], scaled["P3"], times)
+    truth = {"root": "P1", "upset": (times[start], times[start + 29]), "clock": ("P2", _CLOCK_AHEAD)}
+    return paths, truth | {"stuck": "P1__s3", "interpolated": "P3__s3"}
 
 
 def _local(times):
     return times.tz_localize(None).strftime("%d.%m.%Y %H:%M:%S")
 
 
-def _boiler(path, Y, times):
+def _write_boiler(path, Y, times):
     """Wide with OPC codes; one tag freezes, some values are bad."""
     Y, n = Y.copy(), len(Y)
     Y[n // 5 : n // 3, 3] = Y[n // 5, 3]
@@ -96,25 +88,18 @@ def _boiler(path, Y, times):
         columns[f"s{j}"] = [f"{value:.4f}".replace(".", ",") for value in y]
         columns[f"s{j}.quality"] = np.where(bad, 24, 192)
     pd.DataFrame(columns).to_csv(path, sep=";", index=False)
-    return path
 
 
-def _turbine(path, Y, times):
+def _write_turbine(path, Y, times):
     """Long, in order of time."""
     n, d = Y.shape
     stamps = times.tz_convert("UTC").strftime("%Y-%m-%dT%H:%M:%SZ").to_numpy()
+    table = pd.DataFrame({"time": np.repeat(stamps, d), "tag": np.tile([f"s{j}" for j in range(d)], n)})
     words = np.where(np.arange(n * d) % 211 == 0, "Bad", "Good")
-    table = {
-        "time": np.repeat(stamps, d),
-        "tag": np.tile([f"s{j}" for j in range(d)], n),
-        "value": Y.ravel().round(4),
-        "quality": words,
-    }
-    pd.DataFrame(table).to_csv(path, index=False)
-    return path
+    table.assign(value=Y.ravel().round(4), quality=words).to_csv(path, index=False)
 
 
-def _water(path, Y, times):
+def _write_water(path, Y, times):
     """Wide; one tag went through a swinging door, three minutes are missing."""
     Y, n = Y.copy(), len(Y)
     Y[:, 3] = swinging_door(Y[:, 3], 0.5 * np.std(np.diff(Y[:, 3])))
@@ -122,22 +107,10 @@ def _water(path, Y, times):
     table = pd.DataFrame({"time": _local(times), **columns})
     table.iloc[n // 2 : n // 2 + 18, 1:] = "I/O Timeout"
     table.to_csv(path, index=False)
-    return path
 
 
 def swinging_door(values, width):
-    """Archived points of a swinging door of a given half width, joined by straight lines.
-
-    Parameters
-    ----------
-    values : ndarray of shape (n_samples,)
-    width : float
-        Largest distance of a value from its line.
-
-    Returns
-    -------
-    ndarray of shape (n_samples,)
-    """
+    """Values as a swinging door archives them: on straight lines, none further than `width` from its own."""
     kept, start = [0], 0
     while start < len(values) - 1:
         low, high, end = -np.inf, np.inf, start + 1

@@ -1,10 +1,11 @@
-"""Nonlinear plants with sustained faults: the generator of the third paper, without torch."""
+"""Nonlinear plants with sustained faults: the generator of the third paper."""
 
 import numpy as np
 from scipy.special import expit
 from sklearn.utils import Bunch, check_random_state
 
 from ..statespace.networks import LSTM, FeedForward, uniform_lstm
+from ._validation import check_known
 
 __all__ = ["make_nonlinear_plant"]
 
@@ -31,7 +32,7 @@ def make_nonlinear_plant(
     plant_state=0,
     random_state=None,
 ):
-    """Units on noisy limit cycles that push each other, with sustained faults at drawn units.
+    """Units on noisy limit cycles that push each other, with sustained faults at random units.
 
     Parameters
     ----------
@@ -96,60 +97,45 @@ def make_nonlinear_plant(
     >>> sorted(plant.data), plant.data["unit0"].shape, len(plant.faults)
     (['unit0', 'unit1'], (500, 4), 4)
     """
-    if kind not in {"lstm", "smooth"}:
-        raise ValueError(f"kind={kind!r}; choose 'lstm' or 'smooth'.")
-    if dynamics not in {"cycle", "lstm"}:
-        raise ValueError(f"dynamics={dynamics!r}; choose 'cycle' or 'lstm'.")
+    check_known(kind, ("lstm", "smooth"), "kind")
+    check_known(dynamics, ("cycle", "lstm"), "dynamics")
     for pair in links:
         if len(pair) != 2 or not all(0 <= k < n_units for k in pair) or pair[0] == pair[1]:
             raise ValueError(f"Link {pair!r} is no (cause, effect) of two different units below {n_units}.")
     allowed = list(range(n_units)) if isinstance(roots, str) else list(roots)
     if not allowed or not all(0 <= k < n_units for k in allowed):
         raise ValueError(f"roots={roots!r}; give 'all' or positions of units below {n_units}.")
-    drawn = np.random.RandomState(plant_state)
-    pushes = {pair: _dependency(drawn, kind) for pair in (tuple(link) for link in links)}
-    loadings = [_measurement(drawn, n_sensors) for _ in range(n_units)]
-    own = [_cycle_lstm(drawn) for _ in range(n_units)] if dynamics == "lstm" else None
+    drawn, names = np.random.RandomState(plant_state), [f"unit{m}" for m in range(n_units)]
+    pushes = {tuple(link): _dependency(drawn, kind) for link in links}
+    h = [_measurement(drawn, n_sensors) for _ in names]
+    f = [_cycle_lstm(drawn) for _ in names] if dynamics == "lstm" else []
     rng = check_random_state(random_state)
-    faults = _draw_faults(rng, n_samples, fault_length, fault_every, allowed) if size else []
-    push = np.zeros((n_samples, n_units))
-    for first, stop, unit in faults:
-        push[first:stop, unit] = size
+    push, target, faults = np.zeros((n_samples, n_units)), np.full(n_samples, "", dtype=object), []
+    first = fault_every if size else n_samples
+    while first + fault_length <= n_samples:
+        stop, unit = first + fault_length, int(allowed[rng.randint(len(allowed))])
+        push[first:stop, unit], target[first:stop] = size, names[unit]
+        faults.append((first, stop, names[unit]))
+        first += fault_every + rng.randint(20)
     x = rng.standard_normal((n_units, 2)) + np.array([2.0, 0.0])
     states = np.empty((n_samples, n_units, 2))
     for t in range(-50, n_samples):
-        new = (
-            _cycle(x)
-            if own is None
-            else np.vstack([f.value(row[None]) for f, row in zip(own, x, strict=True)])
-        )
+        new = np.vstack([own.value(row[None]) for own, row in zip(f, x, strict=True)]) if f else _cycle(x)
         for (cause, effect), g in pushes.items():
             new[effect] += strength * g(x[cause])
         x = new + process_noise * rng.standard_normal(new.shape) + (push[t, :, None] if t >= 0 else 0.0)
         if t >= 0:
             states[t] = x
-    data, target = {}, np.full(n_samples, "", dtype=object)
-    for m, h in enumerate(loadings):
-        data[f"unit{m}"] = h.value(states[:, m]) + sensor_noise * rng.standard_normal((n_samples, n_sensors))
-    for first, stop, unit in faults:
-        target[first:stop] = f"unit{unit}"
+    noise = [sensor_noise * rng.standard_normal((n_samples, n_sensors)) for _ in names]
     return Bunch(
-        data=data,
+        data={name: h[m].value(states[:, m]) + noise[m] for m, name in enumerate(names)},
         target=target.astype(str),
-        faults=[(first, stop, f"unit{unit}") for first, stop, unit in faults],
+        faults=faults,
         states=states,
-        links=[(f"unit{cause}", f"unit{effect}") for cause, effect in pushes],
-        f={f"unit{m}": f for m, f in enumerate(own or ())},
-        h={f"unit{m}": h for m, h in enumerate(loadings)},
+        links=[(names[cause], names[effect]) for cause, effect in pushes],
+        f=dict(zip(names, f, strict=False)),
+        h=dict(zip(names, h, strict=True)),
     )
-
-
-def _draw_faults(rng, n_samples, length, every, allowed):
-    faults, first = [], every
-    while first + length <= n_samples:
-        faults.append((first, first + length, int(allowed[rng.randint(len(allowed))])))
-        first += every + rng.randint(20)
-    return faults
 
 
 def _cycle(x):
@@ -204,7 +190,7 @@ def _lstm_map(rng):
 
 
 def _lstm_layer(rng, n_inputs):
-    """Without carried state the forget gate and the recurrent weights never act; they are left out."""
+    """Layer of an LSTM from zero state, without the forget gate and recurrent weights, which never act."""
     bound = 1 / np.sqrt(_FEATURES)
     weights = rng.uniform(-bound, bound, (3, _FEATURES, n_inputs))
     bias = rng.uniform(-bound, bound, (3, _FEATURES))

@@ -3,9 +3,8 @@
 import numpy as np
 import pandas as pd
 
-from ._links import choose_pairs
 from ._simulation import episode_lengths, missing_masks, read_level_shifts, simulate
-from ._structure import Layout, check_transition, draw_input, draw_plant, draw_transition
+from ._structure import Layout, check_transition, choose_pairs, draw_input, draw_plant, draw_transition
 from ._truth import PlantTruth
 from ._validation import as_generator, check_count, check_known
 
@@ -88,7 +87,7 @@ def make_granger_plant(
     missing : float, default=0.0
         Probability of each measurement to be NaN, independently of all others.
     missing_blocks : sequence of (unit, start, stop), default=()
-        Stretches of rows in which no sensor of a unit reports; ends as in `level_shift`.
+        Segments of rows in which no sensor of a unit reports; ends as in `level_shift`.
     episodes : int, default=1
         Number of independent realisations of nearly equal length, one below the other.
     names : sequence of str, default=None
@@ -175,16 +174,15 @@ def make_granger_plant(
 def _truth(plant, u, h, lengths, shifts, masks):
     """The public record of a simulated plant."""
     names, states, inputs = plant.layout.names, plant.layout.states, plant.layout.inputs
-    owned = zip(inputs.slices, inputs.sizes, strict=True)
-    series = [u[:, own] if size else None for own, size in owned]
-    variances = plant.measurement_scale**2
+    series = [u[:, own] if size else None for own, size in zip(inputs.slices, inputs.sizes, strict=True)]
+    R = [scale**2 * np.eye(len(C)) for C, scale in zip(plant.C, plant.measurement_scale, strict=True)]
     return PlantTruth(
         names=names,
         transition=plant.A,
         input=plant.B if u.shape[1] else None,
         process_cov=np.diag(plant.process_scale**2),
         observation=plant.C,
-        measurement_cov=[r * np.eye(len(C)) for C, r in zip(plant.C, variances, strict=True)],
+        measurement_cov=R,
         states=h,
         state_slices=dict(zip(names, states.slices, strict=True)),
         input_slices=dict(zip(names, inputs.slices, strict=True)),
@@ -199,12 +197,10 @@ def _contain(Y, truth, container):
     """The measurements in the container the user asked for."""
     if container == "list":
         return Y
-    by_name = dict(zip(truth.names, Y, strict=True))
     if container == "dict":
-        return by_name
-    inputs = truth.inputs or [None] * len(Y)
-    columns = {}
-    for (name, y), u in zip(by_name.items(), inputs, strict=True):
+        return dict(zip(truth.names, Y, strict=True))
+    columns: dict[str, np.ndarray] = {}
+    for name, y, u in zip(truth.names, Y, truth.inputs or [None] * len(Y), strict=True):
         columns |= {f"{name}__s{j}": series for j, series in enumerate(y.T)}
         columns |= {f"{name}__u{j}": series for j, series in enumerate([] if u is None else u.T)}
     return pd.DataFrame(columns)

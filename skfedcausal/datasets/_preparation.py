@@ -1,11 +1,10 @@
-"""What the second paper does to the records of HAI and SWaT before it fits anything."""
+"""Preparation of the records of HAI and SWaT before a fit, as in the second paper."""
 
+import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 
-from ._testbeds import cross_client_columns
-
-__all__ = ["discrete_columns", "prepare_hai", "prepare_records", "prepare_swat"]
+__all__ = ["cross_client_columns", "discrete_columns", "prepare_hai", "prepare_records", "prepare_swat"]
 
 _SWITCH = 3  # values of a switch: off, on, and in between
 
@@ -50,6 +49,52 @@ def discrete_columns(data, *, max_values=10, min_changes=0.01, dominance=0.99):
         if len(counts) <= _SWITCH or seldom or stuck:
             found.append(name)
     return found
+
+
+def cross_client_columns(data, threshold=0.3):
+    """Columns that vary and correlate with a column of another client.
+
+    The first papers keep the measurements whose Pearson correlation with a measurement of another client is
+    at least 0.3 in absolute value.
+
+    Parameters
+    ----------
+    data : DataFrame
+        Flat columns ``client__sensor``.
+    threshold : float, default=0.3
+
+    Returns
+    -------
+    list of str
+        Names of the kept columns, in their order.
+
+    Raises
+    ------
+    ValueError
+        If nothing is left of a client.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import pandas as pd
+    >>> from skfedcausal.datasets import cross_client_columns
+    >>> x = np.arange(10.0)
+    >>> table = pd.DataFrame({'mill__a': x, 'mill__b': x % 2, 'kiln__a': -x})
+    >>> cross_client_columns(table)
+    ['mill__a', 'kiln__a']
+    """
+    varying = data.loc[:, data.nunique(dropna=True) > 1]
+    clients = np.array([name.split("__")[0] for name in varying])
+    correlation = np.abs(varying.corr().to_numpy())
+    correlation[clients[:, None] == clients] = 0.0
+    kept = varying.columns[np.nan_to_num(correlation).max(axis=1, initial=0.0) >= threshold].tolist()
+    lost = sorted(_lost_clients(data, kept))
+    if lost:
+        raise ValueError(
+            f"No column of {', '.join(lost)} has a correlation of {threshold} with another client's. "
+            "Lower the threshold or leave the client out."
+        )
+    return kept
 
 
 def prepare_records(
@@ -97,15 +142,18 @@ def prepare_records(
         raise ValueError(f"Inputs {unknown} are not columns of the data.")
     if discrete_inputs not in ("keep", "drop", "bits"):
         raise ValueError(f"Got discrete_inputs={discrete_inputs!r}; choose 'keep', 'drop' or 'bits'.")
-    dropped = dict.fromkeys(_constant(data), "constant")
-    rows = data.drop(columns=list(dropped)).iloc[:n_rows].astype(float)
-    dropped |= dict.fromkeys(_constant(rows), "constant in the first rows")
-    rows = rows.drop(columns=[name for name in rows if name in dropped])
+    dropped: dict[str, str] = {}
+
+    def without(table, names, reason):
+        dropped.update(dict.fromkeys(names, reason))
+        return table.drop(columns=list(names))
+
+    rows = without(data, _constant(data), "constant").iloc[:n_rows].astype(float)
+    rows = without(rows, _constant(rows), "constant in the first rows")
     discrete = discrete_columns(rows)
     switches = [name for name in discrete if name in inputs]
-    lost = [name for name in discrete if discrete_inputs == "drop" or name not in inputs]
-    dropped |= dict.fromkeys(lost, "discrete")
-    rows = rows.drop(columns=lost)
+    left_out = [name for name in discrete if discrete_inputs == "drop" or name not in inputs]
+    rows = without(rows, left_out, "discrete")
     kept_inputs = [name for name in inputs if name in rows]
     if discrete_inputs == "bits":
         for name in switches:
@@ -113,10 +161,13 @@ def prepare_records(
                 rows[name] = (rows[name] == rows[name].max()).astype(float)
     if correlation is not None:
         outputs = rows.drop(columns=kept_inputs)
-        alone = set(outputs) - set(cross_client_columns(outputs, correlation))
-        dropped |= {name: "alone" for name in outputs if name in alone}
-        rows = rows.drop(columns=[name for name in outputs if name in alone])
-    _check_clients(data, rows, kept_inputs)
+        rows = without(rows, set(outputs) - set(cross_client_columns(outputs, correlation)), "alone")
+    lost = _lost_clients(data, (name for name in rows if name not in kept_inputs))
+    if lost:
+        raise ValueError(
+            f"No measurement is left of {', '.join(lost)}. Take more rows, or leave the client out with its "
+            "inputs."
+        )
     scaling = pd.DataFrame({"mean": rows.mean(), "std": rows.std(ddof=0)})
     rows = (rows - scaling["mean"]) / scaling["std"]
     noisy = [name for name in switches if name in rows and input_noise]
@@ -169,15 +220,9 @@ def prepare_swat(swat, *, n_rows=30_000, input_noise=0.05, correlation=0.3, rand
     Bunch
         As :func:`prepare_records`.
     """
-    return prepare_records(
-        swat.data,
-        _separate(swat),
-        n_rows=n_rows,
-        discrete_inputs="bits",
-        input_noise=input_noise,
-        correlation=correlation,
-        random_state=random_state,
-    )
+    settings = {"n_rows": n_rows, "input_noise": input_noise, "correlation": correlation}
+    settings |= {"discrete_inputs": "bits", "random_state": random_state}
+    return prepare_records(swat.data, _separate(swat), **settings)
 
 
 def _separate(record):
@@ -190,12 +235,7 @@ def _constant(data):
     return [name for name in data if data[name].nunique(dropna=True) <= 1]
 
 
-def _check_clients(data, rows, inputs):
-    """Refuse to leave a client without measurements."""
-    left = {name.split("__")[0] for name in rows if name not in inputs}
-    lost = [client for client in dict.fromkeys(name.split("__")[0] for name in data) if client not in left]
-    if lost:
-        raise ValueError(
-            f"No measurement is left of {', '.join(lost)}. Take more rows, or leave the client out with its "
-            "inputs."
-        )
+def _lost_clients(before, after):
+    """Clients of some columns that have none among those that are left."""
+    left = {name.split("__")[0] for name in after}
+    return [client for client in dict.fromkeys(name.split("__")[0] for name in before) if client not in left]

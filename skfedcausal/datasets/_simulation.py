@@ -1,4 +1,4 @@
-"""Running a plant: inputs, states, measurements, level shifts and missing cells."""
+"""Running a random plant: inputs, states, measurements, level shifts and missing cells."""
 
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
@@ -22,21 +22,21 @@ def episode_lengths(n_samples, episodes):
 
 def read_level_shifts(level_shift, plant, n_samples):
     """The user's dicts as LevelShift objects."""
-    shifts = [level_shift] if isinstance(level_shift, dict) else list(level_shift or ())
-    return tuple(_level_shift(shift, plant, n_samples) for shift in shifts)
-
-
-def _level_shift(shift, plant, n_samples):
-    if not isinstance(shift, dict) or not {"unit", "size"} <= set(shift) <= _SHIFT_KEYS:
-        raise ValueError(
-            "level_shift must be a dict (or a list of them) with the keys 'unit' and 'size', and "
-            f"optionally 'at' and 'until'. Got {shift!r}."
-        )
-    name = plant.layout.names[unit_position(shift["unit"], plant.layout.names)]
-    start, stop = row_range(shift.get("at", 0.5), shift.get("until", n_samples), n_samples, "a level shift")
-    scale = plant.process_scale[plant.layout.states_of(name)]
-    size = np.asarray(per_unit(shift["size"], len(scale), "size of a level shift"), dtype=float)
-    return LevelShift(name, start, stop, size * scale)
+    given = [level_shift] if isinstance(level_shift, dict) else list(level_shift or ())
+    shifts = []
+    for shift in given:
+        if not isinstance(shift, dict) or not {"unit", "size"} <= set(shift) <= _SHIFT_KEYS:
+            raise ValueError(
+                "level_shift must be a dict (or a list of them) with the keys 'unit' and 'size', and "
+                f"optionally 'at' and 'until'. Got {shift!r}."
+            )
+        name = plant.layout.names[unit_position(shift["unit"], plant.layout.names)]
+        ends = shift.get("at", 0.5), shift.get("until", n_samples)
+        scale = plant.process_scale[plant.layout.states_of(name)]
+        size = np.asarray(per_unit(shift["size"], len(scale), "size of a level shift"), dtype=float)
+        start, stop = row_range(*ends, n_samples, "a level shift")
+        shifts.append(LevelShift(name, start, stop, size * scale))
+    return tuple(shifts)
 
 
 def simulate(rng, plant, lengths, shifts):
@@ -44,41 +44,25 @@ def simulate(rng, plant, lengths, shifts):
     n_samples, n = sum(lengths), plant.layout.states.n_states
     u = rng.standard_normal((n_samples, plant.layout.inputs.n_states))
     w = rng.standard_normal((n_samples, n))
-    active, offsets = _shift_drive(plant, shifts, n_samples)
+    active = np.zeros((n_samples, len(shifts)))  # level shifts as columns that are 1 while active
+    offsets = np.zeros((n, len(shifts)))  # what each adds to the states
+    for k, shift in enumerate(shifts):
+        active[shift.start : shift.stop, k] = 1.0
+        offsets[plant.layout.states_of(shift.unit), k] = shift.offset
     drive = np.diag(plant.process_scale**2) + plant.B @ plant.B.T
     spread = eigen_root(solve_discrete_lyapunov(plant.A, drive))
     h = np.empty((n_samples, n))
     ends = np.cumsum(lengths)
     for start, stop in zip(ends - lengths, ends, strict=True):
-        rows = slice(start, stop)
         mean = np.linalg.solve(np.eye(n) - plant.A, offsets @ active[start])
         h[start] = mean + spread @ w[start]
-        _run(plant, u[rows], w[rows], active[rows], offsets, h[rows])
-    return u, h, _measure(rng, plant, h)
-
-
-def _measure(rng, plant, h):
-    """Noisy measurements of each unit's states."""
+        if stop - start > 1:
+            later, noise = slice(start + 1, stop), (w[start + 1 : stop] * plant.process_scale, None)
+            drives = noise, (u[start : stop - 1], plant.B), (active[later], offsets)
+            driven_recurrence(plant.A, *drives, x0=h[start].copy(), out=h[later])
     units = zip(plant.layout.states.slices, plant.C, plant.measurement_scale, strict=True)
-    return [h[:, own] @ C.T + scale * rng.standard_normal((len(h), len(C))) for own, C, scale in units]
-
-
-def _run(plant, u, w, active, offsets, h):
-    """Continue the states of one episode, in place, from its first row."""
-    if len(h) > 1:
-        noise = w[1:] * plant.process_scale
-        drives = (noise, None), (u[:-1], plant.B), (active[1:], offsets)
-        driven_recurrence(plant.A, *drives, x0=h[0].copy(), out=h[1:])
-
-
-def _shift_drive(plant, shifts, n_samples):
-    """Level shifts as columns that are 1 while active, and what each adds to the states."""
-    active = np.zeros((n_samples, len(shifts)))
-    offsets = np.zeros((plant.layout.states.n_states, len(shifts)))
-    for k, shift in enumerate(shifts):
-        active[shift.start : shift.stop, k] = 1.0
-        offsets[plant.layout.states_of(shift.unit), k] = shift.offset
-    return active, offsets
+    Y = [h[:, own] @ C.T + scale * rng.standard_normal((n_samples, len(C))) for own, C, scale in units]
+    return u, h, Y
 
 
 def missing_masks(rng, layout, n_samples, missing, blocks):

@@ -1,6 +1,6 @@
-"""Drawing the matrices of a random plant."""
+"""Structure of a random plant: which units act on which, and the matrices."""
 
-from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -11,25 +11,17 @@ from ._validation import (
     check_count,
     check_interval,
     check_names,
+    check_share,
     per_unit_counts,
     per_unit_scales,
+    unit_position,
 )
 
 _MAX_RADIUS = 0.95  # of the coupled plant: a drawn transition above it is scaled down as a whole
 
 
-@dataclass(frozen=True)
-class Layout:
-    """Units of a plant and their sizes.
-
-    Attributes
-    ----------
-    names : list of str
-    states, inputs : Partition
-        Which states and inputs belong to which unit.
-    sensors : list of int
-        Number of sensors of each unit.
-    """
+class Layout(NamedTuple):
+    """Units of a plant: which states and inputs belong to which, and how many sensors each has."""
 
     names: list[str]
     states: Partition
@@ -52,21 +44,11 @@ class Layout:
         return self.states.slices[self.names.index(name)]
 
 
-@dataclass(frozen=True)
-class Plant:
+class Plant(NamedTuple):
     """Matrices of ``h^t = A h^(t-1) + B u^(t-1) + w^(t-1)``, ``y_m^t = C_m h_m^t + v_m^t``.
 
-    Attributes
-    ----------
-    layout : Layout
-    A : ndarray of shape (n, n)
-    B : ndarray of shape (n, n_inputs)
-        With no columns when there are no inputs.
-    C : list of ndarray of shape (n_sensors_m, n_states_m)
-    process_scale : ndarray of shape (n,)
-        Standard deviation of ``w``.
-    measurement_scale : ndarray of shape (n_units,)
-        Standard deviation of each unit's ``v_m``.
+    `process_scale` of shape (n,) and `measurement_scale` of shape (n_units,) are the standard deviations of
+    ``w`` and of each unit's ``v_m``; B has no columns when there are no inputs.
     """
 
     layout: Layout
@@ -75,6 +57,58 @@ class Plant:
     C: list[np.ndarray]
     process_scale: np.ndarray
     measurement_scale: np.ndarray
+
+
+def choose_pairs(rng, names, causes, *, links=None, n_links=None, density=None, prefix=""):
+    """Positions (cause, effect) of linked units: those the user gave, or a random choice.
+
+    `causes` are the units that can be a cause, `prefix` is that of the arguments' names in messages.
+    """
+    if sum(given is not None for given in (links, n_links, density)) > 1:
+        ways = [f"{prefix}links", f"n_{prefix}links"] + ([] if prefix else ["link_density"])
+        raise ValueError(f"Give at most one of {', '.join(ways)}.")
+    possible = [(c, e) for c in causes for e in range(len(names)) if c != e]
+    if links is not None:
+        return _given_pairs(links, names, possible, prefix)
+    if density is not None:
+        n_links = round(check_share(density, "link_density") * len(possible))
+    elif n_links is None:
+        n_links = min(round(1.5 * len(names)) if len(names) > 2 else len(names) - 1, len(possible))
+    elif check_count(n_links, f"n_{prefix}links", 0) > len(possible):
+        raise ValueError(
+            f"n_{prefix}links is {n_links}, but there are only {len(possible)} ordered pairs of units to "
+            "link."
+        )
+    chosen = rng.choice(len(possible), n_links, replace=False) if n_links else []
+    return [possible[k] for k in sorted(chosen)]
+
+
+def _given_pairs(links: Any, names, possible, prefix):
+    """Pairs of names or positions, or a matrix ``[effect, cause]``, as pairs of positions, each once."""
+    if isinstance(links, np.ndarray) and links.dtype == bool:
+        if links.shape != (len(names), len(names)):
+            raise ValueError(
+                f"{prefix}links as a boolean matrix must have shape ({len(names)}, {len(names)}), "
+                f"[effect, cause]. Got {links.shape}."
+            )
+        pairs = [(int(c), int(e)) for c, e in np.argwhere(links.T)]
+    else:
+        pairs = []
+        for pair in links:
+            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+                raise ValueError(
+                    f"{prefix}links must hold pairs (cause, effect) or be a boolean matrix "
+                    f"[effect, cause]. Got the entry {pair!r}."
+                )
+            pairs.append((unit_position(pair[0], names), unit_position(pair[1], names)))
+    for pair in pairs:
+        if pair not in possible:
+            cause, effect = (names[k] for k in pair)
+            raise ValueError(
+                f"{prefix}links cannot hold ({cause!r}, {effect!r}): cause and effect must be "
+                "different units, and the cause of an input link needs inputs."
+            )
+    return list(dict.fromkeys(pairs))
 
 
 def local_dynamics(rng, n_states, radius):
@@ -96,18 +130,9 @@ def local_dynamics(rng, n_states, radius):
     return A
 
 
-def influence(rng, shape, strength):
-    """Random block with a Frobenius norm drawn from the interval `strength`."""
-    block = rng.standard_normal(shape)
-    return block * (rng.uniform(*strength) / np.linalg.norm(block))
-
-
 def draw_transition(rng, layout, pairs, radius, strength):
     """Transition matrix with influences at `pairs` (cause, effect), scaled to a radius <= 0.95."""
-    radius, strength = (
-        check_interval(radius, "radius", 1),
-        check_interval(strength, "link_strength"),
-    )
+    radius, strength = check_interval(radius, "radius", 1), check_interval(strength, "link_strength")
     states = layout.states
     A = block_diag(*(local_dynamics(rng, p, radius) for p in states.sizes))
     _fill(rng, A, states, states, pairs, strength)
@@ -127,22 +152,17 @@ def draw_plant(rng, layout, A, B, process_noise, measurement_noise):
     """The plant with these dynamics: random observation matrices, noise of the given size."""
     n_units = len(layout.names)
     process = per_unit_scales(process_noise, n_units, "process_noise", positive=True)
-    sizes = zip(layout.sensors, layout.states.sizes, strict=True)
-    return Plant(
-        layout=layout,
-        A=A,
-        B=B,
-        C=[rng.standard_normal(shape) for shape in sizes],
-        process_scale=np.repeat(process, layout.states.sizes),
-        measurement_scale=per_unit_scales(measurement_noise, n_units, "measurement_noise", positive=False),
-    )
+    measurement = per_unit_scales(measurement_noise, n_units, "measurement_noise", positive=False)
+    C = [rng.standard_normal(shape) for shape in zip(layout.sensors, layout.states.sizes, strict=True)]
+    return Plant(layout, A, B, C, np.repeat(process, layout.states.sizes), measurement)
 
 
 def _fill(rng, matrix, states, sources, pairs, strength):
+    """Draw the blocks at `pairs`, Gaussian with a Frobenius norm from the interval `strength`."""
     for cause, effect in pairs:
-        shape = states.sizes[effect], sources.sizes[cause]
-        block = states.slices[effect], sources.slices[cause]
-        matrix[block] = influence(rng, shape, strength)
+        block = rng.standard_normal((states.sizes[effect], sources.sizes[cause]))
+        scale = rng.uniform(*strength) / np.linalg.norm(block)
+        matrix[states.slices[effect], sources.slices[cause]] = block * scale
 
 
 def check_transition(transition, partition, links):

@@ -1,11 +1,11 @@
 """Records with recorded inputs from the system identification literature."""
 
-from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import NamedTuple
 
 import pandas as pd
-from sklearn.utils import Bunch
 
-from ._files import Source, client_names, flat_table, locate, select_columns
+from ._records import Source, locate, plant_record
 from ._validation import check_known
 
 __all__ = ["load_sysid"]
@@ -13,133 +13,96 @@ __all__ = ["load_sysid"]
 _DAISY = Source(
     title="DaISy: database for the identification of systems",
     origin="DaISy, STADIUS, KU Leuven (homes.esat.kuleuven.be/~smc/daisy)",
-    citation=("B. De Moor, P. De Gersem, B. De Schutter and W. Favoreel, Journal A 38(3), 4-5 (1997)"),
+    citation="B. De Moor, P. De Gersem, B. De Schutter and W. Favoreel, Journal A 38(3), 4-5 (1997)",
     licence="none stated; public for research, cite it",
 )
-_TANKS = Source(
+_TANKS = _DAISY._replace(
     title="Cascaded tanks benchmark",
     origin="nonlinearbenchmark.org",
     citation="M. Schoukens and J. P. Noel, IFAC-PapersOnLine 50(1), 446-451 (2017)",
-    licence="none stated; public for research, cite it",
 )
 
 
-@dataclass(frozen=True)
-class _Record:
+class _Record(NamedTuple):
     """How one file is read.
 
-    Attributes
-    ----------
-    clients : dict of str to (inputs, outputs)
-        Column names of each client.
-    period : float or None
-        Seconds, None where the source does not say.
-    about : str
-    chain : tuple of str
-        Clients of which only neighbours act on each other, where that is known.
+    `clients` holds "inputs -> outputs" of each client, `period` is in seconds (None where the source does
+    not say), of the clients in `chain` only neighbours act on each other.
     """
 
-    clients: dict[str, tuple[tuple[str, ...], tuple[str, ...]]]
+    clients: dict[str, str]
     period: float | None
     about: str
     chain: tuple[str, ...] = ()
-    source: Source = field(default=_DAISY)
-
-    def variables(self):
-        """Table column, client, role."""
-        rows = [
-            (column, client, role)
-            for client, columns in self.clients.items()
-            for role, group in zip(("input", "output"), columns, strict=True)
-            for column in group
-        ]
-        return pd.DataFrame(rows, columns=["column", "client", "role"])
-
-    def topology(self):
-        """Table source, target of the known influences."""
-        steps = list(zip(self.chain[:-1], self.chain[1:], strict=True))
-        pairs = steps + [(b, a) for a, b in steps]
-        return pd.DataFrame(pairs, columns=["source", "target"])
+    source: Source = _DAISY
 
 
 _RECORDS = {
     "winding": _Record(
-        clients={
-            "reel1": (("u_current_motor1",), ("u_speed_reel1", "y_tension_12")),
-            "reel2": ((), ("u_speed_reel2",)),
-            "reel3": (("u_current_motor3",), ("u_speed_reel3", "y_tension_23")),
+        {
+            "reel1": "u_current_motor1 -> u_speed_reel1 y_tension_12",
+            "reel2": "-> u_speed_reel2",
+            "reel3": "u_current_motor3 -> u_speed_reel3 y_tension_23",
         },
-        period=0.1,
-        about=(
-            "Industrial winding process, scaled. The source calls the measured reel speeds inputs; "
-            "here they are outputs, and the set currents of the motors are the inputs. The web "
-            "couples neighbouring reels only."
-        ),
+        0.1,
+        "Industrial winding process, scaled. The source calls the measured reel speeds inputs; here they "
+        "are outputs, and the set currents of the motors are the inputs. The web couples neighbouring reels "
+        "only.",
         chain=("reel1", "reel2", "reel3"),
     ),
     "steamgen": _Record(
-        clients={
-            "combustion": (("u_fuel", "u_air"), ("y_drum_pressure", "y_excess_oxygen")),
-            "drum": (("u_ref_level", "u_load_disturbance"), ("y_drum_level", "y_steam_flow")),
+        {
+            "combustion": "u_fuel u_air -> y_drum_pressure y_excess_oxygen",
+            "drum": "u_ref_level u_load_disturbance -> y_drum_level y_steam_flow",
         },
-        period=3.0,
-        about="Simulated model of a steam generator of the Abbott power plant.",
+        3.0,
+        "Simulated model of a steam generator of the Abbott power plant.",
     ),
     "evaporator": _Record(
-        clients={
-            "product": (("u_feed_flow",), ("y_product_flow",)),
-            "concentration": (("u_vapor_flow",), ("y_dry_matter",)),
-            "temperature": (("u_cooling_water_flow",), ("y_product_temp",)),
+        {
+            "product": "u_feed_flow -> y_product_flow",
+            "concentration": "u_vapor_flow -> y_dry_matter",
+            "temperature": "u_cooling_water_flow -> y_product_temp",
         },
-        period=None,
-        about="Industrial four-stage evaporator, scaled. Which client has which input is a guess.",
+        None,
+        "Industrial four-stage evaporator, scaled. Which client has which input is a guess.",
     ),
     "powerplant": _Record(
-        clients={
-            "boiler": (("u_gas_flow", "u_air_flow", "u_turbine_valves"), ("y_steam_pressure",)),
-            "superheater": (("u_superheater_spray",), ("y_main_steam_temp",)),
-            "reheater": (("u_gas_dampers",), ("y_reheat_steam_temp",)),
+        {
+            "boiler": "u_gas_flow u_air_flow u_turbine_valves -> y_steam_pressure",
+            "superheater": "u_superheater_spray -> y_main_steam_temp",
+            "reheater": "u_gas_dampers -> y_reheat_steam_temp",
         },
-        period=1228.8,
-        about="120 MW power plant at Pont-sur-Sambre, units unknown, very short.",
+        1228.8,
+        "120 MW power plant at Pont-sur-Sambre, units unknown, very short.",
     ),
     "glassfurnace": _Record(
-        clients={
-            "section1": (("u_heating_1",), ("y_temp_1", "y_temp_2")),
-            "section2": (("u_cooling",), ("y_temp_3", "y_temp_4")),
-            "section3": (("u_heating_2",), ("y_temp_5", "y_temp_6")),
+        {
+            "section1": "u_heating_1 -> y_temp_1 y_temp_2",
+            "section2": "u_cooling -> y_temp_3 y_temp_4",
+            "section3": "u_heating_2 -> y_temp_5 y_temp_6",
         },
-        period=None,
-        about=(
-            "Glass furnace (Philips), scaled: six temperatures of one cross-section. Positions are "
-            "not documented, so the sections are a guess by column number."
-        ),
+        None,
+        "Glass furnace (Philips), scaled: six temperatures of one cross-section. Positions are not "
+        "documented, so the sections are a guess by column number.",
     ),
     "cd_player_arm": _Record(
-        clients={
-            "axis1": (("u_force_1",), ("y_track_1",)),
-            "axis2": (("u_force_2",), ("y_track_2",)),
-        },
-        period=None,
-        about="Mechanical arm of a compact disc player: forces and tracking errors of two axes.",
+        {"axis1": "u_force_1 -> y_track_1", "axis2": "u_force_2 -> y_track_2"},
+        None,
+        "Mechanical arm of a compact disc player: forces and tracking errors of two axes.",
     ),
     "cstr": _Record(
-        clients={
-            "concentration": ((), ("y_concentration",)),
-            "temperature": (("u_coolant_flow",), ("y_temperature",)),
-        },
-        period=6.0,
-        about="Simulated continuous stirred tank reactor.",
+        {"concentration": "-> y_concentration", "temperature": "u_coolant_flow -> y_temperature"},
+        6.0,
+        "Simulated continuous stirred tank reactor.",
     ),
     "exchanger": _Record(
-        clients={"exchanger": (("u_liquid_flow",), ("y_outlet_temp",))},
-        period=1.0,
-        about="Liquid-saturated steam heat exchanger.",
+        {"exchanger": "u_liquid_flow -> y_outlet_temp"}, 1.0, "Liquid-saturated steam heat exchanger."
     ),
     "cascaded_tanks": _Record(
-        clients={"tanks": (("u_pump",), ("y_lower_tank",))},
-        period=4.0,
-        about="Two tanks with overflow; the level of the upper tank is not measured.",
+        {"tanks": "u_pump -> y_lower_tank"},
+        4.0,
+        "Two tanks with overflow; the level of the upper tank is not measured.",
         source=_TANKS,
     ),
 }
@@ -175,7 +138,7 @@ def load_sysid(path, name):
         sampling_period : float or None
             Seconds, None where the source does not say.
         DESCR : str
-            What the data are, their origin, reference and licence.
+            Description of the data, their origin, reference and licence.
 
     Raises
     ------
@@ -186,34 +149,16 @@ def load_sysid(path, name):
 
     Notes
     -----
-    Division of the columns into clients:
+    Records and their clients (`variables` holds the columns of each):
 
-    ================ ============= ================================ ===========================
-    name             client        inputs                           outputs
-    ================ ============= ================================ ===========================
-    winding          reel1         u_current_motor1                 u_speed_reel1, y_tension_12
-    winding          reel2                                          u_speed_reel2
-    winding          reel3         u_current_motor3                 u_speed_reel3, y_tension_23
-    steamgen         combustion    u_fuel, u_air                    y_drum_pressure,
-                                                                    y_excess_oxygen
-    steamgen         drum          u_ref_level, u_load_disturbance  y_drum_level, y_steam_flow
-    evaporator       product       u_feed_flow                      y_product_flow
-    evaporator       concentration u_vapor_flow                     y_dry_matter
-    evaporator       temperature   u_cooling_water_flow             y_product_temp
-    powerplant       boiler        u_gas_flow, u_air_flow,          y_steam_pressure
-                                   u_turbine_valves
-    powerplant       superheater   u_superheater_spray              y_main_steam_temp
-    powerplant       reheater      u_gas_dampers                    y_reheat_steam_temp
-    glassfurnace     section1      u_heating_1                      y_temp_1, y_temp_2
-    glassfurnace     section2      u_cooling                        y_temp_3, y_temp_4
-    glassfurnace     section3      u_heating_2                      y_temp_5, y_temp_6
-    cd_player_arm    axis1         u_force_1                        y_track_1
-    cd_player_arm    axis2         u_force_2                        y_track_2
-    cstr             concentration                                  y_concentration
-    cstr             temperature   u_coolant_flow                   y_temperature
-    exchanger        exchanger     u_liquid_flow                    y_outlet_temp
-    cascaded_tanks   tanks         u_pump                           y_lower_tank
-    ================ ============= ================================ ===========================
+    - winding: reel1, reel2, reel3;
+    - steamgen: combustion, drum;
+    - evaporator: product, concentration, temperature;
+    - powerplant: boiler, superheater, reheater;
+    - glassfurnace: section1, section2, section3;
+    - cd_player_arm: axis1, axis2;
+    - cstr: concentration, temperature;
+    - exchanger and cascaded_tanks (tanks): one client.
 
     In ``"winding"`` the three reel speeds, which the source calls inputs, are measured states and
     so outputs here; the chain reel1, reel2, reel3 is the reference for its links. No record holds
@@ -236,16 +181,20 @@ def load_sysid(path, name):
     (['exchanger__y_outlet_temp', 'exchanger__u_liquid_flow'], ['exchanger__u_liquid_flow'])
     """
     record = _RECORDS[check_known(name, tuple(_RECORDS), "name")]
-    file = locate(path, (f"{name}.csv.gz",), record.source)[name]
-    variables, input_names = select_columns(record.variables(), "separate")
-    data = flat_table(pd.read_csv(file), variables)
-    return Bunch(
-        data=data,
-        lengths=[len(data)],
-        clients=client_names(variables),
-        inputs=input_names,
-        variables=variables,
-        topology=record.topology(),
-        sampling_period=record.period,
-        DESCR=record.source.describe(record.about),
+    table = pd.read_csv(locate(path, (f"{name}.csv.gz",), record.source)[name])
+    variables = [
+        (column, client, role)
+        for client, text in record.clients.items()
+        for role, part in zip(("input", "output"), text.split("->"), strict=True)
+        for column in part.split()
+    ]
+    steps = list(pairwise(record.chain))
+    return plant_record(
+        [table],
+        variables,
+        record.source,
+        record.about,
+        period=record.period,
+        inputs="separate",
+        topology=pd.DataFrame(steps + [(b, a) for a, b in steps], columns=["source", "target"]),
     )

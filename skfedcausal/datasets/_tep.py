@@ -1,12 +1,9 @@
 """Tennessee Eastman process."""
 
-import re
-
 import numpy as np
 import pandas as pd
-from sklearn.utils import Bunch
 
-from ._files import Source, check_list, client_names, flat_table, locate, select_columns
+from ._records import Source, check_list, locate, plant_record, root_in_each_row
 from ._validation import check_known
 
 __all__ = ["load_tep"]
@@ -14,19 +11,14 @@ __all__ = ["load_tep"]
 _SOURCE = Source(
     title="Tennessee Eastman process (TEP), record set of Braatz and co-workers",
     origin="GitHub repository camaramm/tennessee-eastman-profBraatz (files dNN.dat, dNN_te.dat)",
-    citation=(
-        "J. J. Downs and E. F. Vogel, Computers & Chemical Engineering 17(3), 245-255 (1993); "
-        "L. H. Chiang, E. L. Russell and R. D. Braatz, Fault Detection and Diagnosis in "
-        "Industrial Systems, Springer (2001)"
-    ),
-    licence=(
-        "University of Illinois / NCSA style, copyright 1998-2002 The Board of Trustees of the "
-        "University of Illinois; redistribution allowed with the notice kept"
-    ),
+    citation="J. J. Downs and E. F. Vogel, Computers & Chemical Engineering 17(3), 245-255 (1993); L. H. "
+    "Chiang, E. L. Russell and R. D. Braatz, Fault Detection and Diagnosis in Industrial Systems, Springer "
+    "(2001)",
+    licence="University of Illinois / NCSA style, copyright 1998-2002 The Board of Trustees of the "
+    "University of Illinois; redistribution allowed with the notice kept",
 )
 _FILES = ("tep.npz", "variables.csv", "faults.csv", "topology.csv")
 _PERIOD = 180.0  # seconds
-_ANALYSERS = (False, True, "sparse")
 
 
 def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
@@ -74,7 +66,7 @@ def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
         sampling_period : float
             Seconds.
         DESCR : str
-            What the data are, their origin, reference and licence.
+            Description of the data, their origin, reference and licence.
 
     Raises
     ------
@@ -104,61 +96,44 @@ def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
     >>> tep.data.shape, tep.clients
     ((500, 22), ['feed', 'compressor', 'reactor', 'separator', 'stripper'])
     """
-    check_known(analysers, _ANALYSERS, "analysers")
+    check_known(analysers, (False, True, "sparse"), "analysers")
     files = locate(path, _FILES, _SOURCE)
-    variables = pd.read_csv(files["variables"])
+    variables, faults = pd.read_csv(files["variables"]), pd.read_csv(files["faults"])
     if not analysers:
         variables = variables[variables["role"] != "analyser"]
-    variables, input_names = select_columns(variables, inputs)
-    faults = pd.read_csv(files["faults"])
-    records, frames = _read_records(files["tep"], records)
+    with np.load(files["tep"], allow_pickle=False) as archive:
+        records = check_list(records, [name for name in archive.files if name != "columns"], "records")
+        tables = [pd.DataFrame(archive[name], columns=archive["columns"]) for name in records]
     if analysers == "sparse":
-        frames = [_without_held_values(frame, variables) for frame in frames]
-    targets = [_target(name, len(frame), faults) for name, frame in zip(records, frames, strict=True)]
-    return Bunch(
-        data=flat_table(pd.concat(frames, ignore_index=True), variables),
-        target=np.concatenate(targets),
-        lengths=[len(frame) for frame in frames],
+        tables = [_without_held_values(table, variables) for table in tables]
+    return plant_record(
+        tables,
+        variables,
+        _SOURCE,
+        "Simulated plant in closed loop, one row every 3 minutes: a feed section, reactor, "
+        "separator (with condenser), compressor (with recycle and purge) and stripper. The "
+        "assignment of variables to these clients follows the process flowsheet.",
+        period=_PERIOD,
+        inputs=inputs,
+        target=np.concatenate([_target(*each, faults) for each in zip(records, tables, strict=True)]),
         records=records,
-        clients=client_names(variables),
-        inputs=input_names,
-        variables=variables,
         faults=faults,
         topology=pd.read_csv(files["topology"]),
-        sampling_period=_PERIOD,
-        DESCR=_SOURCE.describe(
-            "Simulated plant in closed loop, one row every 3 minutes: a feed section, reactor, "
-            "separator (with condenser), compressor (with recycle and purge) and stripper. The "
-            "assignment of variables to these clients follows the process flowsheet."
-        ),
     )
 
 
-def _read_records(file, records):
-    """Names and tables of the requested records."""
-    with np.load(file, allow_pickle=False) as archive:
-        known = [name for name in archive.files if name != "columns"]
-        records = check_list(records, known, "records")
-        columns = archive["columns"]
-        return records, [pd.DataFrame(archive[name], columns=columns) for name in records]
-
-
-def _without_held_values(frame, variables):
+def _without_held_values(table, variables):
     """NaN between two reports of an analyser; each reports in the first row of a record."""
-    frame = frame.copy()
+    table, rows = table.copy(), np.arange(len(table))
     for column, hours in variables[["column", "update_period_h"]].itertuples(index=False):
-        held = np.arange(len(frame)) % round(hours * 3600 / _PERIOD) > 0
-        frame.loc[held, column] = np.nan
-    return frame
+        table.loc[rows % round(hours * 3600 / _PERIOD) > 0, column] = np.nan
+    return table
 
 
-def _target(record, n_rows, faults):
-    """Root client of the active fault in each row."""
-    number, is_test = re.fullmatch(r"d(\d+)(_te)?", record).groups()
-    target = np.full(n_rows, "", dtype=object)
-    if int(number):
-        known = faults[faults["fault"] == int(number)]
-        root = known["root_client"].iloc[0] if len(known) else "unknown"
-        onset = known["test_onset_row"].iloc[0] if len(known) else 160
-        target[onset if is_test else 0 :] = root
-    return target.astype(str)
+def _target(record, table, faults):
+    """Root client of the active fault in each row of a record."""
+    number, is_test = int(record[1:].removesuffix("_te")), record.endswith("_te")
+    known = faults[faults["fault"] == number]
+    root, onset = known[["root_client", "test_onset_row"]].iloc[0] if len(known) else ("unknown", 160)
+    active = [(onset if is_test else 0, len(table), root)] if number else []
+    return root_in_each_row(np.arange(len(table)), active)

@@ -1,15 +1,13 @@
-"""HAI and SWaT, records of two industrial testbeds that their owners give on request."""
+"""HAI and SWaT, records of two industrial testbeds that their owners give out on request."""
 
 import re
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
-from sklearn.utils import Bunch
 
-from ._files import Source, check_list, client_names, flat_table, select_columns
+from ._records import Source, check_list, plant_record
 
-__all__ = ["cross_client_columns", "load_hai", "load_swat"]
+__all__ = ["load_hai", "load_swat"]
 
 _HAI = Source(
     title="HAI (hardware-in-the-loop augmented industrial control system)",
@@ -27,7 +25,7 @@ _HAI_OUTPUT = re.compile(
     r"^P\d_(\w*Z|PIT01_HH|[FLPTS]I?T\d+|VT\d+|VIBTR\d+|24Vdc|SCST|(HT|ST)_PO|ST_(GOV|PT\d+|TT\d+))$"
 )
 _HAI_TAG = re.compile(r"^P[1-4]_\w+$")
-_SWAT_TAG = re.compile(r"^([A-Z]+)(\d)\d\d$")
+_SWAT_TAG = re.compile(r"^[A-Z]+\d\d\d$")
 _SWAT_INPUTS = ("MV", "P", "UV")
 
 
@@ -66,7 +64,7 @@ def load_hai(path, files=None, *, inputs="outputs"):
         sampling_period : float
             Seconds.
         DESCR : str
-            What the records are and where they come from.
+            Description of the records and where they come from.
 
     Raises
     ------
@@ -85,22 +83,7 @@ def load_hai(path, files=None, *, inputs="outputs"):
     ----------
     .. [1] Shin, Lee, Yun, Kim (2020), HAI 1.0: HIL-based augmented ICS security dataset, USENIX CSET.
     """
-    found = _records(path, files, "train", _HAI)
-    tables, labels = [], []
-    for name, file in found.items():
-        table = _timed(pd.read_csv(file, sep=None, engine="python"), ("timestamp", "time"), file)
-        tables.append(table[[column for column in table if _HAI_TAG.match(column)]])
-        labels.append(_hai_labels(table, name, file))
-    _check_same_columns(tables, found)
-    columns = list(tables[0])
-    variables = pd.DataFrame(
-        {
-            "column": columns,
-            "client": [column[:2] for column in columns],
-            "role": ["output" if _HAI_OUTPUT.match(column) else "input" for column in columns],
-        }
-    )
-    return _bunch(tables, labels, variables, inputs, list(found), _HAI, "Four processes, 1 Hz.")
+    return _load(path, files, "train", inputs, _read_hai, _hai_column, _HAI, "Four processes, 1 Hz.")
 
 
 def load_swat(path, files=None, *, inputs="outputs"):
@@ -140,41 +123,43 @@ def load_swat(path, files=None, *, inputs="outputs"):
     .. [1] Goh, Adepu, Junejo, Mathur (2016), A dataset to support research in the design of secure water
            treatment systems, CRITIS.
     """
-    found = _records(path, files, "Normal", _SWAT)
-    tables, labels = [], []
-    for file in found.values():
-        table = pd.read_csv(file, skiprows=_group_line(file), skipinitialspace=True)
-        table = _timed(table, ("Timestamp",), file, dayfirst=True)
-        tables.append(table[[column for column in table if _SWAT_TAG.match(column)]])
-        told = table.get("Normal/Attack", pd.Series("Normal", index=table.index)).astype(str)
-        labels.append(~told.str.replace(" ", "").str.fullmatch("Normal"))
-    _check_same_columns(tables, found)
-    columns = list(tables[0])
-    parts = [_SWAT_TAG.match(column).groups() for column in columns]
-    variables = pd.DataFrame(
-        {
-            "column": columns,
-            "client": [f"P{stage}" for _, stage in parts],
-            "role": ["input" if kind in _SWAT_INPUTS else "output" for kind, _ in parts],
-        }
-    ).sort_values("client", kind="stable", ignore_index=True)
-    return _bunch(tables, labels, variables, inputs, list(found), _SWAT, "Six stages, 1 Hz.")
+    return _load(path, files, "Normal", inputs, _read_swat, _swat_column, _SWAT, "Six stages, 1 Hz.")
 
 
-def _records(path, files, default, source):
+def _load(path, files, usual, inputs, read, column, source, about):
+    """Record of a testbed: `read` gives a file's tags and attacks, `column` a tag's client and role."""
+    found = _choose(path, files, usual, source)
+    tables, labels = zip(*(read(file) for file in found.values()), strict=True)
+    for name, table in zip(found, tables, strict=True):
+        if list(table) != list(tables[0]):
+            other = sorted(set(table) ^ set(tables[0])) or "another order"
+            raise ValueError(f"Files {next(iter(found))} and {name} differ in their tags: {other}.")
+    return plant_record(
+        tables,
+        [(tag, *column(tag)) for tag in tables[0]],
+        source,
+        about,
+        period=1.0,
+        inputs=inputs,
+        labels=pd.concat(labels).rename("attack").astype(bool),
+        files=list(found),
+    )
+
+
+def _choose(path, files, usual, source):
     """Paths of the wanted CSV files by name without endings."""
     folder = Path(path)
     if folder.is_file():
         files = folder.name.split(".csv")[0] if files is None else files
         folder = folder.parent
     known = {file.name.split(".csv")[0]: file for file in sorted(folder.glob("*.csv*"))}
-    usual = [name for name in known if default in name]
-    if not usual and files is None:
+    wanted = [name for name in known if usual in name] if files is None else files
+    if files is None and not wanted:
         raise FileNotFoundError(
-            f"{source.title}: the folder '{folder}' has no CSV file named *{default}*. skfedcausal "
+            f"{source.title}: the folder '{folder}' has no CSV file named *{usual}*. skfedcausal "
             f"neither ships nor downloads these data; they can be had from: {source.origin}."
         )
-    return {name: known[name] for name in check_list(usual if files is None else files, known, "files")}
+    return {name: known[name] for name in check_list(wanted, known, "files")}
 
 
 def _timed(table, names, file, dayfirst=False):
@@ -187,91 +172,36 @@ def _timed(table, names, file, dayfirst=False):
     return table.drop(columns=name).set_index(pd.DatetimeIndex(times, name="time"))
 
 
-def _hai_labels(table, name, file):
-    """Whether an attack is running: a column of the table, or a file of its own."""
+def _read_hai(file):
+    """Tags and attacks; those are in a column of the table, or in a file of their own."""
+    table = _timed(pd.read_csv(file, sep=None, engine="python"), ("timestamp", "time"), file)
+    tags = table[[column for column in table if _HAI_TAG.match(column)]]
     for column in ("attack", "Attack"):
         if column in table:
-            return table[column] != 0
+            return tags, table[column] != 0
     other = file.with_name(file.name.replace("hai-", "label-", 1))
-    if "test" in name and other != file and other.is_file():
-        told = pd.read_csv(other)
-        if len(told) != len(table):
-            raise ValueError(f"'{other}' has {len(told)} rows for {len(table)} of '{file}'.")
-        return pd.Series(told["label"].to_numpy() != 0, index=table.index)
-    return pd.Series(False, index=table.index)
+    if "test" in file.name and other != file and other.is_file():
+        labels = pd.read_csv(other)["label"]
+        if len(labels) != len(table):
+            raise ValueError(f"'{other}' has {len(labels)} rows for {len(table)} of '{file}'.")
+        return tags, pd.Series(labels.to_numpy() != 0, index=table.index)
+    return tags, pd.Series(False, index=table.index)
 
 
-def _group_line(file):
-    """Number of lines before the one that holds the column names."""
-    lines = pd.read_csv(file, header=None, nrows=2, dtype=str).fillna("")
-    return 0 if lines.iloc[0].str.strip().eq("Timestamp").any() else 1
+def _hai_column(tag):
+    return tag[:2], "output" if _HAI_OUTPUT.match(tag) else "input"
 
 
-def _check_same_columns(tables, found):
-    first = next(iter(found))
-    for name, table in zip(found, tables, strict=True):
-        if list(table) != list(tables[0]):
-            other = sorted(set(table) ^ set(tables[0]))
-            raise ValueError(f"Files {first} and {name} differ in their tags: {other or 'another order'}.")
+def _read_swat(file):
+    """Tags in the order of the stages, and attacks; a line with the stages' names may stand above."""
+    top = pd.read_csv(file, header=None, nrows=2, dtype=str).fillna("").iloc[0]
+    lines = 0 if top.str.strip().eq("Timestamp").any() else 1
+    table = pd.read_csv(file, skiprows=lines, skipinitialspace=True)
+    table = _timed(table, ("Timestamp",), file, dayfirst=True)
+    tags = sorted((column for column in table if _SWAT_TAG.match(column)), key=lambda tag: tag[-3])
+    state = table.get("Normal/Attack", pd.Series("Normal", index=table.index)).astype(str)
+    return table[tags], ~state.str.replace(" ", "").str.fullmatch("Normal")
 
 
-def _bunch(tables, labels, variables, inputs, files, source, text):
-    variables, input_names = select_columns(variables, inputs)
-    labels = pd.concat(labels).rename("attack")
-    return Bunch(
-        data=flat_table(pd.concat(tables), variables),
-        labels=labels.astype(bool),
-        lengths=[len(table) for table in tables],
-        files=files,
-        clients=client_names(variables),
-        inputs=input_names,
-        variables=variables,
-        sampling_period=1.0,
-        DESCR=source.describe(text),
-    )
-
-
-def cross_client_columns(data, threshold=0.3):
-    """Columns that vary and go along with another client's.
-
-    The first papers keep the measurements whose Pearson correlation with a measurement of another client is
-    at least 0.3 in absolute value.
-
-    Parameters
-    ----------
-    data : DataFrame
-        Flat columns ``client__sensor``.
-    threshold : float, default=0.3
-
-    Returns
-    -------
-    list of str
-        Names of the kept columns, in their order.
-
-    Raises
-    ------
-    ValueError
-        If nothing is left of a client.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> import pandas as pd
-    >>> from skfedcausal.datasets import cross_client_columns
-    >>> x = np.arange(10.0)
-    >>> table = pd.DataFrame({'mill__a': x, 'mill__b': x % 2, 'kiln__a': -x})
-    >>> cross_client_columns(table)
-    ['mill__a', 'kiln__a']
-    """
-    varying = data.loc[:, data.nunique(dropna=True) > 1]
-    clients = np.array([name.split("__")[0] for name in varying])
-    correlation = np.abs(varying.corr().to_numpy())
-    correlation[clients[:, None] == clients] = 0.0
-    kept = varying.columns[np.nan_to_num(correlation).max(axis=1, initial=0.0) >= threshold].tolist()
-    lost = {name.split("__")[0] for name in data} - {name.split("__")[0] for name in kept}
-    if lost:
-        raise ValueError(
-            f"No column of {', '.join(sorted(lost))} has a correlation of {threshold} with another client's. "
-            "Lower the threshold or leave the client out."
-        )
-    return kept
+def _swat_column(tag):
+    return f"P{tag[-3]}", "input" if tag[:-3] in _SWAT_INPUTS else "output"

@@ -1,4 +1,4 @@
-"""What is known about a simulated plant."""
+"""The truth about a simulated plant."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -114,11 +114,8 @@ class PlantTruth:
     @cached_property
     def input_columns(self):
         """Flat names of the inputs, see Attributes."""
-        return [
-            f"{name}__u{j}"
-            for name, columns in self.input_slices.items()
-            for j in range(columns.stop - columns.start)
-        ]
+        sizes = {name: columns.stop - columns.start for name, columns in self.input_slices.items()}
+        return [f"{name}__u{j}" for name, size in sizes.items() for j in range(size)]
 
     def clients(self):
         """True model of each unit on its own.
@@ -138,18 +135,17 @@ class PlantTruth:
         >>> clients["unit0"].fit(X["unit0"]).n_states_
         2
         """
-        return {name: self._client(m, name) for m, name in enumerate(self.names)}
-
-    def _client(self, m, name):
-        rows, columns = self.state_slices[name], self.input_slices[name]
-        has_inputs = columns.stop > columns.start
-        return {
-            "A": self.transition[rows, rows].copy(),
-            "B": self.input[rows, columns].copy() if has_inputs else None,
-            "C": self.observation[m].copy(),
-            "Q": self.process_cov[rows, rows].copy(),
-            "R": self.measurement_cov[m].copy(),
-        }
+        models = {}
+        for name, C, R in zip(self.names, self.observation, self.measurement_cov, strict=True):
+            own, columns = self.state_slices[name], self.input_slices[name]
+            B = (
+                None
+                if self.input is None or columns.start == columns.stop
+                else self.input[own, columns].copy()
+            )
+            A, Q = self.transition[own, own].copy(), self.process_cov[own, own].copy()
+            models[name] = {"A": A, "B": B, "C": C.copy(), "Q": Q, "R": R.copy()}
+        return models
 
     def _blocks(self, kind, matrix, source_slices):
         """Rows of the links table for the blocks of `matrix` that are not zero."""

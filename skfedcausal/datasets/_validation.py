@@ -24,7 +24,7 @@ def check_count(value, name, low):
 
 def check_share(value, name):
     """A number in [0, 1)."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < 1:
         raise ValueError(f"{name} must be a number in [0, 1). Got {value!r}.")
     return float(value)
 
@@ -95,16 +95,16 @@ def unit_position(unit, names):
     """Position of a unit given by name or position."""
     if isinstance(unit, str) and unit in names:
         return names.index(unit)
-    if isinstance(unit, Integral) and not isinstance(unit, bool) and 0 <= unit < len(names):
+    if isinstance(unit, Integral) and not isinstance(unit, bool) and 0 <= int(unit) < len(names):
         return int(unit)
     raise ValueError(f"Unknown unit {unit!r}; give a position from 0 to {len(names) - 1} or one of {names}.")
 
 
 def row_position(value, n_samples, name):
     """Row number from a row number (int) or a share of the rows (float in [0, 1])."""
-    if isinstance(value, Integral) and not isinstance(value, bool) and 0 <= value <= n_samples:
+    if isinstance(value, Integral) and not isinstance(value, bool) and 0 <= int(value) <= n_samples:
         return int(value)
-    if isinstance(value, Real) and not isinstance(value, Integral) and 0 <= value <= 1:
+    if isinstance(value, Real) and not isinstance(value, Integral) and 0 <= float(value) <= 1:
         return round(float(value) * n_samples)
     raise ValueError(
         f"{name} must be a row from 0 to {n_samples} (int) or a share of the rows from 0.0 to 1.0 "

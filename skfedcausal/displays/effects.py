@@ -1,15 +1,17 @@
-"""Counterfactual measurements with their bands."""
+"""Pictures of what inputs do: counterfactual measurements, and the plant as a transfer function."""
 
+import numpy as np
 from pandas.api.types import is_datetime64_any_dtype
 
 from ..optional import import_optional
-from ._style import COLOURS, pyplot, short
+from ._base import COLOURS, legend_below, line_look, short
 
-_MOST = 12
+_MOST_SENSORS = 12
+_WAS, _WOULD = "as it was", "as it would have been"
 
 
 class EffectDisplay:
-    """What was measured and what would have been, with its band, one panel per sensor.
+    """Measurements as they were and as they would have been, with a band, one panel per sensor.
 
     Use :meth:`from_whatif` or :meth:`from_effect`; the constructor only stores.
 
@@ -43,7 +45,7 @@ class EffectDisplay:
 
     @classmethod
     def from_whatif(cls, table, *, columns=None, title=None):
-        """Draw the answer of ``whatif``.
+        """Draw the result of ``whatif``.
 
         Parameters
         ----------
@@ -60,7 +62,7 @@ class EffectDisplay:
 
     @classmethod
     def from_effect(cls, effect, std, *, columns=None, title=None):
-        """Draw the answer of ``counterfactual(..., return_std=True)``, with 90 % bands.
+        """Draw the result of ``counterfactual(..., return_std=True)``, with 90 % bands.
 
         Parameters
         ----------
@@ -75,10 +77,9 @@ class EffectDisplay:
         """
         long = effect.rename_axis("time").reset_index().melt("time", var_name="column", value_name="effect")
         half = 1.645 * std.rename_axis("time").reset_index().melt("time")["value"]
-        table = long.assign(
-            counterfactual=long["effect"], low=long["effect"] - half, high=long["effect"] + half
-        )
-        return cls(table, _largest(table) if columns is None else list(columns)).plot(title=title)
+        ends = {"low": long["effect"] - half, "high": long["effect"] + half}
+        table = long.assign(counterfactual=long["effect"], **ends)
+        return cls.from_whatif(table, columns=columns, title=title)
 
     def plot(self, *, title=None):
         """Draw the panels in a new figure.
@@ -91,56 +92,52 @@ class EffectDisplay:
         -------
         EffectDisplay
         """
-        plt = pyplot("Drawing counterfactuals")
         n = len(self.columns)
         across = 1 if n == 1 else 2 if n <= 4 else 3
         down = -(-n // across)
-        figure, grid = plt.subplots(
-            down,
-            across,
-            figsize=(3.6 * across + 0.6, 1.9 * down + 0.8),
-            sharex=True,
-            squeeze=False,
-            layout="constrained",
-        )
-        axes = grid.ravel()
+        grid = {"sharex": True, "squeeze": False, "layout": "constrained"}
+        size = 3.6 * across + 0.6, 1.9 * down + 0.8
+        plt = import_optional("matplotlib.pyplot", "plot", "An EffectDisplay")
+        figure, panels = plt.subplots(down, across, figsize=size, **grid)
+        axes = panels.ravel()
         for ax in axes[n:]:
             ax.set_axis_off()
-        was, would = "as it was", "as it would have been"
         for ax, column in zip(axes, self.columns, strict=False):
-            rows = self.table[self.table["column"] == column]
-            ax.fill_between(
-                rows["time"], rows["low"], rows["high"], color=COLOURS[1], alpha=0.25, linewidth=0
-            )
-            if "factual" in rows:
-                ax.plot(rows["time"], rows["factual"], color=COLOURS[0], linewidth=1.2, label=was)
-            else:
-                ax.axhline(0, color="0.5", linewidth=0.8)
-            ax.plot(rows["time"], rows["counterfactual"], color=COLOURS[1], linewidth=1, label=would)
-            ax.set_title(short(column, 30), fontsize="medium")
+            self._draw_sensor(ax, column)
+        is_record = "factual" in self.table
         for ax in axes[max(n - across, 0) : n]:
             ax.tick_params(axis="x", labelbottom=True)
-            ax.set_xlabel("steps" if "factual" not in self.table else "time")
-            _few_ticks(ax.xaxis, self.table["time"])
-        if "factual" in self.table:
-            figure.legend(
-                *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False
-            )
+            ax.set_xlabel("time" if is_record else "steps")
+            self._few_ticks(ax.xaxis)
+        if is_record:
+            entries = axes[0].get_legend_handles_labels()
+            figure.legend(*entries, loc="outside lower center", ncols=2, frameon=False)
         if title is not None:
             figure.suptitle(title)
         self.figure_, self.ax_ = figure, axes[:n]
         return self
 
+    def _draw_sensor(self, ax, column):
+        rows = self.table[self.table["column"] == column]
+        ax.fill_between(rows["time"], rows["low"], rows["high"], color=COLOURS[1], alpha=0.25, linewidth=0)
+        if "factual" in rows:
+            ax.plot(rows["time"], rows["factual"], color=COLOURS[0], linewidth=1.2, label=_WAS)
+        else:
+            ax.axhline(0, color="0.5", linewidth=0.8)
+        ax.plot(rows["time"], rows["counterfactual"], color=COLOURS[1], linewidth=1, label=_WOULD)
+        ax.set_title(short(column, 30), fontsize="medium")
 
-def _few_ticks(axis, time):
-    """Whole steps or short times, few enough to stand beside each other under a panel."""
-    if not is_datetime64_any_dtype(time):
-        axis.get_major_locator().set_params(integer=True, nbins=6)
-        return
-    dates = import_optional("matplotlib.dates", "plot", "Drawing counterfactuals")
-    locator = dates.AutoDateLocator(maxticks=6, tz=getattr(time.dt, "tz", None))
-    axis.set_major_locator(locator)
-    axis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=getattr(time.dt, "tz", None)))
+    def _few_ticks(self, axis):
+        """Whole steps or short times, few enough to stand beside each other under a panel."""
+        time = self.table["time"]
+        if not is_datetime64_any_dtype(time):
+            axis.get_major_locator().set_params(integer=True, nbins=6)
+            return
+        dates = import_optional("matplotlib.dates", "plot", "An EffectDisplay")
+        zone = getattr(time.dt, "tz", None)
+        locator = dates.AutoDateLocator(maxticks=6, tz=zone)
+        axis.set_major_locator(locator)
+        axis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
 
 
 def _largest(table):
@@ -149,4 +146,97 @@ def _largest(table):
     if "factual" in table:
         spread = table["factual"].groupby(table["column"], sort=False).std()
         size = size / spread.where(spread > 0)
-    return size.sort_values(ascending=False, kind="stable").index[:_MOST].tolist()
+    return size.sort_values(ascending=False, kind="stable").index[:_MOST_SENSORS].tolist()
+
+
+class TransferFunctionDisplay:
+    """Poles and zeros of a plant beside its singular values over frequency.
+
+    Use :meth:`from_transfer_function`; the constructor only stores.
+
+    Parameters
+    ----------
+    poles, zeros : ndarray of complex of shape (n_poles,), (n_zeros,)
+    frequencies : ndarray of shape (n_frequencies,)
+        Radians per step.
+    singular_values : ndarray of shape (n_frequencies, min(n_outputs, n_inputs))
+
+    Attributes
+    ----------
+    ax_ : ndarray of matplotlib Axes of shape (2,)
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.displays import TransferFunctionDisplay
+    >>> from skfedcausal.transfer import TransferFunction
+    >>> G = TransferFunction(np.array([[0.5]]), np.array([[1.0]]), np.array([[2.0]]), ("u",), ("y",))
+    >>> float(TransferFunctionDisplay.from_transfer_function(G).singular_values[0, 0].round(2))
+    4.0
+    """
+
+    def __init__(self, poles, zeros, frequencies, singular_values):
+        self.poles = poles
+        self.zeros = zeros
+        self.frequencies = frequencies
+        self.singular_values = singular_values
+
+    @classmethod
+    def from_transfer_function(cls, G, *, frequencies=None, ax=None, title=None):
+        """Draw a transfer function.
+
+        Parameters
+        ----------
+        G : TransferFunction
+            From ``FederatedCounterfactualEstimator.transfer_function()``.
+        frequencies : array-like, default=None
+            Radians per step; None for 200 of them, from a thousandth of pi to pi.
+        ax : sequence of two matplotlib Axes, default=None
+        title : str, default=None
+
+        Returns
+        -------
+        TransferFunctionDisplay
+        """
+        if frequencies is None:
+            frequencies = np.geomspace(1e-3 * np.pi, np.pi, 200)
+        frequencies = np.asarray(frequencies, dtype=float)
+        display = cls(G.poles(), G.zeros(), frequencies, G.singular_values(frequencies))
+        return display.plot(ax=ax, title=title)
+
+    def plot(self, *, ax=None, title=None):
+        """Draw both.
+
+        Parameters
+        ----------
+        ax : sequence of two matplotlib Axes, default=None
+            None makes a new figure.
+        title : str, default=None
+
+        Returns
+        -------
+        TransferFunctionDisplay
+        """
+        if ax is None:
+            plt = import_optional("matplotlib.pyplot", "plot", "A TransferFunctionDisplay")
+            ax = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")[1]
+        plane, gain = ax
+        circle = np.exp(2j * np.pi * np.linspace(0, 1, 200))
+        plane.plot(circle.real, circle.imag, color="0.6", linewidth=0.8)
+        plane.plot(self.poles.real, self.poles.imag, "x", color=COLOURS[1], label="poles")
+        inside = self.zeros[np.abs(self.zeros) <= 2]
+        beyond = len(self.zeros) - len(inside)
+        label = "zeros" + (f" ({beyond} beyond 2)" if beyond else "")
+        plane.plot(inside.real, inside.imag, "o", color=COLOURS[0], fillstyle="none", label=label)
+        plane.set_aspect("equal", adjustable="datalim")
+        plane.set(xlabel="real part", ylabel="imaginary part")
+        legend_below(plane, 0.16)
+        for k, values in enumerate(self.singular_values.T):
+            gain.loglog(self.frequencies, values, **line_look(k), linewidth=1.2)
+        gain.set(xlabel="radians per step", ylabel="singular values")
+        gain.grid(alpha=0.3)
+        if title is not None:
+            plane.figure.suptitle(title)
+        self.figure_, self.ax_ = plane.figure, np.array([plane, gain])
+        return self

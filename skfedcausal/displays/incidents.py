@@ -1,16 +1,17 @@
-"""An incident over time: one lane per unit, arrows from unit to unit."""
+"""Pictures of a detector's work: an incident over time, and false alarms against those asked for."""
 
 import numpy as np
 import pandas as pd
 
-from ._style import COLOURS, keep_axes, new_axes, short
+from ..containers import read_plant
+from ._base import COLOURS, Display, short, small_legend
 
-_MOST = 14
-_BEFORE, _AFTER = 20, 40
+_MOST_LANES = 14
+_BEFORE, _AFTER = 20, 40  # rows around a short incident
 
 
-class IncidentDisplay:
-    """Alarm level of every unit around an incident, the order in which units were reached as arrows.
+class IncidentDisplay(Display):
+    """Alarm level of every unit around an incident, root on top; arrows in the order units were reached.
 
     Use :meth:`from_detector`; the constructor only stores.
 
@@ -69,109 +70,64 @@ class IncidentDisplay:
         IncidentDisplay
         """
         levels = np.asarray(detector.transform(X, lengths=lengths))
-        index = detector._read(X, lengths=lengths).index
+        index = read_plant(X, lengths=lengths, layout=detector.layout_, min_samples=1).index
         times = np.arange(len(levels)) if index is None else index
         return cls(levels, detector.client_names_, incident, times).plot(ax=ax, title=title)
 
-    def plot(self, *, ax=None, title=None):
-        """Draw the lanes, the root on top.
+    def _size(self):
+        return 8.5, 1.5 + 0.55 * len(self._lanes())
 
-        Parameters
-        ----------
-        ax : matplotlib Axes, default=None
-            None makes a new figure.
-        title : str, default=None
-
-        Returns
-        -------
-        IncidentDisplay
-        """
+    def _draw(self, ax):
         start, detected, end = (self._row(self.incident[key]) for key in ("start", "detected", "end"))
         last = len(self.levels) - 1 if end is None else end
         width = max(last - start, 5)
-        rows = slice(
-            max(start - max(_BEFORE, width // 2), 0), min(last + max(_AFTER, width // 2), len(self.levels))
-        )
-        lanes = self._lanes()
-        ax = new_axes(ax, "Drawing an incident", (8.5, 1.5 + 0.55 * len(lanes)))
-        x = np.arange(rows.start, rows.stop)
-        top = max(float(np.nanmax(self.levels[rows])), 1.5)
+        first = max(start - max(_BEFORE, width // 2), 0)
+        x = np.arange(first, min(last + max(_AFTER, width // 2), len(self.levels)))
+        lanes, root = self._lanes(), self.incident["root"]
         place = {name: len(lanes) - 1 - k for k, name in enumerate(lanes)}
-        for name in lanes:
-            level = np.log1p(np.maximum(self.levels[rows, self.names.index(name)], 0)) / np.log1p(top)
-            root = name == self.incident["root"]
-            colour = COLOURS[1] if root else COLOURS[0]
-            ax.fill_between(x, place[name], place[name] + 0.8 * level, color=colour, alpha=0.8, linewidth=0)
-            ax.hlines(
-                place[name] + 0.8 * np.log(2) / np.log1p(top),
-                x[0],
-                x[-1],
-                color="0.3",
-                linewidth=0.6,
-                linestyle=":",
-            )
+        top = np.log1p(max(float(np.nanmax(self.levels[x])), 1.5))
+        for name, bottom in place.items():
+            level = np.log1p(np.maximum(self.levels[x, self.names.index(name)], 0)) / top
+            colour = COLOURS[1] if name == root else COLOURS[0]
+            ax.fill_between(x, bottom, bottom + 0.8 * level, color=colour, alpha=0.8, linewidth=0)
+            ax.hlines(bottom + 0.8 * np.log(2) / top, x[0], x[-1], color="0.3", linewidth=0.6, linestyle=":")
         ax.axvspan(start, last, color="0.9", zorder=0)
         ax.axvline(detected, color="0.2", linewidth=1)
-        ax.annotate(
-            "alarm",
-            (detected, len(lanes)),
-            xytext=(3, -2),
-            textcoords="offset points",
-            fontsize="small",
-            va="top",
-        )
-        self._arrows(ax, place, start)
-        labels = [
-            f"{short(name)}\n{p:.0%}" if p >= 0.005 else short(name) for name, p in self._chances(lanes)
-        ]
+        beside = {"xytext": (3, -2), "textcoords": "offset points", "fontsize": "small", "va": "top"}
+        ax.annotate("alarm", (detected, len(lanes)), **beside)
+        self._draw_arrows(ax, place, start)
+        ranking = dict(self.incident["ranking"])
+        chances = ((short(name), ranking.get(name, 0.0)) for name in lanes)
+        labels = [f"{name}\n{p:.0%}" if p >= 0.005 else name for name, p in chances]
         ax.set_yticks([place[name] + 0.3 for name in lanes], labels)
-        ax.set_ylim(-0.1, len(lanes) + 0.15)
-        ax.set_xlim(x[0], x[-1])
+        ax.set(ylim=(-0.1, len(lanes) + 0.15), xlim=(x[0], x[-1]), ylabel="unit")
         self._time_ticks(ax)
-        ax.set_ylabel("unit")
-        return keep_axes(self, ax, title)
 
     def _row(self, value):
-        """Position of a time or position, None for an open end."""
+        """Row of a time or row number, None for an open end."""
         if value is None or value != value:
             return None
         return int(np.searchsorted(self.times, value)) if isinstance(value, pd.Timestamp) else int(value)
 
     def _lanes(self):
-        """Units to draw: those on the path in its order, then by probability."""
-        on_path = [name for name, _ in self.incident["path"]]
-        ranked = [name for name, _ in self.incident["ranking"]]
-        root = [self.incident["root"]] if self.incident["root"] in self.names else []
-        lanes = list(dict.fromkeys([*root, *on_path, *ranked]))
-        return [name for name in lanes if name in self.names][:_MOST]
+        """Units to draw: the root, those on the path in its order, then by probability."""
+        reached = [name for name, _ in [*self.incident["path"], *self.incident["ranking"]]]
+        lanes = dict.fromkeys([self.incident["root"], *reached])
+        return [name for name in lanes if name in self.names][:_MOST_LANES]
 
-    def _chances(self, lanes):
-        chances = dict(self.incident["ranking"])
-        return [(name, chances.get(name, 0.0)) for name in lanes]
-
-    def _arrows(self, ax, place, start):
+    def _draw_arrows(self, ax, place, start):
         """One arrow per unit that was reached, from the root at its onset."""
+        root = self.incident["root"]
         reached = [(name, start + delay) for name, delay in self.incident["path"] if name in place]
-        if len(reached) < 2 or self.incident["root"] not in place:
+        if len(reached) < 2 or root not in place:
             return
-        origin = dict(reached).get(self.incident["root"], start)
-        previous = (self.incident["root"], origin)
+        look = {"arrowstyle": "-|>", "color": "black", "linewidth": 1.1, "shrinkA": 0, "shrinkB": 0}
+        previous = root, dict(reached).get(root, start)
         for name, when in reached:
-            if name == self.incident["root"]:
-                continue
-            ax.annotate(
-                "",
-                xy=(when, place[name] + 0.45),
-                xytext=(previous[1], place[previous[0]] + 0.1),
-                arrowprops={
-                    "arrowstyle": "-|>",
-                    "color": "black",
-                    "linewidth": 1.1,
-                    "shrinkA": 0,
-                    "shrinkB": 0,
-                },
-            )
-            previous = (name, when)
+            if name != root:
+                tail = previous[1], place[previous[0]] + 0.1
+                ax.annotate("", xy=(when, place[name] + 0.45), xytext=tail, arrowprops=look)
+                previous = name, when
 
     def _time_ticks(self, ax):
         """Times at the ticks where rows have them."""
@@ -184,3 +140,75 @@ class IncidentDisplay:
         form = "%H:%M:%S" if same_day else "%d %b %H:%M"
         ax.set_xticks(ticks, [self.times[t].strftime(form) for t in ticks])
         ax.set_xlabel(f"{self.times[ticks[0]]:%Y-%m-%d}" if same_day else "time")
+
+
+class FalseAlarmDisplay(Display):
+    """False alarms achieved on held-out nominal data, with 95 % intervals, against those asked for.
+
+    Use :meth:`from_detectors`; the constructor only stores.
+
+    Parameters
+    ----------
+    asked, achieved, low, high : array-like of shape (n_detectors,)
+        Per time step.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedRCADetector
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.displays import FalseAlarmDisplay
+    >>> X, _ = make_granger_plant(2, n_samples=3000, random_state=0)
+    >>> detectors = [FederatedRCADetector(false_alarm_rate=rate).fit(X) for rate in (1e-3, 1e-2)]
+    >>> FalseAlarmDisplay.from_detectors(detectors).asked.tolist()
+    [0.001, 0.01]
+    """
+
+    def __init__(self, asked, achieved, low, high):
+        self.asked = asked
+        self.achieved = achieved
+        self.low = low
+        self.high = high
+
+    @classmethod
+    def from_detectors(cls, detectors, *, ax=None, title=None):
+        """Draw the rates of fitted detectors.
+
+        Parameters
+        ----------
+        detectors : FederatedRCADetector or list of them
+            Fitted with different budgets.
+        ax : matplotlib Axes, default=None
+        title : str, default=None
+
+        Returns
+        -------
+        FalseAlarmDisplay
+        """
+        detectors = detectors if isinstance(detectors, (list, tuple)) else [detectors]
+        rates = pd.DataFrame([detector.false_alarms_ for detector in detectors])
+        columns = (rates[key].to_numpy(dtype=float) for key in ("asked", "achieved", "low", "high"))
+        return cls(*columns).plot(ax=ax, title=title)
+
+    def _size(self):
+        return 4.8, 4.2
+
+    def _draw(self, ax):
+        asked, achieved, low, high = map(np.asarray, (self.asked, self.achieved, self.low, self.high))
+        positive = np.concatenate([asked, high[high > 0]])
+        floor = 0.2 * np.concatenate([positive, achieved[achieved > 0], low[low > 0]]).min()
+        ends = np.array([floor, 3 * positive.max()])
+        ax.plot(ends, ends, color="0.5", linewidth=0.8, linestyle="--", label="as asked")
+        place = np.maximum(achieved, floor)
+        bars = np.maximum([place - np.maximum(low, floor), high - place], 0)
+        ax.errorbar(asked, place, bars, fmt="o", color=COLOURS[0], capsize=3, label="achieved, 95 % interval")
+        none = achieved == 0
+        if none.any():
+            ax.plot(asked[none], place[none], "v", color=COLOURS[1], label="no alarm at all")
+        ax.set(xscale="log", yscale="log", ylim=(0.8 * floor, ends[1]))
+        ax.set(xlabel="false alarms per step asked for", ylabel="achieved on held-out data")
+        small_legend(ax, loc="upper left")

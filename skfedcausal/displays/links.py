@@ -1,13 +1,15 @@
-"""Pictures of the links of a plant."""
+"""Pictures of the links of a plant: as a matrix, as a graph, and one of them over frequency."""
 
 import numpy as np
 
-from ._style import keep_axes, new_axes, pyplot, tick_names
+from ._base import COLOURS, Display, short, tick_names
 
-_MARKS = {"influence": "●", "no influence": "", "cannot tell": "?"}
+_MARKS = {"influence": "●", "cannot tell": "?"}
+_MOST_BOXES = 10  # names in boxes on the circle; more stand around it
+_LINE = 0.18  # inches that a name needs around the circle
 
 
-class LinkMatrixDisplay:
+class LinkMatrixDisplay(Display):
     """Strength of every link as a matrix, cause in columns and effect in rows.
 
     Use :meth:`from_estimator` or :meth:`from_links`; the constructor only stores.
@@ -86,17 +88,17 @@ class LinkMatrixDisplay:
         LinkMatrixDisplay
         """
         position = {name: k for k, name in enumerate(names)}
+        cells = links["effect"].map(position), links["cause"].map(position)
         strength = np.zeros((len(names), len(names)))
         np.fill_diagonal(strength, np.nan)
+        strength[cells] = links["strength"]
         verdict = np.full(strength.shape, "", dtype=object)
-        rows, cols = links["effect"].map(position), links["cause"].map(position)
-        strength[rows, cols] = links["strength"]
         if "verdict" in links:
-            verdict[rows, cols] = links["verdict"]
+            verdict[cells] = links["verdict"]
         intervals = None
         if {"low", "high"} <= set(links):
             intervals = np.full((*strength.shape, 2), np.nan)
-            intervals[rows, cols] = links[["low", "high"]]
+            intervals[cells] = links[["low", "high"]]
         return cls(strength, verdict, names, intervals).plot(ax=ax, title=title)
 
     def plot(self, *, ax=None, title=None, vmax=None):
@@ -114,33 +116,24 @@ class LinkMatrixDisplay:
         -------
         LinkMatrixDisplay
         """
-        n = len(self.names)
-        cell = 0.8 if self.intervals is not None else min(0.45, 9 / n)  # inches
-        ax = new_axes(ax, "Drawing links", (2.2 + cell * n, 1.8 + cell * n))
-        cmap = pyplot("Drawing links").get_cmap("Blues").with_extremes(bad="0.85")
-        image = ax.imshow(self.strength, cmap=cmap, vmin=0, vmax=vmax)
-        top = image.norm.vmax
+        ax = self._axes(ax)
+        cmap = self._pyplot().get_cmap("Blues").with_extremes(bad="0.85")
+        self.image_ = ax.imshow(self.strength, cmap=cmap, vmin=0, vmax=vmax)
+        middle, size = 0.5 * self.image_.norm.vmax, None if self.intervals is None else "small"
         for row, col in zip(*np.nonzero(np.isfinite(self.strength)), strict=True):
             label = self._label(row, col)
+            colour = "white" if self.strength[row, col] > middle else "black"
             if label:
-                dark = self.strength[row, col] > 0.5 * top
-                ax.text(
-                    col,
-                    row,
-                    label,
-                    ha="center",
-                    va="center",
-                    color="white" if dark else "black",
-                    fontsize=None if self.intervals is None else "small",
-                )
-        tick_names(ax.xaxis, self.names)
-        tick_names(ax.yaxis, self.names)
+                ax.text(col, row, label, ha="center", va="center", color=colour, fontsize=size)
+        tick_names(ax, self.names)
         for label in ax.get_xticklabels():
             label.set(rotation=45, ha="right", rotation_mode="anchor")
-        ax.set_xlabel("cause")
-        ax.set_ylabel("effect")
-        self.image_ = image
-        return keep_axes(self, ax, title)
+        ax.set(xlabel="cause", ylabel="effect")
+        return self._keep(ax, title)
+
+    def _size(self):
+        cell = 0.8 if self.intervals is not None else min(0.45, 9 / len(self.names))  # inches
+        return 2.2 + cell * len(self.names), 1.8 + cell * len(self.names)
 
     def _label(self, row, col):
         """Mark of the verdict and the interval of a pair."""
@@ -149,3 +142,206 @@ class LinkMatrixDisplay:
             return mark
         low, high = self.intervals[row, col]
         return f"{mark}\n{low:.2f}–{high:.2f}".lstrip()
+
+
+class LinkGraphDisplay(Display):
+    """Units on a circle and an arrow for every influence that was found, as wide as it is strong.
+
+    Pairs about which nothing can be said are dashed; pairs without influence are left out. Use
+    :meth:`from_estimator` or :meth:`from_links`; the constructor only stores.
+
+    Parameters
+    ----------
+    links : DataFrame
+        With columns ``cause, effect, strength, verdict``.
+    names : sequence of str
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.displays import LinkGraphDisplay
+    >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+    >>> display = LinkGraphDisplay.from_estimator(FederatedGrangerEstimator().fit(X))
+    >>> [text.get_text() for text in display.ax_.texts if text.get_text()]
+    ['unit0', 'unit1', 'unit2']
+    """
+
+    def __init__(self, links, names):
+        self.links = links
+        self.names = names
+
+    @classmethod
+    def from_estimator(cls, estimator, *, ax=None, title=None, undecided=False):
+        """Draw the links between states of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : FederatedGrangerEstimator or FederatedCounterfactualEstimator
+        ax : matplotlib Axes, default=None
+        title : str, default=None
+        undecided : bool, default=False
+            Also draw the pairs with the verdict "cannot tell".
+
+        Returns
+        -------
+        LinkGraphDisplay
+        """
+        links = estimator.links_[estimator.links_["kind"] == "state"]
+        return cls.from_links(links, estimator.client_names_, ax=ax, title=title, undecided=undecided)
+
+    @classmethod
+    def from_links(cls, links, names, *, ax=None, title=None, undecided=False):
+        """Draw a table of links with columns ``cause, effect, strength, verdict``.
+
+        Parameters
+        ----------
+        links : DataFrame
+        names : sequence of str
+            Units in their order around the circle.
+        ax : matplotlib Axes, default=None
+        title : str, default=None
+        undecided : bool, default=False
+            Also draw the pairs with the verdict "cannot tell".
+
+        Returns
+        -------
+        LinkGraphDisplay
+        """
+        return cls(links, names).plot(ax=ax, title=title, undecided=undecided)
+
+    def plot(self, *, ax=None, title=None, undecided=False):
+        """Draw the graph.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            None makes a new figure.
+        title : str, default=None
+        undecided : bool, default=False
+
+        Returns
+        -------
+        LinkGraphDisplay
+        """
+        ax, boxed = self._axes(ax), len(self.names) <= _MOST_BOXES
+        angles = np.pi / 2 - 2 * np.pi * np.arange(len(self.names)) / len(self.names)
+        place = dict(zip(self.names, np.column_stack([np.cos(angles), np.sin(angles)]), strict=True))
+        kept = ["influence", "cannot tell"] if undecided else ["influence"]
+        drawn = self.links[self.links["verdict"].isin(kept)]
+        top = drawn["strength"].max() if (drawn["strength"] > 0).any() else 1.0
+        for link in drawn.itertuples():
+            found = link.verdict == "influence"
+            arrow = {
+                "arrowstyle": "-|>",
+                "connectionstyle": "arc3,rad=0.15",
+                "linewidth": 0.5 + 2.5 * link.strength / top if found else 0.8,
+                "linestyle": "-" if found else "--",
+                "color": COLOURS[0] if found else "0.6",
+                "shrinkA": 22 if boxed else 4,
+                "shrinkB": 22 if boxed else 4,
+            }
+            ax.annotate("", xy=place[link.effect], xytext=place[link.cause], arrowprops=arrow)
+        for (name, point), angle in zip(place.items(), angles, strict=True):
+            (_name_in_a_box if boxed else _name_outside)(ax, name, point, angle)
+        radius, beside = self._radii()
+        limits = (-1 - beside / radius, 1 + beside / radius)
+        ax.set(xlim=limits, ylim=limits, aspect="equal")
+        ax.set_axis_off()
+        return self._keep(ax, title)
+
+    def _radii(self):
+        """Radius of the circle, and space around it for the names, in inches."""
+        if len(self.names) <= _MOST_BOXES:
+            return 1.7, 0.8
+        return max(1.7, _LINE * len(self.names) / (2 * np.pi)), 1.5
+
+    def _size(self):
+        return (2 * sum(self._radii()),) * 2
+
+
+def _name_in_a_box(ax, name, point, angle):
+    box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
+    ax.text(*point, short(name), ha="center", va="center", bbox=box)
+
+
+def _name_outside(ax, name, point, angle):
+    """A point on the circle and the name along its radius: many names fit around it."""
+    ax.plot(*point, "o", color="0.3", markersize=4)
+    left = np.cos(angle) < -1e-9
+    turn = {"rotation": np.degrees(angle) + 180 * left, "rotation_mode": "anchor"}
+    place = {"ha": "right" if left else "left", "va": "center"}
+    ax.text(*(1.05 * point), short(name), **turn, **place, fontsize="small")
+
+
+class SpectrumDisplay(Display):
+    """Influence of one unit on another over frequency, with the measure of the time domain as a line.
+
+    Use :meth:`from_estimator`; the constructor only stores.
+
+    Parameters
+    ----------
+    spectrum : DataFrame
+        From ``estimator.spectrum(cause, effect)``.
+    cause, effect : str
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.displays import SpectrumDisplay
+    >>> X, _ = make_granger_plant(2, links=[("unit0", "unit1")], random_state=0)
+    >>> est = FederatedGrangerEstimator().fit(X)
+    >>> SpectrumDisplay.from_estimator(est, "unit0", "unit1").ax_.get_title()
+    'unit0 → unit1'
+    """
+
+    def __init__(self, spectrum, cause, effect):
+        self.spectrum = spectrum
+        self.cause = cause
+        self.effect = effect
+
+    @classmethod
+    def from_estimator(cls, estimator, cause, effect, *, conditional=True, intervals=None, ax=None):
+        """Draw the spectrum of one link of a fitted estimator.
+
+        Parameters
+        ----------
+        estimator : FederatedGrangerEstimator or FederatedCounterfactualEstimator
+        cause, effect : str
+        conditional : bool, default=True
+            Given the measurements of all other units.
+        intervals : float, default=None
+            Coverage of the intervals to shade. None shades none.
+        ax : matplotlib Axes, default=None
+
+        Returns
+        -------
+        SpectrumDisplay
+        """
+        spectrum = estimator.spectrum(cause, effect, conditional=conditional, level=intervals)
+        return cls(spectrum, cause, effect).plot(ax=ax)
+
+    def _draw(self, ax):
+        ax.plot(self.spectrum["frequency"], self.spectrum["measure"], label="over frequency")
+        if "low" in self.spectrum:
+            ax.fill_between(*(self.spectrum[name] for name in ("frequency", "low", "high")), alpha=0.25)
+        total = self.spectrum.attrs["total"]
+        note = "" if self.spectrum.attrs["averages_to_total"] else " (not its average)"
+        ax.axhline(total, color="0.5", linestyle="--", label=f"time domain {total:.3g}{note}")
+        ax.set(xlabel="frequency (radians per time step)", ylabel="Geweke's measure (nats)")
+        ax.set(xlim=(0, None), ylim=(0, None), title=f"{self.cause} → {self.effect}")
+        ax.legend()
+
+    def _size(self):
+        return 5.5, 3.2

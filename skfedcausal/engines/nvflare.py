@@ -9,7 +9,9 @@ import logging
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
+from typing import Literal
 
 from nvflare.apis.event_type import EventType
 from nvflare.apis.executor import Executor
@@ -25,7 +27,10 @@ from ..sites.settings import read_site_settings
 TOPIC = "skfedcausal.exchange"
 SETTINGS = "skfedcausal.toml"  # in the folder `local` of a site's kit
 _FRAME, _HELLO = "frame", "hello"
-_KINDS = {ReturnCode.TIMEOUT: "timeout", ReturnCode.EXECUTION_EXCEPTION: "client-error"}
+_KINDS: dict[str, Literal["timeout", "client-error", "offline"]] = {
+    ReturnCode.TIMEOUT: "timeout",
+    ReturnCode.EXECUTION_EXCEPTION: "client-error",
+}
 _THERE = (ReturnCode.OK, ReturnCode.EXECUTION_EXCEPTION)
 _LOG = logging.getLogger(__name__)
 
@@ -72,16 +77,8 @@ class SiteExecutor(Executor):
 class EngineTransport(FramedTransport):
     """The server's side: packets to the sites of a running job, all at a time.
 
-    Parameters
-    ----------
-    engine : ServerEngineSpec
-        Of the job.
-    names : sequence of str
-        The sites, as in their certificates.
-    run, timeout, journal, max_frame
-        As in :class:`~skfedcausal.federation.framed.FramedTransport`.
-    stopped : callable, default=None
-        Whether the job is being aborted.
+    `names` are the sites' as in their certificates, ``stopped()`` says whether the job is being aborted;
+    other settings as in :class:`~skfedcausal.federation.framed.FramedTransport`.
     """
 
     def __init__(self, engine, names, run, *, stopped=lambda: False, **settings):
@@ -90,32 +87,33 @@ class EngineTransport(FramedTransport):
         self._pool = ThreadPoolExecutor(max_workers=max(len(self._names), 1))
 
     def _carry(self, frames, timeout):
-        def carried(name, frame):
-            request = Shareable()
-            request[_FRAME] = frame
-            return self._sent(name, request, timeout)
+        sent = self._pool.map(self._send, frames, frames.values(), repeat(timeout))
+        return dict(zip(frames, sent, strict=True))
 
-        return dict(zip(frames, self._pool.map(carried, frames, frames.values()), strict=True))
-
-    def _sent(self, name, request, timeout):
+    def _send(self, name, frame, timeout):
+        """Frame that a site answers with, or why there is none."""
         if self._stopped():
             return Failure("offline", "the job is being aborted")
-        with self._engine.new_context() as context:
-            replies = self._engine.send_aux_request([name], TOPIC, request, timeout, context, optional=True)
-        reply = (replies or {}).get(name)
-        code = None if reply is None else reply.get_return_code()
+        reply = self._ask(name, _FRAME, frame, timeout)
+        if reply is None:
+            return Failure("offline")
+        code, frame = reply.get_return_code(), reply.get(_FRAME)
         if code == ReturnCode.OK:
-            frame = reply.get(_FRAME)
             return frame if isinstance(frame, bytes) else Failure("client-error")
         return Failure(_KINDS.get(code, "offline"))
 
-    def greet(self, patience):
-        """Wait until the sites' part of the job is up; one that is not is asked all the same later.
+    def _ask(self, name, field, content, timeout):
+        """Reply of a site to a message of one field, None without one."""
+        request = Shareable()
+        request[field] = content
+        with self._engine.new_context() as context:
+            replies = self._engine.send_aux_request([name], TOPIC, request, timeout, context, optional=True)
+        return (replies or {}).get(name)
 
-        Returns
-        -------
-        list of str
-            Sites that did not answer within `patience` seconds.
+    def greet(self, patience):
+        """Wait until the sites' part of the job is up; those that did not answer within `patience` seconds.
+
+        They are asked all the same later.
         """
         end, silent = time.monotonic() + patience, list(self._names)
         while silent and time.monotonic() < end and not self._stopped():
@@ -126,11 +124,7 @@ class EngineTransport(FramedTransport):
         return silent
 
     def _is_there(self, name):
-        hello = Shareable()
-        hello[_HELLO] = True
-        with self._engine.new_context() as context:
-            replies = self._engine.send_aux_request([name], TOPIC, hello, 2.0, context, optional=True)
-        reply = (replies or {}).get(name)
+        reply = self._ask(name, _HELLO, True, 2.0)
         return reply is not None and reply.get_return_code() in _THERE
 
     def leave(self):
@@ -141,12 +135,8 @@ class EngineTransport(FramedTransport):
 class ServerController(Controller):
     """The server's side of a job: fits over the sites, writes the results into the job's folder.
 
-    Parameters
-    ----------
-    settings : dict
-        As :meth:`skfedcausal.sites.server_settings.ServerSettings.to_args` gives them.
-    patience : float, default=60.0
-        Seconds to wait for sites to come up at the start.
+    `settings` are those of :meth:`skfedcausal.sites.server_settings.ServerSettings.to_args`, `patience` the
+    seconds to wait for sites to come up at the start.
     """
 
     def __init__(self, settings, patience=60.0):

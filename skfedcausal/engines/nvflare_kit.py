@@ -6,6 +6,7 @@ import secrets
 import subprocess
 import sys
 import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 from ..federation.atomic import write_whole
@@ -18,42 +19,23 @@ ADMIN = "admin@skfedcausal.local"
 # without these two the engine keeps a timer thread per message for more than a minute
 _COMMUNICATION = {"format_version": 2, "streaming_retry_timeout": 5.0, "streaming_retry_wait": 1.0}
 _RIGHTS = {
-    "format_version": "1.0",
-    "permissions": {
-        "project_admin": {
-            "submit_job": "any",
-            "clone_job": "none",
-            "manage_job": "any",
-            "download_job": "any",
-            "view": "any",
-            "operate": "any",
-            "shell_commands": "none",
-            "byoc": "none",
-        }
-    },
+    **dict.fromkeys(("submit_job", "manage_job", "download_job", "view", "operate"), "any"),
+    **dict.fromkeys(("clone_job", "shell_commands", "byoc"), "none"),
+}
+_BUILDERS = {
+    "workspace.WorkspaceBuilder": {"template_file": ["master_template.yml"]},
+    "static_file.StaticFileBuilder": {"config_folder": "config", "scheme": "tcp"},
+    "cert.CertBuilder": {},
+    "signature.SignatureBuilder": {},
 }
 
 
 def provision(units, folder, *, server="localhost", port=8002):
-    """Make certificates and start-up kits of a server, its sites and one administrator.
+    """Make certificates and start-up kits of a server, its sites (`units`) and one administrator.
 
     Everything is made on this machine: bring each kit to its owner by a way that you trust, and delete it
-    here.
-    Every kit is hardened (:func:`harden`).
-
-    Parameters
-    ----------
-    units : sequence of str
-        Names of the sites; letters, digits, ``-`` and ``_``.
-    folder : str or Path
-    server : str, default="localhost"
-        Name under which sites reach the server. With "localhost" it listens on this machine only.
-    port : int, default=8002
-
-    Returns
-    -------
-    dict of str to Path
-        Kit of every site by name, of the ``server`` and of the ``admin``.
+    here. Every kit is hardened (:func:`harden`). With the server "localhost" it listens on this machine only.
+    Gives the kit of every site by name, of the ``server`` and of the ``admin``.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -66,18 +48,7 @@ def provision(units, folder, *, server="localhost", port=8002):
             *({"name": name, "type": "client", "org": "plant"} for name in units),
             {"name": ADMIN, "type": "admin", "org": "plant", "role": "project_admin"},
         ],
-        "builders": [
-            {
-                "path": "nvflare.lighter.impl.workspace.WorkspaceBuilder",
-                "args": {"template_file": ["master_template.yml"]},
-            },
-            {
-                "path": "nvflare.lighter.impl.static_file.StaticFileBuilder",
-                "args": {"config_folder": "config", "scheme": "tcp"},
-            },
-            {"path": "nvflare.lighter.impl.cert.CertBuilder"},
-            {"path": "nvflare.lighter.impl.signature.SignatureBuilder"},
-        ],
+        "builders": [{"path": f"nvflare.lighter.impl.{k}", "args": v} for k, v in _BUILDERS.items()],
     }
     path = folder / "project.yml"
     write_whole(path, json.dumps(project, indent=1).encode())  # JSON is YAML
@@ -91,13 +62,7 @@ def provision(units, folder, *, server="localhost", port=8002):
 
 
 def harden(kit):
-    """Allow the two classes of this library in a kit, and nothing that a job brings; no logs leave.
-
-    Parameters
-    ----------
-    kit : str or Path
-        Start-up kit of a server or a site.
-    """
+    """Allow the two classes of this library in a kit, and nothing that a job brings; no logs leave."""
     local = Path(kit) / "local"
     resources = json.loads((local / "resources.json.default").read_text())
     resources["class_allow_list"] = [_CONTROLLER, _EXECUTOR]
@@ -107,69 +72,34 @@ def harden(kit):
         text = text.replace(f"/tmp/nvflare/{name}", str(Path(kit).resolve() / name))
     write_whole(local / "resources.json", text.encode())
     write_whole(local / "comm_config.json", json.dumps(_COMMUNICATION).encode())
-    write_whole(local / "authorization.json", json.dumps(_RIGHTS, indent=1).encode())
+    rights = {"format_version": "1.0", "permissions": {"project_admin": _RIGHTS}}
+    write_whole(local / "authorization.json", json.dumps(rights, indent=1).encode())
 
 
 def environment():
     """Environment for the engine's processes: their scripts find this Python."""
     own = str(Path(sys.executable).parent)
-    return {
-        **os.environ,
-        "PATH": f"{own}{os.pathsep}{os.environ.get('PATH', '')}",
-    }
+    return {**os.environ, "PATH": f"{own}{os.pathsep}{os.environ.get('PATH', '')}"}
 
 
 def start(kit, **more):
-    """Start the engine of a kit in the foreground of a process of its own.
-
-    Parameters
-    ----------
-    kit : str or Path
-    **more : str
-        Further variables of its environment.
-
-    Returns
-    -------
-    subprocess.Popen
-    """
-    script = Path(kit) / "startup" / "sub_start.sh"
-    log = open(Path(kit) / "engine.log", "ab")  # noqa: SIM115  kept open by the process
-    with log:
-        return subprocess.Popen(
-            ["bash", str(script), "--once"], stdout=log, stderr=subprocess.STDOUT, env=environment() | more
-        )
+    """Process of the engine of a kit, with further variables of its environment; it logs into the kit."""
+    command = ["bash", str(Path(kit) / "startup" / "sub_start.sh"), "--once"]
+    with open(Path(kit) / "engine.log", "ab") as log:
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment() | more)
 
 
 def job_folder(settings, folder, *, journal=None, patience=60.0):
-    """Write a job that holds the settings of a run, and no code.
+    """Write a job that holds the settings of a run, and no code; its folder.
 
-    Parameters
-    ----------
-    settings : ServerSettings
-    folder : str or Path
-    journal : str or Path, default=None
-        Folder on the server's machine for the answers of the run, so that it can be resumed.
-    patience : float, default=60.0
-
-    Returns
-    -------
-    Path
+    `journal` is a folder on the server's machine for the answers of the run, so that it can be resumed.
     """
-    folder = Path(folder)
-    lost = settings.lost_units
-    fewest = len(settings.units) if lost is None else lost.needed(len(settings.units))
-    args = settings.to_args()
-    args.pop("folder", None)
-    args.pop("keys", None)
-    args.pop("out", None)
+    folder, lost, n_units = Path(folder), settings.lost_units, len(settings.units)
+    args = {key: value for key, value in settings.to_args().items() if key not in ("folder", "keys", "out")}
     if journal is not None:
         args["out"] = str(Path(journal).absolute())
-    meta = {
-        "name": settings.run,
-        "resource_spec": {},
-        "min_clients": fewest,
-        "deploy_map": {"app": ["@ALL"]},
-    }
+    meta = {"name": settings.run, "resource_spec": {}, "deploy_map": {"app": ["@ALL"]}}
+    meta["min_clients"] = n_units if lost is None else lost.needed(n_units)
     server = {"id": "fit", "path": _CONTROLLER, "args": {"settings": args, "patience": patience}}
     site = {"tasks": ["skfedcausal"], "executor": {"path": _EXECUTOR, "args": {}}}
     files = {
@@ -183,21 +113,13 @@ def job_folder(settings, folder, *, journal=None, patience=60.0):
 
 
 def session(admin, patience=30.0):
-    """Signed-in session of the administrator.
-
-    Parameters
-    ----------
-    admin : str or Path
-        Kit.
-    patience : float
-        Seconds to try, for a server that is just starting.
-    """
+    """Signed-in session of the administrator; for `patience` seconds it tries a server that is starting."""
     from nvflare.fuel.flare_api.flare_api import new_secure_session
 
     end = time.monotonic() + patience
     while True:
         try:
-            return new_secure_session(ADMIN, str(admin))
+            return new_secure_session(ADMIN, str(Path(admin).resolve()))
         except Exception:
             if time.monotonic() > end:
                 raise
@@ -205,65 +127,36 @@ def session(admin, patience=30.0):
 
 
 def submit(settings_path, admin, out, *, journal=None, attempts=1):
-    """Run the fit of a settings file on the engine and fetch the results.
+    """Run the fit of a settings file on the engine; the summary, the results in the folder `out`.
 
-    Parameters
-    ----------
-    settings_path : str or Path
-        With a section ``[server]``.
-    admin : str or Path
-        The administrator's kit.
-    out : str or Path
-        Folder for the results.
-    journal : str or Path, default=None
-    attempts : int, default=1
-        Jobs to try. With a `journal` every one goes on where the one before it was: a site whose process
-        ended cannot come back to a running job, but takes part in the next one.
-
-    Returns
-    -------
-    dict
-        The summary of the run.
-
-    Raises
-    ------
-    RuntimeError
-        If the job ended without a result.
+    With a `journal` every one of several attempts goes on where the one before it was: a site whose process
+    ended cannot come back to a running job, but takes part in the next one. A job that ends without a result
+    is a RuntimeError.
     """
     settings = read_server_settings(settings_path)
     out = Path(out).resolve()  # the engine looks for relative paths in its own folders
-    with_session = session(Path(admin).resolve())
-    try:
-        for attempt in range(1, attempts + 1):
+    with closing(session(admin)) as signed_in:
+
+        def run():
             job = job_folder(settings, out / f"job-{secrets.token_hex(4)}", journal=journal)
-            try:
-                return fetch(with_session, with_session.submit_job(str(job)), out)
-            except RuntimeError:
-                if attempt == attempts:
-                    raise
-    finally:
-        with_session.close()
+            return fetch(signed_in, signed_in.submit_job(str(job)), out)
+
+        for _ in range(attempts - 1):
+            with suppress(RuntimeError):
+                return run()
+        return run()
 
 
 def stop(admin):
-    """End the engine at the server and at all sites, which ends what :func:`start` started.
-
-    Parameters
-    ----------
-    admin : str or Path
-        Kit.
-    """
-    with_session = session(Path(admin).resolve())
-    try:
-        with_session.shutdown("all")
-    finally:
-        with_session.close()
+    """End the engine at the server and at all sites, which ends the processes of :func:`start`."""
+    with closing(session(admin)) as signed_in:
+        signed_in.shutdown("all")
 
 
-def fetch(with_session, job, out):
+def fetch(signed_in, job, out):
     """Wait for a job and fetch its results; the summary."""
-    with_session.monitor_job(job, poll_interval=0.5)
-    result = Path(with_session.download_job_result(job))
+    signed_in.monitor_job(job, poll_interval=0.5)
+    result = Path(signed_in.download_job_result(job))
     failed = list(result.rglob("failed.txt"))
     if failed:
         raise RuntimeError(failed[0].read_text(encoding="utf-8").strip())

@@ -1,9 +1,10 @@
-"""One export as a list of tag series: wide tables, long tables, quality columns."""
+"""One export as a list of tag series: wide and long tables, words for numbers, quality codes."""
 
 import csv
 import io
-from dataclasses import dataclass
+import re
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -11,63 +12,59 @@ import pandas as pd
 from ..containers.arrays import as_native
 from ..containers.layout import listed
 from .times import on_one_clock, parse_times
-from .values import BAD_TEXTS, is_good, to_numbers
 
 TIME_NAMES = (
-    "timestamp",
-    "time",
-    "datetime",
-    "date_time",
-    "date time",
-    "time stamp",
-    "t_stamp",
-    "ts",
-    "zeit",
+    "timestamp", "time", "datetime", "date_time", "date time", "time stamp", "t_stamp", "ts", "zeit",
     "zeitstempel",
-)
-_TAG = ("tag", "tagname", "tag_name", "tag name", "point", "pointname", "variable", "sensor", "name")
-_VALUE = ("value", "val", "pv", "wert")
+)  # fmt: skip
 _QUALITY = ("quality", "status", "qual", "q", "opcquality", "quality code", "qualitycode")
-_ROLES = {"tag": _TAG, "value": _VALUE, "quality": _QUALITY}
-_JOINTS = (".", "_", " ", ":", "/", "-")
+_ROLES = {
+    "tag": ("tag", "tagname", "tag_name", "tag name", "point", "pointname", "variable", "sensor", "name"),
+    "value": ("value", "val", "pv", "wert"),
+    "quality": _QUALITY,
+}
+_JOINTS = ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
+# written in place of a value, in lower case
+_BAD_TEXTS = frozenset({
+    "bad", "bad input", "bad data", "bad value", "no data", "nodata", "no good data", "no value", "null",
+    "none", "nan", "na", "n/a", "#n/a", "-", "--", "?", "err", "error", "#value!", "#error", "i/o timeout",
+    "io timeout", "timeout", "comm fail", "comm failure", "offline", "not connected", "disconnected",
+    "off line", "scan off", "pt created", "shutdown", "configure", "calc failed", "arc off-line",
+    "over range", "under range", "out of service", "equip fail", "failed", "invalid", "unknown", "missing",
+    "uncertain",
+})  # fmt: skip
+_GOOD = {"good", "ok", "g", "true", "valid", "normal"}
+_UNCERTAIN = {"uncertain", "questionable", "substituted"}
+_DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
+_OPC_DA_GOOD, _OPC_DA_UNCERTAIN = 192, 64
 
 
-@dataclass(frozen=True)
-class Dialect:
+class Dialect(NamedTuple):
     """How an export is to be read; see :func:`read_historian`."""
 
     tz: str | None = None
     dayfirst: bool | None = None
     bad_values: frozenset = frozenset()
-    good: object = None
+    good: Any = None
     keep_uncertain: bool = False
 
 
 def tag_series(export, dialect, where):
-    """Series of the tags of an export.
-
-    Parameters
-    ----------
-    export : str, Path, file object or DataFrame
-    dialect : Dialect
-    where : str
-        For messages.
-
-    Returns
-    -------
-    dict of str to Series
-        Floats by time, NaN where not good, ascending, the last of equal times.
-    """
-    table = _table(export, where)
+    """Series of an export by tag: floats by time, NaN where not good, the last of equal times."""
+    table = _read_table(export, where)
     names = {str(column).strip().lower(): column for column in table.columns}
     table = _time_first(table, names, where)
     roles = {role: _pick(names, words) for role, words in _ROLES.items()}
-    if roles["tag"] is not None and roles["value"] is not None:
+    roles = {role: str(name).strip() for role, name in roles.items() if name is not None}
+    if {"tag", "value"} <= set(roles):
         return _long(table, roles, dialect, where)
     return _wide(table, dialect, where)
 
 
-def _table(export, where):
+# -- tables -------------------------------------------------------------------------------------
+
+
+def _read_table(export, where):
     """Table of text, or the frame that was given."""
     native = as_native(export) if not isinstance(export, (str, Path)) else export
     if isinstance(native, pd.DataFrame):
@@ -82,15 +79,12 @@ def _table(export, where):
             text = raw.decode("cp1252")
     if not text.strip():
         raise ValueError(f"The export is empty: found in {where}.")
-    return pd.read_csv(io.StringIO(text), sep=_separator(text), dtype=str, keep_default_na=False)
-
-
-def _separator(text):
     head = "\n".join(text.splitlines()[:5])
     try:
-        return csv.Sniffer().sniff(head, delimiters=",;\t|").delimiter
+        separator = csv.Sniffer().sniff(head, delimiters=",;\t|").delimiter
     except csv.Error:
-        return max(",;\t|", key=head.count)
+        separator = max(",;\t|", key=head.count)
+    return pd.read_csv(io.StringIO(text), sep=separator, dtype=str, keep_default_na=False)
 
 
 def _pick(names, words):
@@ -99,36 +93,30 @@ def _pick(names, words):
 
 def _time_first(table, names, where):
     """The table with its times in a column called None, before all others."""
+    column = _pick(names, TIME_NAMES)
     if isinstance(table.index, pd.DatetimeIndex):
         times = pd.Series(table.index, index=table.index)
-        return _with_times(table, times)
-    if "date" in names and "time" in names:
-        both = table[names["date"]].astype(str) + " " + table[names["time"]].astype(str)
-        return _with_times(table.drop(columns=[names["date"], names["time"]]), both)
-    column = _pick(names, TIME_NAMES)
-    if column is None:
+    elif "date" in names and "time" in names:
+        times = table[names["date"]].astype(str) + " " + table[names["time"]].astype(str)
+        table = table.drop(columns=[names["date"], names["time"]])
+    elif column is not None:
+        times, table = table[column], table.drop(columns=column)
+    else:
         raise ValueError(
             f"No time column in {where}: its columns are {listed(table.columns)}. Call it 'time', or put "
             "times in the index of a frame."
         )
-    return _with_times(table.drop(columns=column), table[column])
-
-
-def _with_times(table, times):
     table = table.set_axis([str(column).strip() for column in table.columns], axis=1)
     table.insert(0, None, times.to_numpy() if times.dtype.kind == "O" else times.array)
     return table
 
 
 def _long(table, roles, dialect, where):
-    roles = {role: None if column is None else str(column).strip() for role, column in roles.items()}
     tags = table[roles["tag"]].astype(str).str.strip().to_numpy()
     times = on_one_clock(parse_times(table[None], dialect.dayfirst, where), tags, dialect.tz, where)
-    values = to_numbers(table[roles["value"]], BAD_TEXTS | dialect.bad_values, f"the values of {where}")
-    if roles["quality"] is not None:
-        values = np.where(
-            is_good(table[roles["quality"]], dialect.good, dialect.keep_uncertain, where), values, np.nan
-        )
+    values = _to_numbers(table[roles["value"]], dialect.bad_values, f"the values of {where}")
+    if "quality" in roles:
+        values = np.where(is_good(table[roles["quality"]], dialect, where), values, np.nan)
     codes, found = pd.factorize(tags)
     return {tag: _ordered(values[codes == k], times[codes == k]) for k, tag in enumerate(found)}
 
@@ -136,16 +124,14 @@ def _long(table, roles, dialect, where):
 def _wide(table, dialect, where):
     times = on_one_clock(parse_times(table[None], dialect.dayfirst, where), None, dialect.tz, where)
     columns = [column for column in table.columns[1:] if column and not column.startswith("Unnamed:")]
-    quality = _quality_columns(columns)
-    series = {}
+    quality, series = _quality_columns(columns), {}
     for tag in columns:
         if tag in quality.values():
             continue
         place = f"column {tag!r} of {where}"
-        values = to_numbers(table[tag], BAD_TEXTS | dialect.bad_values, place)
+        values = _to_numbers(table[tag], dialect.bad_values, place)
         if tag in quality:
-            good = is_good(table[quality[tag]], dialect.good, dialect.keep_uncertain, place)
-            values = np.where(good, values, np.nan)
+            values = np.where(is_good(table[quality[tag]], dialect, place), values, np.nan)
         series[tag] = _ordered(values, times)
     if not series:
         raise ValueError(f"No tags in {where}: there is a time column and nothing else.")
@@ -154,16 +140,77 @@ def _wide(table, dialect, where):
 
 def _quality_columns(columns):
     """Column with the quality of each tag that has one: ``FIT101.quality`` beside ``FIT101``."""
-    lower = {column.lower(): column for column in columns}
-    found = {}
+    lower, found = {column.lower(): column for column in columns}, {}
     for tag in columns:
-        for word in _QUALITY:
-            joined = [tag.lower() + joint + word for joint in _JOINTS]
-            for name in set(joined) & set(lower):
-                found.setdefault(tag, lower[name])
+        names = (tag.lower() + joint + word for word in _QUALITY for joint in _JOINTS)
+        column = _pick(lower, names)
+        if column is not None:
+            found[tag] = column
     return found
 
 
 def _ordered(values, times):
     series = pd.Series(values, index=times).sort_index(kind="stable")
     return series[~series.index.duplicated(keep="last")]
+
+
+# -- values and quality codes --------------------------------------------------------------------
+
+
+def _to_numbers(values, bad_values, where):
+    """Numbers or text as floats, NaN for texts that stand for no good value."""
+    if pd.api.types.is_bool_dtype(values) or pd.api.types.is_numeric_dtype(values):
+        numbers = values.to_numpy(dtype=float, na_value=np.nan)
+        return np.where(np.isinf(numbers), np.nan, numbers)
+    texts = values.astype("string").str.strip()
+    numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    left = np.isnan(numbers) & (texts.fillna("") != "").to_numpy(dtype=bool)
+    commas = left & texts.str.match(_DECIMAL_COMMA).fillna(False).to_numpy(dtype=bool)
+    plain = texts[commas].str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
+    numbers[commas] = plain.to_numpy(dtype=float)
+    bad = _BAD_TEXTS | bad_values
+    unknown = [text for text in texts[left & ~commas].unique() if text.lower() not in bad]
+    if unknown:
+        raise ValueError(
+            f"Got {unknown[0]!r} in {where}, which is neither a number nor a known mark of bad quality. Map "
+            f"states to numbers, leave the column out, or name the marks: bad_values={unknown[:5]!r}."
+        )
+    return np.where(np.isinf(numbers), np.nan, numbers)
+
+
+def is_good(quality, dialect, where):
+    """Which rows have a quality code that stands for a good value.
+
+    Recognised are codes of OPC DA (192 is good), OPC UA (0 is good), per cent (100 is good), 0 or 1, and
+    words; ``dialect.good`` may hold the good ones, or be a function of a code.
+    """
+    if callable(dialect.good):
+        return np.array([bool(dialect.good(code)) for code in quality], dtype=bool)
+    words = quality.astype("string").str.strip().str.lower()
+    if dialect.good is not None:
+        return words.isin({str(code).strip().lower() for code in dialect.good}).to_numpy(dtype=bool)
+    numbers = pd.to_numeric(quality, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
+    if not np.isnan(numbers).all():
+        return _good_codes(numbers, dialect.keep_uncertain, where)
+    known = _GOOD | (_UNCERTAIN if dialect.keep_uncertain else set())
+    first = words.str.split(r"[,;:\s]", n=1, regex=True).str[0]
+    return first.isin(known).fillna(False).to_numpy(dtype=bool)
+
+
+def _good_codes(codes, keep_uncertain, where):
+    """Numeric codes, by the standard they can only belong to."""
+    known = ~np.isnan(codes)
+    largest = codes[known].max(initial=0.0)
+    whole = np.where(known, codes, 0).astype(np.int64)
+    if largest >= 2**30:  # OPC UA: the two highest of 32 bits
+        severity = whole >> 30
+        return known & ((severity == 0) | (keep_uncertain & (severity == 1)))
+    if largest >= _OPC_DA_GOOD:  # OPC DA: the two highest of eight bits
+        status = whole & _OPC_DA_GOOD
+        return known & ((status == _OPC_DA_GOOD) | (keep_uncertain & (status == _OPC_DA_UNCERTAIN)))
+    if largest in (1.0, 100.0):
+        return known & (codes == largest)
+    raise ValueError(
+        f"The quality codes of {where} are {listed(np.unique(codes[known]), 6)}: zero is good in OPC UA, bad "
+        "in OPC DA. Say which codes are good: good=[...]."
+    )

@@ -10,7 +10,6 @@ from ..containers.layout import SEPARATOR, check_unit_names, listed
 from .forms import Dialect, tag_series
 
 _log = logging.getLogger(__name__)
-_METHODS = ("last", "mean")
 
 
 def read_historian(
@@ -115,7 +114,7 @@ def read_historian(
         )
     if not exports:
         raise ValueError("Got no exports; give at least one unit: {'P1': 'boiler.csv', ...}.")
-    if how not in _METHODS:
+    if how not in ("last", "mean"):
         raise ValueError(f"Got how={how!r}; choose 'last' or 'mean'.")
     units = [str(unit) for unit in exports]
     check_unit_names(units)
@@ -124,14 +123,14 @@ def read_historian(
             unknown = listed(sorted(set(value) - set(units)))
             raise ValueError(f"`{option}` names {unknown}, the units are {listed(units)}.")
     bad_values = frozenset(str(text).strip().lower() for text in bad_values)
-    series = {}
+    series: dict[str, pd.Series] = {}
     for unit, export in zip(units, exports.values(), strict=True):
         zone = tz.get(unit) if isinstance(tz, Mapping) else tz
         dialect = Dialect(zone, dayfirst, bad_values, good, keep_uncertain)
         shift = _span((clock or {}).get(unit, 0), "clock")
         for tag, values in _unit_series(export, dialect, unit).items():
             series[f"{unit}{SEPARATOR}{tag}"] = values.set_axis(values.index + shift)
-    _same_kind_of_time(series)
+    _check_zones(series)
     step = _step(series) if every is None else _span(every, "every")
     table = _on_grid(series, step, how, None if hold is None else _span(hold, "hold"))
     if isinstance(tz, str) and table.index.tz is not None:
@@ -140,7 +139,7 @@ def read_historian(
 
 
 def _span(value, option):
-    """A length of time that was given."""
+    """Length of time that an option gives."""
     try:
         return pd.Timedelta(value)
     except ValueError as error:
@@ -151,41 +150,39 @@ def _span(value, option):
 
 def _unit_series(export, dialect, unit):
     """Series of a unit's tags, its exports one after the other."""
-    parts = {}
+    parts: dict[str, list[pd.Series]] = {}
     several = isinstance(export, (list, tuple))
     for k, one in enumerate(export if several else [export]):
         where = f"export {k} of unit {unit!r}" if several else f"unit {unit!r}"
         for tag, values in tag_series(one, dialect, where).items():
             parts.setdefault(tag, []).append(values)
-    joined = {tag: pd.concat(own).sort_index(kind="stable") for tag, own in parts.items()}
-    joined = {tag: own[~own.index.duplicated(keep="last")] for tag, own in joined.items()}
-    for tag, own in joined.items():
-        _log.info("%s, %s: %d values, %d of them not good", unit, tag, len(own), int(own.isna().sum()))
+    joined = {}
+    for tag, own in parts.items():
+        values = pd.concat(own).sort_index(kind="stable")
+        joined[tag] = values = values[~values.index.duplicated(keep="last")]
+        _log.info("%s, %s: %d values, %d of them not good", unit, tag, len(values), int(values.isna().sum()))
     return joined
 
 
-def _same_kind_of_time(series):
-    aware = {name: values.index.tz is not None for name, values in series.items()}
-    if len(set(aware.values())) > 1:
-        local = next(name for name, flag in aware.items() if not flag)
+def _check_zones(series):
+    """Refuse local times beside others that have a zone."""
+    local = [name for name, values in series.items() if values.index.tz is None]
+    if 0 < len(local) < len(series):
         raise ValueError(
-            f"The times of {local!r} have no zone and others do; pass tz=..., the zone of the local times."
+            f"The times of {local[0]!r} have no zone and others do; pass tz=..., the zone of the local times."
         )
 
 
 def _step(series):
     """The step that all exports share."""
-    steps = {}
-    for name, values in series.items():
-        gaps = np.diff(values.index.asi8)
-        if len(gaps):
-            steps[name] = pd.Timedelta(np.median(gaps), unit=values.index.unit)
-    if len(set(steps.values())) != 1:
-        seen = listed(sorted({str(step) for step in steps.values()}), 4, quoted=False)
+    indices = [values.index for values in series.values() if len(values) > 1]
+    steps = {pd.Timedelta(np.median(np.diff(index.asi8)), unit=index.unit) for index in indices}
+    if len(steps) != 1:
+        seen = listed(sorted(map(str, steps)), 4, quoted=False)
         raise ValueError(
             f"The exports have different steps ({seen}); say which the table shall have: every='10s'."
         )
-    return next(iter(steps.values()))
+    return steps.pop()
 
 
 def _on_grid(series, step, how, hold):
@@ -209,7 +206,7 @@ def _on_grid(series, step, how, hold):
 def _held(column, values, grid, hold):
     """Empty steps take the last stored value unless it was bad or is older than `hold`."""
     place = values.index.searchsorted(grid, side="right") - 1
-    age = grid - values.index[np.maximum(place, 0)]
-    usable = (place >= 0) & (age <= hold)
-    held = np.where(usable, values.to_numpy()[np.maximum(place, 0)], np.nan)
+    last = np.maximum(place, 0)
+    usable = (place >= 0) & (grid - values.index[last] <= hold)
+    held = np.where(usable, values.to_numpy()[last], np.nan)
     return column.where(column.notna(), pd.Series(held, index=grid))

@@ -12,34 +12,14 @@ _EPOCH_UNITS = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s"))  # by size, 
 
 
 def parse_times(column, dayfirst, where):
-    """Time stamps as they are written.
-
-    Parameters
-    ----------
-    column : Series
-        Text, numbers since 1970 or times.
-    dayfirst : bool or None
-        Whether 03/04 is the third of April; None where the stamps themselves tell.
-    where : str
-
-    Returns
-    -------
-    DatetimeIndex
-        In UTC where the stamps carry an offset, else without a zone.
-
-    Raises
-    ------
-    ValueError
-        If a stamp cannot be read, or day and month could be either.
-    """
+    """Times from text, numbers since 1970 or times: UTC where they carry an offset, else without a zone."""
     if pd.api.types.is_datetime64_any_dtype(column):
         times = pd.DatetimeIndex(column)
         return times if times.tz is None else times.tz_convert("UTC")
-    if pd.api.types.is_numeric_dtype(column):
-        return _since_1970(column.to_numpy(dtype=float), where)
-    texts = column.astype(str).str.strip()
+    is_number = pd.api.types.is_numeric_dtype(column)
+    texts = column if is_number else column.astype(str).str.strip()
     numbers = pd.to_numeric(texts, errors="coerce")
-    if numbers.notna().all():
+    if is_number or numbers.notna().all():
         return _since_1970(numbers.to_numpy(dtype=float), where)
     texts = texts.str.replace(r"(\d),(\d+)$", r"\1.\2", regex=True)  # fractions of seconds
     offset = texts.str.contains(r"(?:Z|[+-]\d{2}:?\d{2})$", regex=True)
@@ -79,34 +59,15 @@ def _day_first(texts, dayfirst, where):
 def on_one_clock(times, tags, tz, where):
     """Local times as UTC; times with a zone or without any known zone stay as they are.
 
-    Parameters
-    ----------
-    times : DatetimeIndex
-        In the order of the export.
-    tags : ndarray of shape (n_rows,) or None
-        Tag of each row of a long export.
-    tz : str or None
-    where : str
-
-    Returns
-    -------
-    DatetimeIndex
-
-    Raises
-    ------
-    ValueError
-        If a time occurs twice and there is no zone to resolve it, or does not exist in the zone.
-
-    Warns
-    -----
-    UserWarning
-        If the hour that local clocks show twice is there once only.
+    `times` are in the order of the export, `tags` those of the rows of a long one. Warns if the hour that
+    local clocks show twice is there once only.
     """
     if times.tz is not None:
         return times
     if tz is None:
         for rows in _series(tags, len(times)):
-            text = repeated_text(_ascending(times[rows]))
+            own = times[rows]
+            text = repeated_text(own[::-1] if _newest_first(own) else own)
             if text is not None:
                 raise ValueError(
                     f"{text} Found in {where}. Pass tz=..., the zone of the clock that wrote it, for example "
@@ -127,7 +88,7 @@ def on_one_clock(times, tags, tz, where):
                 f"The hour from {first:%H:%M} on {first.day} {first:%B %Y} should occur twice in {where} and "
                 "is there once; taken as the first, before the clock was put back.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=6,  # the caller of read_historian
             )
     try:
         local = times.tz_localize(zone, ambiguous=earlier, nonexistent="raise")
@@ -149,29 +110,17 @@ def _series(tags, n_rows):
     return np.split(order, np.flatnonzero(np.diff(codes[order])) + 1)
 
 
-def _ascending(times):
-    """Times of an export that lists the newest first, turned round."""
-    return times[::-1] if _newest_first(times) else times
-
-
 def _newest_first(times):
     return len(times) > 1 and np.median(np.sign(np.diff(times.asi8))) < 0
 
 
 def _mark_second(times, rows, earlier):
     """Mark the second pass through the repeated hour, in place; whether there was one."""
-    found = False
-    newest_first = _newest_first(times[rows])
-    for day in np.unique(times[rows].normalize()):
-        here = rows[times[rows].normalize() == day]
-        here = here[::-1] if newest_first else here
-        stamps = times[here]
-        back = np.flatnonzero(np.diff(stamps.asi8) < 0)
-        if len(back):
-            earlier[here[back[0] + 1 :]] = False
-            found = True
-            continue
-        again = pd.Series(stamps).duplicated().to_numpy()
-        earlier[here[again]] = False
-        found |= bool(again.any())
-    return found
+    rows = rows[::-1] if _newest_first(times[rows]) else rows
+    days = times[rows].normalize()
+    for day in np.unique(days):
+        here = rows[days == day]
+        back = np.flatnonzero(np.diff(times[here].asi8) < 0)
+        again = pd.Series(times[here]).duplicated().to_numpy()
+        earlier[here[back[0] + 1 :] if len(back) else here[again]] = False
+    return not earlier[rows].all()

@@ -1,4 +1,4 @@
-"""What is wrong with a record, before anything is fitted to it."""
+"""Check of a record before anything is fitted to it."""
 
 from .check import check_plant
 from .report import PlantCheck

@@ -4,21 +4,32 @@ import numpy as np
 import pandas as pd
 
 from ..containers.rows import repeated_stretch, repeated_text
-from .clocks import unit_offsets, unit_series
-from .pooled_clocks import pooled_offsets
+from .clocks import unit_series
+from .offsets import pooled_offsets, unit_offsets
 from .record import duration, read_units
 from .report import COLUMNS, PlantCheck, unit_table
-from .runs import Tag
-from .tags import at_limit, filled, frozen, gaps, straight, update_period
+from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
 
 _MOST_LAGS = 720
 _LEAST_ROWS = 200  # for the comparison of clocks
-_ALL = "all units"
-_SAME = 0.8  # overlap of frozen stretches that counts as one event
+_SAME = 0.8  # overlap of frozen segments that counts as one event
+_ADVICE = {
+    "outage": "Nothing to do: missing rows are treated exactly.",
+    "gap": "Nothing to do: missing values are treated exactly.",
+    "no data": "Leave the tag out.",
+    "stuck": "Set the values there to NaN: they are not measurements.",
+    "clipped": "Treat values at the limit as missing, or expect links of this tag to be weakened.",
+    "interpolated": "Export archived values instead of interpolated ones, or use a step no finer than that.",
+    "held": "The historian stores changes only: narrow its dead band, or expect late reactions.",
+    "repeated hour": "Give the zone: read_historian(..., tz=...), or tz_localize(..., ambiguous='infer').",
+    "skipped hour": "Clocks are put forward then: give the zone to read_historian(..., tz=...).",
+}
+_LEAVE_ROWS_IN = "Leave the rows in with NaN (reindex), so that no transition is made of the jump."
+_LAST_VALUES = "Set the unit's values there to NaN: they are not measurements."
 
 
 def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=None):
-    """Find what is wrong with a record before anything is fitted to it.
+    """Find out what is wrong with a record before anything is fitted to it.
 
     Looks for outages and gaps, tags that froze, sit at a limit, carry a fill value, were interpolated or
     held by the historian or are slower than the table; for hours that occur twice or are left out; and for
@@ -53,7 +64,7 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
 
     Notes
     -----
-    A frozen stretch is one whose length the tail of the tag's other stretches does not explain at 0.1 %.
+    A frozen segment is one whose length the tail of the tag's other segments does not explain at 0.1 %.
     Straight lines are rows with a zero second difference, which measured values have by chance only where
     they are coarsely rounded; that share is taken off. Swinging-door compression [1]_ leaves such lines, and
     they make two units seem to move at the same time. Clocks are compared by the cross-correlation of the
@@ -87,30 +98,29 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
     '    column  kind               start\\nboiler__s1 stuck 2026-03-01 03:00:00'
     """
     units, shared = read_units(X, client_labels, lengths)
-    found = Findings()
-    tables = []
+    found, tables = Findings(), []
     for k, unit in enumerate(units):
         if not shared or k == 0:
-            _check_times(unit, _ALL if shared else unit.name, found)
+            _check_times(unit, "all units" if shared else unit.name, found)
         tables.append(_check_unit(unit, found))
     tags = pd.concat(tables, ignore_index=True)
     offsets = _check_clocks(units, shared, tags, found, max_offset)
-    findings = found.table()
+    findings = pd.DataFrame(found.rows, columns=list(COLUMNS))
     return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags)
 
 
 class Findings:
-    """Rows of the table of findings."""
+    """Rows of the table of findings, in the order they were added."""
 
     def __init__(self):
-        self._rows = []
+        self.rows = []
 
-    def add(self, unit, column, kind, start, end, value, detail, advice):
-        self._rows.append((unit, column, kind, start, end, value, detail, advice))
-
-    def table(self):
-        """All of them, in the order they were added."""
-        return pd.DataFrame(self._rows, columns=list(COLUMNS))
+    def add(self, unit, kind, value, detail, *, column="", rows=None, advice=None):
+        """A finding of a unit or a column of it, in the whole record or in rows ``(start, stop)``."""
+        start, stop = (0, len(unit.values)) if rows is None else rows
+        ends = unit.time(start), unit.time(stop - 1)
+        advice = _ADVICE[kind] if advice is None else advice
+        self.rows.append((unit.name, column, kind, *ends, value, detail, advice))
 
 
 # -- times ----------------------------------------------------------------------------------------
@@ -121,36 +131,20 @@ def _check_times(unit, label, found):
     if unit.index is None:
         return
     index, step = unit.index, unit.step
-    stretch = repeated_stretch(unit.times)
-    if stretch is not None:
-        found.add(
-            label,
-            "",
-            "repeated hour",
-            *stretch,
-            (stretch[1] - stretch[0] + step).total_seconds(),
-            repeated_text(unit.times),
-            "Give the zone: read_historian(..., tz=...), or tz_localize(..., ambiguous='infer').",
-        )
-    forward = index.to_series().diff().to_numpy()
+    segment = repeated_stretch(unit.times)
+    if segment is not None:
+        kind, seconds = "repeated hour", (segment[1] - segment[0] + step).total_seconds()
+        found.rows.append((label, "", kind, *segment, seconds, repeated_text(unit.times), _ADVICE[kind]))
     for row in unit.breaks[1:]:
-        missing = pd.Timedelta(forward[row]) - step
+        missing = index[row] - index[row - 1] - step
         if missing <= pd.Timedelta(0):
             continue
-        put_forward = (
-            index.tz is None
-            and missing == pd.Timedelta("1h")
-            and index[row].day_name() == "Sunday"
-            and index[row].hour in (1, 2, 3)
-        )
-        kind = "skipped hour" if put_forward else "gap" if label == _ALL else "outage"
-        detail = f"no rows for {duration(missing)}"
-        advice = (
-            "Clocks are put forward then: give the zone to read_historian(..., tz=...)."
-            if put_forward
-            else "Leave the rows in with NaN (reindex), so that no transition is made of the jump."
-        )
-        found.add(label, "", kind, index[row - 1], index[row], missing.total_seconds(), detail, advice)
+        kind, advice = "gap" if label == "all units" else "outage", _LEAVE_ROWS_IN
+        is_night = index[row].day_name() == "Sunday" and index[row].hour in (1, 2, 3)
+        if index.tz is None and missing == pd.Timedelta("1h") and is_night:
+            kind, advice = "skipped hour", _ADVICE["skipped hour"]
+        ends, detail = index[row - 1 : row + 1], f"no rows for {duration(missing)}"
+        found.rows.append((label, "", kind, *ends, missing.total_seconds(), detail, advice))
 
 
 # -- tags -----------------------------------------------------------------------------------------
@@ -159,102 +153,76 @@ def _check_times(unit, label, found):
 def _check_unit(unit, found):
     """Outages of a unit and everything about its tags; returns the table of tags."""
     present = ~np.isnan(unit.values)
-    outages = gaps(present.any(axis=1), unit.breaks)
-    tags = [Tag.of(series, unit.breaks) for series in unit.values.T]
+    tags = [Tag(series, unit.breaks) for series in unit.values.T]
     stuck = [[(tag.rows[a], tag.rows[b - 1] + 1) for a, b in frozen(tag)] for tag in tags]
-    silent = _common_stretches(stuck, tags)
+    outages, silent = gaps(present.any(axis=1), unit.breaks), _common_segments(stuck, tags)
     for start, stop in outages:
-        _add_outage(unit, start, stop, "no values", found)
+        detail = f"outage of {unit.span(stop - start)}: no values"
+        found.add(unit, "outage", stop - start, detail, rows=(start, stop))
     for start, stop in silent:
-        _add_outage(unit, start, stop, "all tags repeat their last values", found)
-    known = outages + silent
-    rows = []
-    for column, tag, here, stretches in zip(unit.columns, tags, present.T, stuck, strict=True):
+        detail = f"outage of {unit.span(stop - start)}: all tags repeat their last values"
+        found.add(unit, "outage", stop - start, detail, rows=(start, stop), advice=_LAST_VALUES)
+    known, rows = outages + silent, []
+    for column, tag, here, segments in zip(unit.columns, tags, present.T, stuck, strict=True):
         period, regular = update_period(tag)
-        _check_tag(unit, column, tag, stretches, known, found)
+        _check_tag(unit, column, tag, segments, known, found)
         sparse = regular and period > 1 and here.mean() < 0.75
         if not sparse and tag.kind != "empty":
             for start, stop in gaps(here, unit.breaks):
                 if not _within((start, stop), known):
-                    _add_gap(unit, column, start, stop, found)
+                    detail = f"no values for {unit.span(stop - start)}"
+                    found.add(unit, "gap", stop - start, detail, column=column, rows=(start, stop))
         period = _check_speed(unit, column, tag, period, regular, found)
-        rows.append(
-            {
-                "unit": unit.name,
-                "column": column,
-                "kind": tag.kind,
-                "resolution": tag.resolution if tag.kind != "empty" else 0.0,
-                "period": period,
-                "gaps": 1 - here.mean(),
-            }
-        )
-    return pd.DataFrame(rows)
+        resolution = tag.resolution if tag.kind != "empty" else 0.0
+        rows.append((unit.name, column, tag.kind, resolution, period, 1 - here.mean()))
+    return pd.DataFrame(rows, columns=["unit", "column", "kind", "resolution", "period", "gaps"])
 
 
-def _common_stretches(stuck, tags):
-    """Stretches in which all measured tags of a unit, two at least, are frozen together."""
+def _common_segments(stuck, tags):
+    """Segments in which all measured tags of a unit, two at least, are frozen together."""
     moving = [k for k, tag in enumerate(tags) if tag.kind == "measured"]
     if len(moving) < 2:
         return []
     common = []
-    for stretch in stuck[moving[0]]:
-        others = [[s for s in stuck[k] if _overlap(s, stretch) >= _SAME] for k in moving[1:]]
+    for segment in stuck[moving[0]]:
+        others = [[s for s in stuck[k] if _overlap(s, segment) >= _SAME] for k in moving[1:]]
         if all(others):
-            parts = [stretch, *(own[0] for own in others)]
-            common.append((min(a for a, _ in parts), max(b for _, b in parts)))
+            starts, stops = zip(segment, *(own[0] for own in others), strict=True)
+            common.append((min(starts), max(stops)))
     return common
 
 
 def _overlap(first, second):
-    """Length of the common part over that of the longer stretch."""
+    """Length of the common part over that of the longer segment."""
     both = min(first[1], second[1]) - max(first[0], second[0])
     return both / max(first[1] - first[0], second[1] - second[0])
 
 
-def _within(stretch, others):
-    length = stretch[1] - stretch[0]
-    return any(min(stretch[1], b) - max(stretch[0], a) >= _SAME * length for a, b in others)
+def _within(segment, others):
+    length = segment[1] - segment[0]
+    return any(min(segment[1], b) - max(segment[0], a) >= _SAME * length for a, b in others)
 
 
-def _add_outage(unit, start, stop, what, found):
-    advice = (
-        "Nothing to do: missing rows are treated exactly."
-        if what == "no values"
-        else "Set the unit's values there to NaN: they are not measurements."
-    )
-    detail = f"outage of {unit.span(stop - start)}: {what}"
-    found.add(unit.name, "", "outage", unit.time(start), unit.time(stop - 1), stop - start, detail, advice)
-
-
-def _add_gap(unit, column, start, stop, found):
-    detail = f"no values for {unit.span(stop - start)}"
-    advice = "Nothing to do: missing values are treated exactly."
-    found.add(unit.name, column, "gap", unit.time(start), unit.time(stop - 1), stop - start, detail, advice)
-
-
-def _check_tag(unit, column, tag, stretches, known, found):
-    stretches = [stretch for stretch in stretches if not _within(stretch, known)]
-    first, last = unit.time(0), unit.time(len(unit.values) - 1)
+def _check_tag(unit, column, tag, segments, known, found):
+    """Empty tags, frozen segments, fill values and limits."""
+    segments = [segment for segment in segments if not _within(segment, known)]
     if tag.kind == "empty":
-        found.add(unit.name, column, "no data", first, last, 0.0, "no value at all", "Leave the tag out.")
+        found.add(unit, "no data", 0.0, "no value at all", column=column)
     if tag.kind == "constant" and not _is_round(tag.values[0]):
-        stretches = [(int(tag.rows[0]), int(tag.rows[-1]) + 1)]
-    for start, stop in stretches:
+        segments = [(int(tag.rows[0]), int(tag.rows[-1]) + 1)]
+    for start, stop in segments:
         value = float(unit.values[start, unit.columns.index(column)])
         detail = f"stuck at {value:.6g} for {unit.span(stop - start)}"
-        advice = "Set the values there to NaN: they are not measurements."
-        found.add(unit.name, column, "stuck", unit.time(start), unit.time(stop - 1), value, detail, advice)
+        found.add(unit, "stuck", value, detail, column=column, rows=(start, stop))
     for value, share in filled(tag):
         rows = tag.rows[tag.values == value]
-        if np.mean([any(a <= row < b for a, b in known) for row in rows]) >= _SAME:
-            continue
-        detail = f"{value:.6g} in {share:.1%} of the rows, far from all other values"
-        advice = f"Replace {value:.6g} by NaN if it stands for no value."
-        found.add(unit.name, column, "fill value", first, last, value, detail, advice)
+        if np.mean([any(a <= row < b for a, b in known) for row in rows]) < _SAME:
+            detail = f"{value:.6g} in {share:.1%} of the rows, far from all other values"
+            advice = f"Replace {value:.6g} by NaN if it stands for no value."
+            found.add(unit, "fill value", value, detail, column=column, advice=advice)
     for value, share in at_limit(tag):
         detail = f"at its limit of {value:.6g} in {share:.1%} of the rows"
-        advice = "Treat values at the limit as missing, or expect links of this tag to be weakened."
-        found.add(unit.name, column, "clipped", first, last, value, detail, advice)
+        found.add(unit, "clipped", value, detail, column=column)
 
 
 def _is_round(value):
@@ -264,23 +232,19 @@ def _is_round(value):
 
 def _check_speed(unit, column, tag, period, regular, found):
     """Lines, holds and slow updates; returns the rows from one real value to the next."""
-    first, last = unit.time(0), unit.time(len(unit.values) - 1)
     share, spacing = straight(tag)
     if share > 0:
-        detail = (
-            f"{share:.0%} of the moving rows lie on straight lines, archived about every {unit.span(spacing)}"
-        )
-        advice = "Export archived values instead of interpolated ones, or use a step no finer than that."
-        found.add(unit.name, column, "interpolated", first, last, share, detail, advice)
+        points = unit.span(spacing)
+        detail = f"{share:.0%} of the moving rows lie on straight lines, archived about every {points}"
+        found.add(unit, "interpolated", share, detail, column=column)
         return float(spacing)
     if period > 1 and regular:
-        detail = f"a new value every {unit.span(period)}"
         advice = f"Events closer than {unit.span(period)} cannot be put in order for this tag."
-        found.add(unit.name, column, "slow", first, last, period, detail, advice)
+        detail = f"a new value every {unit.span(period)}"
+        found.add(unit, "slow", period, detail, column=column, advice=advice)
     elif period > 1:
         detail = f"values are held for {unit.span(period)} on average"
-        advice = "The historian stores changes only: narrow its dead band, or expect late reactions."
-        found.add(unit.name, column, "held", first, last, period, detail, advice)
+        found.add(unit, "held", period, detail, column=column)
     return period
 
 
@@ -302,24 +266,25 @@ def _check_clocks(units, shared, tags, found, max_offset):
     offsets = pooled_offsets(series, unit_offsets(series, n_lags), n_lags)
     for unit in units:
         offset = offsets[unit.name]
-        if offset is None or offset.rows == 0:
-            continue
-        rows, against = offset.rows, offset.against
-        size = f"{abs(rows)} rows" if step is None else duration(abs(rows) * step)
-        sign = "+" if rows > 0 else "-"
-        detail = f"clock about {sign}{size} against {against!r}"
-        back = f"{'-' if rows > 0 else '+'}{size.replace(' ', '')}"
-        advice = (
-            f"Read with clock={{{unit.name!r}: {back!r}}}, or shift the rows, unless there is a dead time of "
-            "that length between the two units."
-        )
-        if not offset.sure:
-            advice += f" It may as well be the clock of {against!r} that is off: put one right, not both."
-        value = float(rows) if step is None else rows * step.total_seconds()
-        found.add(
-            unit.name, "", "clock", unit.time(0), unit.time(len(unit.values) - 1), value, detail, advice
-        )
+        if offset is not None and offset.rows:
+            _add_offset(unit, offset, step, found)
     return offsets
+
+
+def _add_offset(unit, offset, step, found):
+    """Finding about a clock that is off."""
+    rows, against = offset.rows, offset.against
+    size = f"{abs(rows)} rows" if step is None else duration(abs(rows) * step)
+    sign, back = ("+", "-") if rows > 0 else ("-", "+")
+    clock = {unit.name: back + size.replace(" ", "")}
+    advice = (
+        f"Read with {clock=}, or shift the rows, unless there is a dead time of that length between the two "
+        "units."
+    )
+    if not offset.sure:
+        advice += f" It may as well be the clock of {against!r} that is off: put one right, not both."
+    value = float(rows) if step is None else rows * step.total_seconds()
+    found.add(unit, "clock", value, f"clock about {sign}{size} against {against!r}", advice=advice)
 
 
 def _aligned(units, shared, tags):

@@ -1,15 +1,14 @@
-"""Clock offsets between units, from when their surprises come together.
+"""How far apart the clocks of two units are, judged by when their innovations coincide.
 
-A unit's filter tells at every step what its own past did not: the innovation of its states. Innovations of
+The innovation of a unit's states is the part of each step that its own past does not explain. Innovations of
 coupled units, or of units hit by the same disturbance, are correlated at lags of a step or so. Where the
-clocks differ by k steps, they are correlated at lags about k instead, and not at the small ones. Where no
-single lag shows anything, an influence may still show through the states it acted on: a score test collects
-it from all lags of its response, at the price of a blunter peak.
+clocks differ by k steps, they are correlated at lags of about k instead of the small ones. Where no single
+lag shows anything, an influence may still show through the states it acted on: a score test collects it from
+all lags of its response, at the price of a blunter peak.
 """
 
 import warnings
-from dataclasses import dataclass, replace
-from itertools import combinations
+from typing import NamedTuple
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -33,33 +32,20 @@ _FAINT = 0.1  # weight of a tie that only the states show, beside one that the i
 _GRADUAL = 8  # lags after which a response that rises slowly must begin to count as an offset
 
 
-@dataclass(frozen=True, eq=False)
-class UnitSeries:
-    """What the comparison of clocks looks at.
+class UnitSeries(NamedTuple):
+    """Series of a unit that the comparison of clocks looks at.
 
-    Attributes
-    ----------
-    innovations : ndarray of shape (n_samples, p)
-        White, of unit covariance, zero in rows without any value.
-    states : ndarray of shape (n_samples, q) or None
-        Filtered states of zero mean, None for a slow unit: what it shares with others may be a daily cycle.
+    Innovations of shape (n_samples, p) are white, of unit covariance, zero in rows without any value. States
+    of shape (n_samples, q) have zero mean; None for a slow unit: what it shares with others may be a daily
+    cycle.
     """
 
     innovations: np.ndarray
-    states: np.ndarray
+    states: np.ndarray | None
 
 
 def unit_series(Y):
-    """Innovations and states of a unit, None where no model can be found.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n_samples, n_columns)
-
-    Returns
-    -------
-    UnitSeries or None
-    """
+    """Innovations and states of a unit from its measured columns, None where no model can be found."""
     if not Y.shape[1] or len(Y) < _FEWEST_ROWS:
         return None
     filled, present = _without_gaps(Y)
@@ -72,16 +58,14 @@ def unit_series(Y):
         h = client.filter(filled[:, moving])
     e = np.zeros_like(h)
     e[1:] = h[1:] - h[:-1] @ client.transition_.T
-    told = present.any(axis=1)
-    told[0] = False
-    e[told] = ndtri((rankdata(e[told], axis=0) - 0.5) / told.sum())  # single upsets count no more than others
+    known = present.any(axis=1)
+    known[0] = False
+    e[known] = ndtri((rankdata(e[known], axis=0) - 0.5) / known.sum())  # single upsets count like others
     values, vectors = np.linalg.eigh(e.T @ e / len(e))
     kept = values > 1e-9 * values[-1]
     slowest = np.abs(np.linalg.eigvals(client.transition_)).max()
-    return UnitSeries(
-        e @ (vectors[:, kept] / np.sqrt(values[kept])),
-        h - h.mean(axis=0) if slowest < _SLOW else None,
-    )
+    states = h - h.mean(axis=0) if slowest < _SLOW else None
+    return UnitSeries(e @ (vectors[:, kept] / np.sqrt(values[kept])), states)
 
 
 def _without_gaps(Y):
@@ -94,19 +78,9 @@ def _without_gaps(Y):
 
 
 def evidence_by_lag(e, f, n_lags):
-    """Test statistic of no correlation between two white series at every lag.
+    """Test statistics of no correlation between two white series at lags -n_lags, ..., n_lags.
 
-    Parameters
-    ----------
-    e : ndarray of shape (n_samples, p)
-    f : ndarray of shape (n_samples, q)
-    n_lags : int
-
-    Returns
-    -------
-    ndarray of shape (2 n_lags + 1,)
-        At lags -n_lags, ..., n_lags; chi-squared with p q degrees of freedom without correlation. Positive
-        lag: `e` follows.
+    Chi-squared with p q degrees of freedom without correlation. Positive lag: `e` follows.
     """
     rows = len(e) - np.abs(np.arange(-n_lags, n_lags + 1))
     statistic = rows * (_cross_covariances(e, f, n_lags) ** 2).sum(axis=(1, 2))
@@ -117,37 +91,23 @@ def score_by_lag(effect, cause, n_lags):
     """Score test of no influence of one unit's states on another, at every offset of their clocks.
 
     The innovation e(t) of the one is compared with what the state h(t - 1 - k) of the other adds to its own
-    state: an influence on a slow state, which no single lag shows, adds up over its response.
-
-    Parameters
-    ----------
-    effect, cause : UnitSeries
-    n_lags : int
-
-    Returns
-    -------
-    ndarray of shape (2 n_lags + 1,)
-        As :func:`evidence_by_lag`.
+    state: an influence on a slow state, which no single lag shows, adds up over its response. Laid out like
+    :func:`evidence_by_lag`.
     """
     e, own, other = effect.innovations[1:], effect.states[:-1], cause.states[:-1]
     moments, shared = _cross_covariances(e, other, n_lags), _cross_covariances(own, other, n_lags)
     own_cov, cov = own.T @ own / len(own), other.T @ other / len(other)
     explained = np.linalg.lstsq(own_cov, own.T @ e / len(e), rcond=None)[0]
     moments = moments - explained.T @ shared
-    left = cov - np.swapaxes(shared, 1, 2) @ np.linalg.lstsq(own_cov, _beside(shared), rcond=None)[0].reshape(
-        own.shape[1], len(shared), -1
-    ).transpose(1, 0, 2)
+    beside = shared.transpose(1, 0, 2)  # one solution for the matrices of all lags beside each other
+    solved = np.linalg.lstsq(own_cov, beside.reshape(len(own_cov), -1), rcond=None)[0].reshape(beside.shape)
+    left = cov - np.swapaxes(shared, 1, 2) @ solved.transpose(1, 0, 2)
     values, vectors = np.linalg.eigh(left)
     rotated = moments @ vectors
-    told = values > _LEFT * np.trace(cov) / len(cov)
-    squares = np.where(told[:, None, :], rotated**2 / np.where(told, values, 1.0)[:, None, :], 0.0)
+    enough = values > _LEFT * np.trace(cov) / len(cov)
+    squares = np.where(enough[:, None, :], rotated**2 / np.where(enough, values, 1.0)[:, None, :], 0.0)
     rows = len(e) - np.abs(np.arange(-n_lags, n_lags + 1))
     return _as_usual(rows * squares.sum(axis=(1, 2)), e.shape[1] * other.shape[1])
-
-
-def _beside(matrices):
-    """A stack of matrices as one with their columns beside each other."""
-    return matrices.transpose(1, 0, 2).reshape(matrices.shape[1], -1)
 
 
 def _cross_covariances(x, y, n_lags):
@@ -164,8 +124,7 @@ def _as_usual(statistic, degrees):
     return statistic / max(np.median(statistic) / chi2.median(degrees), 1.0)
 
 
-@dataclass(frozen=True)
-class Tie:
+class Tie(NamedTuple):
     """How far one unit's clock is ahead of another's: `offset` steps, give or take `slack`."""
 
     offset: int
@@ -174,17 +133,7 @@ class Tie:
 
 
 def pair_tie(first, second, n_lags):
-    """Offset of the first unit's clock against the second's, None where nothing clear ties them.
-
-    Parameters
-    ----------
-    first, second : UnitSeries
-    n_lags : int
-
-    Returns
-    -------
-    Tie or None
-    """
+    """Tie of the first unit's clock to the second's, None where nothing clear ties them."""
     e, f = first.innovations, second.innovations
     degrees = e.shape[1] * f.shape[1]
     S = evidence_by_lag(e, f, n_lags)
@@ -212,13 +161,11 @@ def _tie_of_states(first, second, n_lags):
     """The same from the score tests of both directions, where no single lag shows anything."""
     lags = np.arange(-n_lags, n_lags + 1)
     near = np.abs(lags) <= NEAR
-    degrees = first.innovations.shape[1] * second.states.shape[1]
-    back = second.innovations.shape[1] * first.states.shape[1]
     scores = (
-        (score_by_lag(first, second, n_lags), degrees),
-        (score_by_lag(second, first, n_lags)[::-1], back),
+        (score_by_lag(first, second, n_lags), first.innovations.shape[1] * second.states.shape[1]),
+        (score_by_lag(second, first, n_lags)[::-1], second.innovations.shape[1] * first.states.shape[1]),
     )
-    S, degrees = max(scores, key=lambda score: chi2.logsf(score[0].max(), score[1]) * -1)
+    S, degrees = min(scores, key=lambda score: chi2.logsf(score[0].max(), score[1]))
     excess = np.maximum(S - degrees, 0.0)
     top = int(np.argmax(S))
     if S[top] <= chi2.isf(_LEVEL / (2 * len(S)), degrees):
@@ -256,103 +203,3 @@ def _reach(S, top, step, least):
     side = S[top::step]
     below = np.flatnonzero(side <= least)
     return int(below[0]) - 1 if len(below) else len(side)
-
-
-@dataclass(frozen=True)
-class Offset:
-    """How far a unit's clock is ahead of that of the unit `against`, in steps.
-
-    `sure` is False where it may as well be the other's clock that is off.
-    """
-
-    rows: int
-    against: str
-    sure: bool = True
-
-
-def unit_offsets(series, n_lags):
-    """Clock offset of every unit against the largest group of units that agree.
-
-    Parameters
-    ----------
-    series : dict of str to UnitSeries or None
-        None for units without a model.
-    n_lags : int
-
-    Returns
-    -------
-    dict of str to Offset or None
-        None where nothing ties a unit to the others.
-    """
-    names = [name for name, own in series.items() if own is not None]
-    ties = {pair: pair_tie(series[pair[0]], series[pair[1]], n_lags) for pair in combinations(names, 2)}
-    tree = _strongest_tree(names, {pair: tie for pair, tie in ties.items() if tie is not None})
-    offsets = dict.fromkeys(series)
-    for root in names:
-        if offsets[root] is None and tree[root]:
-            offsets |= _agreement(root, tree, ties)
-    return offsets
-
-
-def _strongest_tree(names, ties):
-    """Neighbours of each unit with their offset and its slack, along the strongest ties without circles.
-
-    Ties of which it is known whether they are an offset come before those that may be zero.
-    """
-    group = {name: name for name in names}
-    tree = {name: [] for name in names}
-    sharp_first = sorted(ties.items(), key=lambda item: (item[1].slack > 2 * NEAR, -item[1].strength))
-    for (first, second), tie in sharp_first:
-        if group[first] == group[second]:
-            continue
-        old, new = group[second], group[first]
-        group = {name: new if own == old else own for name, own in group.items()}
-        tree[first].append((second, -tie.offset, tie.slack))
-        tree[second].append((first, tie.offset, tie.slack))
-    return tree
-
-
-def _agreement(root, tree, ties):
-    """Offsets of all units tied to one, such that as many as possible are zero."""
-    relative = {name: offset for name, (offset, _) in _seen_from(root, tree).items()}
-    groups = [
-        [other for other, (offset, slack) in _seen_from(name, tree).items() if abs(offset) <= slack]
-        for name in relative
-    ]
-    right = max(groups, key=len)  # the first of equals
-    level = int(np.median([relative[name] for name in right]))
-    offsets = {}
-    for name, value in relative.items():
-        # a coupling adds a step to one side or the other: ties to several units average that out
-        direct = {other: tie.offset for other, tie in _ties_of(name, ties) if other in right}
-        against = next(iter(direct), right[0])
-        shift = round(np.mean(list(direct.values()))) if direct else value - level
-        offsets[name] = Offset(0 if name in right or abs(shift) <= NEAR else int(shift), against)
-    if len(offsets) == 2 and len(right) == 1:  # nothing tells whose clock is off
-        (one,) = right
-        (other,) = set(offsets) - {one}
-        offsets[other] = replace(offsets[other], sure=False)
-        offsets[one] = Offset(-offsets[other].rows, other, sure=False)
-    return offsets
-
-
-def _ties_of(name, ties):
-    """Units that are clearly ahead of or behind another, with the offset of that other against them."""
-    for (first, second), tie in ties.items():
-        if tie is None or abs(tie.offset) <= tie.slack:
-            continue
-        if name == first:
-            yield second, tie
-        elif name == second:
-            yield first, replace(tie, offset=-tie.offset)
-
-
-def _seen_from(root, tree):
-    """Offset of every unit tied to one against it, and how much of that may be error."""
-    seen, queue = {root: (0, 0.0)}, [root]
-    for unit in queue:
-        for other, offset, slack in tree[unit]:
-            if other not in seen:
-                seen[other] = seen[unit][0] + offset, float(np.hypot(seen[unit][1], slack))
-                queue.append(other)
-    return seen

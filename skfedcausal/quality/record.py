@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -17,17 +18,9 @@ _GAP = 1.5  # steps between two rows that count as a gap
 class UnitRecord:
     """Tags of one unit.
 
-    Attributes
-    ----------
-    name : str
-    columns : tuple of str
-    values : ndarray of shape (n_samples, n_columns)
-    index : DatetimeIndex or None
-        Times of the rows, without rows that repeat a time.
-    times : DatetimeIndex or None
-        All times as they came.
-    breaks : ndarray of int
-        Rows before which something is missing or another episode begins, 0 first.
+    `values` has the shape (n_samples, n_columns); `index` holds the times of its rows, without rows that
+    repeat a time, `times` all times as they came; `breaks` are the rows before which something is missing or
+    another episode begins, 0 first.
     """
 
     name: str
@@ -40,23 +33,17 @@ class UnitRecord:
     @property
     def step(self):
         """Median distance of two rows, None where rows have no times."""
-        return _step(self.index)
+        if self.index is None or len(self.index) < 2:
+            return None
+        return pd.Timedelta(np.median(np.diff(self.index.asi8)), unit=self.index.unit)
 
     def time(self, row):
         """Time of a row, or its number."""
         return int(row) if self.index is None else self.index[int(row)]
 
     def span(self, n_rows):
-        """Length of a stretch of rows, in words."""
-        if self.step is None:
-            return f"{n_rows:.0f} rows"
-        return duration(n_rows * self.step)
-
-
-def _step(index):
-    if index is None or len(index) < 2:
-        return None
-    return pd.Timedelta(np.median(np.diff(index.asi8)), unit=index.unit)
+        """Length of a segment of rows, in words."""
+        return f"{n_rows:.0f} rows" if self.step is None else duration(n_rows * self.step)
 
 
 def duration(delta):
@@ -77,13 +64,9 @@ def duration(delta):
 
 
 def read_units(X, client_labels, lengths):
-    """Units of any container; those of a dict or list may have clocks of their own.
+    """List of UnitRecord from any container, and whether all units have the same rows.
 
-    Returns
-    -------
-    units : list of UnitRecord
-    shared : bool
-        Whether all units have the same rows.
+    Units of a dict or list may have clocks of their own.
     """
     X = as_native(X)
     with warnings.catch_warnings():
@@ -106,7 +89,7 @@ def _tables_with_clocks(X):
     if not isinstance(X, Mapping) or not X:
         return None
     tables = {str(name): as_native(table) for name, table in X.items()}
-    times = [getattr(table, "index", None) for table in tables.values()]
+    times: list[Any] = [getattr(table, "index", None) for table in tables.values()]
     if not all(isinstance(index, pd.DatetimeIndex) for index in times):
         return None
     return None if all(index.equals(times[0]) for index in times) else tables
@@ -122,3 +105,9 @@ def _unit(name, columns, values, index, starts):
         breaks |= set(np.flatnonzero(steps > _GAP * np.median(steps)) + 1)
         breaks |= set(np.flatnonzero(steps < 0) + 1)
     return UnitRecord(name, tuple(columns), values, index, times, np.array(sorted(breaks)))
+
+
+def unit_values(X, layout, *, inputs=None, lengths=None):
+    """Measurements of each unit in the layout of a fit, arrays of shape (n_samples, n_outputs_m)."""
+    data = read_plant(X, inputs=inputs, lengths=lengths, layout=layout, min_samples=1)
+    return [np.ascontiguousarray(Y) for Y in data.outputs]

@@ -1,4 +1,4 @@
-"""What the check of a record found, as tables."""
+"""Tables of the findings of a check."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,6 @@ import pandas as pd
 
 COLUMNS = ("unit", "column", "kind", "start", "end", "value", "detail", "advice")
 _WRONG = ("clock", "repeated hour", "stuck", "fill value")
-_COARSE = ("slow", "held", "interpolated")
 _WORDS = {
     "outage": "outage",
     "gap": "gap",
@@ -22,7 +21,7 @@ _WORDS = {
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlantCheck:
-    """Answer of :func:`~skfedcausal.check_plant`; printing it shows `units`.
+    """Result of :func:`~skfedcausal.check_plant`; printing it shows `units`.
 
     Attributes
     ----------
@@ -68,41 +67,19 @@ class PlantCheck:
 
 
 def unit_table(units, findings, tags, offsets):
-    """Table of units from everything that was found.
-
-    Parameters
-    ----------
-    units : list of UnitRecord
-    findings : DataFrame
-    tags : DataFrame
-    offsets : dict of str to Offset or None
-        Clock of each unit.
-
-    Returns
-    -------
-    DataFrame
-    """
+    """Table of units from everything that was found; `offsets` holds the clock of each unit."""
     rows = []
     for unit in units:
         own = findings[findings["unit"].isin([unit.name, "all units"])]
         here = tags[tags["unit"] == unit.name]
         period = here.loc[here["kind"] == "measured", "period"].median()
         period = 1.0 if pd.isna(period) else float(period)
-        usable = unit.span(period)
-        cells = here["gaps"].mean()
-        rows.append(
-            {
-                "unit": unit.name,
-                "tags": len(here),
-                "usable": usable,
-                "gaps": f"{cells:.1%}" if cells else "0%",
-                "clock": _clock(own, offsets.get(unit.name), len(units)),
-                "verdict": _verdict(own, here, period, usable),
-                "findings": _in_words(own),
-                "advice": " ".join(dict.fromkeys(own["advice"])),
-            }
-        )
-    return pd.DataFrame(rows)
+        usable, cells = unit.span(period), here["gaps"].mean()
+        clock = _clock(own, offsets.get(unit.name), len(units))
+        words = _verdict(own, here, period, usable), _in_words(own), " ".join(dict.fromkeys(own["advice"]))
+        rows.append((unit.name, len(here), usable, f"{cells:.1%}" if cells else "0%", clock, *words))
+    names = ["unit", "tags", "usable", "gaps", "clock", "verdict", "findings", "advice"]
+    return pd.DataFrame(rows, columns=names)
 
 
 def _clock(findings, offset, n_units):
@@ -125,10 +102,10 @@ def _verdict(findings, tags, period, usable):
 def _in_words(findings):
     parts = []
     for kind, count in findings["kind"].value_counts(sort=False).items():
-        if kind in _WORDS:
-            word = _WORDS[kind]
-            plural = word.replace("tag", "tags", 1) if "tag" in word.split() else word + "s"
-            parts.append(f"{count} {word if count == 1 else plural}")
-        else:
+        word = _WORDS.get(kind)
+        if word is None:
             parts.extend(findings.loc[findings["kind"] == kind, "detail"])
+            continue
+        plural = word.replace("tag", "tags", 1) if "tag" in word.split() else word + "s"
+        parts.append(f"{count} {word if count == 1 else plural}")
     return ", ".join(parts) or "none"

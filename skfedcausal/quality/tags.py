@@ -1,34 +1,116 @@
-"""What is wrong with a single tag: gaps, frozen, at its limit, filled, interpolated, held, slow.
+"""Kind of a single tag and its defects: gaps, frozen or filled values, limits, lines, slow updates."""
 
-Every function takes a :class:`Tag` and gives stretches or shares; none looks at other tags.
-"""
+from functools import cached_property
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from .runs import empty_stretches
-
+_FEW_RUNS = 20  # fewer repetitions than that say nothing about their usual length
+_FEW_LEVELS = 10
+_MODES = 5  # levels up to which a tag is taken for a mode or a coarse switch
+_STILL, _ON_LINES = 0.3, 0.9  # shares of rows that stand still, and of moving rows on lines, of a programme
 _LEVEL = 1e-3  # false findings per tag that a test allows itself
-_SHORTEST = 8  # values that a frozen stretch has at least
-_LONGER = 2.0  # times the longest ordinary stretch
-_MOST_FROZEN = 5  # frozen stretches looked for in one tag
+_SHORTEST = 8  # values that a frozen segment has at least
+_LONGER = 2.0  # times the longest ordinary segment
+_MOST_FROZEN = 5  # frozen segments looked for in one tag
 _LINES = 0.03  # share of rows on straight lines that counts as interpolation
 _ROUNDED_LINES = 0.5  # the same where rounding makes some by chance
 _TOO_COARSE = 0.5  # share of lines by chance above which nothing can be said
 _FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
 
 
+class Tag:
+    """Values of a tag that are there, `values` in `rows`, as segments of equal ones.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_samples,)
+        NaN where there is no value.
+    breaks : ndarray of int
+        Rows at which a segment ends in any case.
+    """
+
+    def __init__(self, series, breaks):
+        self.rows = np.flatnonzero(~np.isnan(series))
+        self.values, self.breaks = series[self.rows], breaks
+
+    @cached_property
+    def _bounds(self):
+        return _bounds(np.diff(self.values) != 0, self.rows, self.breaks)
+
+    @property
+    def starts(self):
+        """Positions among the present values at which segments of equal values begin."""
+        return self._bounds[:-1]
+
+    @property
+    def lengths(self):
+        """Number of values in each segment."""
+        return np.diff(self._bounds)
+
+    @cached_property
+    def levels(self):
+        """Distinct values, ascending, and how often each occurs."""
+        return np.unique(self.values, return_counts=True)
+
+    @cached_property
+    def resolution(self):
+        """Distance of the lattice that all values lie on, 0 where there is none."""
+        levels = self.levels[0]
+        gaps = np.diff(levels)
+        if not len(gaps) or gaps.min() < 1e-9 * max(np.abs(levels).max(), gaps.max()):
+            return 0.0
+        least = gaps.min()
+        places = (levels - levels[0]) / least
+        on_lattice = np.abs(places - np.round(places)) < 1e-3 * np.maximum(1, 1e-4 * places)
+        return float(least) if on_lattice.all() else 0.0
+
+    @cached_property
+    def spread(self):
+        """Robust standard deviation, from quartiles, or the ordinary one where those agree."""
+        low, high = np.percentile(self.values, [25, 75])
+        return float((high - low) / 1.349) or float(self.values.std())
+
+    @cached_property
+    def rounding(self):
+        """Differences below this are errors of arithmetic: far less than a usual step."""
+        step = np.abs(np.diff(self.values))
+        usual = np.median(step[step > 0]) if (step > 0).any() else 0.0
+        return float(max(1e-6 * usual, 64 * np.finfo(float).eps * np.abs(self.values).max()))
+
+    @property
+    def _is_programme(self):
+        """Whether the tag stands still or moves along straight lines: a setpoint with ramps."""
+        step = np.diff(self.values)
+        moving = (step[1:] != 0) & (step[:-1] != 0)
+        if len(step) < 10 or (step == 0).mean() < _STILL or not moving.any():
+            return False
+        return (np.abs(np.diff(step))[moving] <= self.rounding).mean() > _ON_LINES
+
+    @cached_property
+    def kind(self):
+        """Kind of the tag: "empty", "constant", "binary", "steps" (setpoints, modes) or "measured"."""
+        if not len(self.values):
+            return "empty"
+        n_levels = len(self.levels[0])
+        if n_levels <= 2:
+            return ("constant", "binary")[n_levels - 1]
+        n_runs, usual = len(self.lengths), np.median(self.lengths)
+        if n_levels <= _MODES or self._is_programme:
+            return "steps"
+        if usual == 1 and n_runs >= 5:
+            return "measured"
+        few_levels = n_levels <= max(_FEW_LEVELS, n_runs / 10)
+        return "steps" if n_runs < _FEW_RUNS or (usual >= 5 and few_levels) else "measured"
+
+
 def frozen(tag):
-    """Stretches that repeat a value far longer than the tag's other stretches do.
+    """Segments that repeat a value far longer than the tag's other segments do.
 
-    The longest stretches, up to five, are compared with the rest: where stretch lengths have an exponential
-    tail, the gap between the largest and the next is exponential with the scale of that tail.
-
-    Returns
-    -------
-    list of tuple (int, int)
-        Position of the first and after the last value of each stretch.
+    The longest segments, up to five, are compared with the rest: where segment lengths have an exponential
+    tail, the gap between the largest and the next is exponential with the scale of that tail. Gives positions
+    of the first and after the last value of each segment.
     """
     lengths = tag.lengths
     if tag.kind != "measured":
@@ -52,13 +134,7 @@ def frozen(tag):
 
 
 def at_limit(tag):
-    """Highest or lowest value where values pile up on it.
-
-    Returns
-    -------
-    list of tuple (float, float)
-        The limit and the share of values that are there.
-    """
+    """Highest and lowest values on which values pile up, each with the share of values that are there."""
     levels, counts = tag.levels
     if tag.kind != "measured" or len(levels) < _FEWEST_LEVELS:
         return []
@@ -74,13 +150,7 @@ def at_limit(tag):
 
 
 def filled(tag):
-    """A value far outside the others that occurs again and again: 0, -999 or the like written into gaps.
-
-    Returns
-    -------
-    list of tuple (float, float)
-        The value and its share.
-    """
+    """Values far outside the others that occur again and again (0 or -999 in gaps), each with its share."""
     levels, counts = tag.levels
     if tag.kind != "measured" or len(levels) < _FEWEST_LEVELS or tag.spread == 0:
         return []
@@ -94,17 +164,10 @@ def filled(tag):
 
 
 def straight(tag):
-    """Share of the moving rows that lie exactly on a line between their neighbours, and the lines' length.
+    """Share of the moving rows that lie exactly on a line between their neighbours; the lines' mean length.
 
     On a lattice (integers, two decimals) some do by chance: the share that Gaussian second differences with
-    the same largest ones would have is taken off.
-
-    Returns
-    -------
-    share : float
-        0 where it is too small to mean anything.
-    spacing : float
-        Mean number of rows from one archived point to the next.
+    the same largest ones would have is taken off. The share is 0 where it is too small to mean anything.
     """
     if tag.kind != "measured" or len(tag.levels[0]) < _FEWEST_LEVELS:
         return 0.0, 1.0
@@ -149,14 +212,7 @@ def _share_below(border, excess):
 
 
 def update_period(tag):
-    """Rows from one update of the tag to the next where updates are rarer than rows, and whether regular.
-
-    Returns
-    -------
-    period : float
-        1 for a tag that is new in every row.
-    regular : bool
-    """
+    """Rows from one update of the tag to the next, 1 for one that is new in every row; whether regular."""
     lengths, starts = tag.lengths, tag.starts
     if tag.kind != "measured" or len(lengths) < 20 or len(tag.levels[0]) < _FEWEST_LEVELS:
         return 1.0, True
@@ -178,28 +234,23 @@ def update_period(tag):
 
 
 def gaps(present, breaks):
-    """Stretches without a value that are longer than single cells missing at random explain.
-
-    Parameters
-    ----------
-    present : ndarray of bool of shape (n_samples,)
-    breaks : ndarray of int
-
-    Returns
-    -------
-    list of tuple (int, int)
-        First row and row after the last.
-    """
-    starts, lengths = empty_stretches(present, breaks)
-    if not len(starts):
-        return []
-    order = np.argsort(-lengths)
+    """Segments without a value that cells missing at random do not explain: first and after the last row."""
+    bounds = _bounds(np.diff(present.astype(int)) != 0, np.arange(len(present)), breaks)
+    empty = ~present[bounds[:-1]]
+    starts, lengths = bounds[:-1][empty], np.diff(bounds)[empty]
     found = []
     missing, n = (~present).sum(), len(present)
-    for i in order:
+    for i in np.argsort(-lengths):
         missing -= lengths[i]
         rest = max(missing, 0) / max(n - lengths[i], 1)
         if lengths[i] < 5 or n * rest ** lengths[i] > _LEVEL:
             break
         found.append((int(starts[i]), int(starts[i] + lengths[i])))
     return sorted(found)
+
+
+def _bounds(changes, rows, breaks):
+    """Where segments begin, and the end of the last, from changes between successive `rows`."""
+    begins = np.ones(len(rows), dtype=bool)
+    begins[1:] = changes | (np.diff(np.searchsorted(breaks, rows, side="right")) != 0)
+    return np.append(np.flatnonzero(begins), len(rows))

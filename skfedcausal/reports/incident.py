@@ -1,53 +1,40 @@
-"""Report on an incident: what happened, where it began, why we think so, what we do not know."""
+"""Report on an incident: events, root, reasons and doubts."""
 
 import pandas as pd
 
 from ..displays import IncidentDisplay
-from .departures import add_departures
-from .page import Page, listed_in_words
+from .page import Page, add_departures, listed_in_words
 
 _KIND = {
     "process": "a fault of the process",
     "sensor": "a fault of a sensor",
     "undecided": "of undecided kind",
 }
+_CAPTION = (
+    "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order in which units "
+    "were reached"
+)
 
 
 def incident_page(detector, incident, X=None, title=None):
-    """Page on an incident.
+    """Page on an incident: a row of ``detector.incidents(X)``, or the first of such a table.
 
-    Parameters
-    ----------
-    detector : FederatedRCADetector
-    incident : Series or DataFrame
-        Row of ``detector.incidents(X)``; of a table its first row.
-    X : list, dict, DataFrame or ndarray, default=None
-        The record in which it was found, for the picture.
-    title : str, default=None
-
-    Returns
-    -------
-    Page
+    X is the record in which it was found, for the picture.
     """
     if isinstance(incident, pd.DataFrame):
         if incident.empty:
             raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
         incident = incident.iloc[0]
-    known = [key for key in ("start", "detected", "root", "ranking", "path") if key not in incident]
-    if known:
-        raise ValueError(f"Got an incident without {', '.join(known)}; give one row of `incidents(X)`.")
+    absent = [key for key in ("start", "detected", "root", "ranking", "path") if key not in incident]
+    if absent:
+        raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
     page = Page(title or f"Incident of {_when(incident['start'])}")
     page.lead(_answer(incident))
     page.heading("What happened")
     page.text(*_events(incident))
     if X is not None:
         figure = IncidentDisplay.from_detector(detector, X, incident).figure_
-        page.picture(
-            figure,
-            "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order in "
-            "which "
-            "units were reached",
-        )
+        page.picture(figure, _CAPTION)
     page.heading("Where it began")
     ranking = pd.DataFrame(incident["ranking"], columns=["unit", "probability"])
     page.table(ranking.assign(probability=[f"{p:.1%}" for p in ranking["probability"]]).head(20))
@@ -75,11 +62,8 @@ def _answer(incident):
 def _events(incident):
     end = incident.get("end")
     yield f"It began at {_when(incident['start'])} and was noticed at {_when(incident['detected'])}."
-    yield (
-        "It was still going on at the end of the record."
-        if pd.isna(end)
-        else f"It lasted until {_when(end)}."
-    )
+    lasted = "was still going on at the end of the record"
+    yield f"It {lasted if pd.isna(end) else f'lasted until {_when(end)}'}."
     reached = [f"{name} after {delay} step{'s' * (delay != 1)}" for name, delay in incident["path"]]
     if len(reached) > 1:
         yield f"Units reached, in order: {listed_in_words(reached)}."
@@ -91,16 +75,13 @@ def _reasons(incident, detector):
     else:
         yield (
             f"{incident['root']} cannot be explained by its own past and by what the other units did; the "
-            "others "
-            f"can be explained by it."
+            "others can be explained by it."
         )
     rates = detector.false_alarms_
     yield (
         f"Thresholds allow {rates['asked']:.2g} false alarms per time step; on nominal data that was held "
-        "out there "
-        f"were {rates['n_alarms']} in {rates['n_steps']} steps ({rates['low']:.2g} to {rates['high']:.2g} "
-        "per step, "
-        "95 % interval)."
+        f"out there were {rates['n_alarms']} in {rates['n_steps']} steps ({rates['low']:.2g} to "
+        f"{rates['high']:.2g} per step, 95 % interval)."
     )
 
 
@@ -114,7 +95,6 @@ def _doubts(incident, detector):
     )
     doubts.append(
         f"What is normal was learned from a record of {detector.false_alarms_['n_steps']:,} held-out steps "
-        "and those "
-        "before them; a change of the operating point looks like an incident."
+        "and those before them; a change of the operating point looks like an incident."
     )
     return doubts

@@ -1,4 +1,4 @@
-"""A self-contained page: text is escaped, pictures are inside, nothing is fetched."""
+"""A self-contained page: text is escaped, pictures are inside, nothing is fetched; and its last section."""
 
 import base64
 import io
@@ -32,10 +32,6 @@ footer { margin-top: 3rem; border-top: 1px solid #ccc; }
 class Page:
     """Parts of a page in their order; every text is escaped when it comes in.
 
-    Parameters
-    ----------
-    title : str
-
     Examples
     --------
     >>> from skfedcausal.reports.page import Page
@@ -49,43 +45,40 @@ class Page:
         self._parts = []
 
     def heading(self, text):
-        """A section begins."""
+        """Start a section."""
         return self._add(f"<h2>{escape(str(text))}</h2>")
 
     def lead(self, text):
-        """The one sentence to read if there is time for one."""
+        """Add the sentence to read if there is time for only one."""
         return self._add(f'<p class="lead">{escape(str(text))}</p>')
 
     def text(self, *sentences):
-        """A paragraph."""
+        """Add a paragraph."""
         return self._add(f"<p>{escape(' '.join(str(sentence) for sentence in sentences))}</p>")
 
     def items(self, texts):
-        """A list."""
+        """Add a list."""
         return self._add("<ul>" + "".join(f"<li>{escape(str(text))}</li>" for text in texts) + "</ul>")
 
     def table(self, frame, empty="None."):
-        """A table; numbers with three digits."""
+        """Add a table, its numbers with three digits."""
         if frame.empty:
             return self.text(empty)
         head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in frame.columns)
         rows = ("".join(_cell(value) for value in row) for row in frame.itertuples(index=False))
         body = "".join(f"<tr>{row}</tr>" for row in rows)
-        return self._add(
-            f'<div class="scroll"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-        )
+        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        return self._add(f'<div class="scroll">{table}</div>')
 
     def picture(self, figure, caption):
-        """A matplotlib figure, closed afterwards."""
+        """Add a matplotlib figure, which is closed afterwards."""
         stream = io.BytesIO()
         figure.savefig(stream, format="png", dpi=110)
         import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
-        data = base64.b64encode(stream.getvalue()).decode("ascii")
+        source = f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"
         words = escape(str(caption))
-        return self._add(
-            f'<figure><img alt="{words}" src="data:image/png;base64,{data}"><figcaption>{words}</figcaption>'
-            "</figure>"
-        )
+        image = f'<img alt="{words}" src="{source}"><figcaption>{words}</figcaption>'
+        return self._add(f"<figure>{image}</figure>")
 
     def html(self):
         """The page."""
@@ -104,12 +97,7 @@ class Page:
         )
 
     def write(self, path):
-        """Write the page to a file.
-
-        Returns
-        -------
-        Path
-        """
+        """Write the page to a file; its path."""
         path = Path(path)
         path.write_text(self.html(), encoding="utf-8")
         return path
@@ -134,3 +122,26 @@ def listed_in_words(names):
     if len(names) < 2:
         return "".join(names)
     return ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def add_departures(page, estimator):
+    """Last section of a report: what left the units, and what is promised about it."""
+    sent, ledger = estimator.communication_, estimator.ledger_
+    share = sent["bytes_up"] / sent["raw_bytes"] if sent["raw_bytes"] else 0.0
+    rounds = f"{sent['rounds']} round{'s' * (sent['rounds'] != 1)}"
+    page.heading("What data left the units")
+    page.text(
+        f"For the fit {sent['bytes_up']:,} bytes went up in {rounds}, "
+        f"{share:.0%} of the {sent['raw_bytes']:,} bytes of raw measurements. So far it has been "
+        f"{ledger.total('up'):,} bytes up and {ledger.total('down'):,} bytes down, every packet on the list "
+        "below. Rows of raw measurements and names of sensors are not among them."
+    )
+    packets = pd.DataFrame(
+        [(entry.direction, entry.op, entry.n_bytes, set(entry.fields)) for entry in ledger.entries],
+        columns=["direction", "what", "n_bytes", "fields"],
+    )
+    kinds = packets.groupby(["direction", "what"], sort=False)
+    table = kinds["n_bytes"].agg(packets="size", bytes="sum")
+    table["fields"] = [", ".join(sorted(set().union(*fields))) or "-" for _, fields in kinds["fields"]]
+    page.table(table.reset_index())
+    page.text(estimator.privacy_statement_)

@@ -3,42 +3,28 @@
 import numpy as np
 
 from ..displays import LinkMatrixDisplay, TransferFunctionDisplay
-from .departures import add_departures
-from .page import Page, listed_in_words
+from .page import Page, add_departures, listed_in_words
 
 _MOST_ROWS = 60
 _COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "p_adjusted", "verdict")
 
 
 def plant_page(estimator, title="Which unit drives which"):
-    """Page on a fitted estimator of links or counterfactuals.
-
-    Parameters
-    ----------
-    estimator : FederatedGrangerEstimator or FederatedCounterfactualEstimator
-    title : str
-
-    Returns
-    -------
-    Page
-    """
+    """Page on a fitted estimator of links or counterfactuals."""
     links, names = estimator.links_, estimator.client_names_
     page = Page(title)
     page.lead(_answer(links, names))
     page.heading("Links")
-    shown = links[links["kind"] == "state"]
-    display = LinkMatrixDisplay.from_links(shown, names)
-    page.picture(display.figure_, "Strength of every link; ● influence, ? cannot tell")
+    figure = LinkMatrixDisplay.from_links(links[links["kind"] == "state"], names).figure_
+    page.picture(figure, "Strength of every link; ● influence, ? cannot tell")
     ranked = links.sort_values(["p_adjusted", "strength"], ascending=[True, False], kind="stable")
     page.table(ranked[[c for c in _COLUMNS if c in ranked]].head(_MOST_ROWS))
     if len(ranked) > _MOST_ROWS:
         page.text(f"The {len(ranked) - _MOST_ROWS} pairs with the weakest evidence are left out.")
     page.text(
         "Strength: how far one standard deviation of the cause's states moves the effect's states one step "
-        "later "
-        "(Frobenius norm of the block). p_adjusted: chance of evidence as strong without a link, corrected "
-        "for the "
-        "number of pairs."
+        "later (Frobenius norm of the block). p_adjusted: chance of evidence as strong without a link, "
+        "corrected for the number of pairs."
     )
     if hasattr(estimator, "transfer_function"):
         page.heading("Dynamics")
@@ -60,17 +46,12 @@ def _answer(links, names):
     if found.empty:
         return (
             f"Among {len(names)} units no link could be shown; for {unsure} of {len(links)} ordered pairs "
-            "the record "
-            "cannot tell."
+            "the record cannot tell."
         )
-    pairs = list(
-        dict.fromkeys(f"{c} drives {e}" for c, e in zip(found["cause"], found["effect"], strict=True))
-    )
-    rest = f" and {len(pairs) - 6} more" if len(pairs) > 6 else ""
-    text = listed_in_words(pairs[:6]) if not rest else ", ".join(pairs[:6]) + rest
-    if not unsure:
-        return f"{text}."
-    return f"{text}. For {unsure} of {len(links)} ordered pairs the record cannot tell."
+    pairs = list(dict.fromkeys(f"{link.cause} drives {link.effect}" for link in found.itertuples()))
+    text = listed_in_words(pairs) if len(pairs) <= 6 else f"{', '.join(pairs[:6])} and {len(pairs) - 6} more"
+    rest = f" For {unsure} of {len(links)} ordered pairs the record cannot tell." if unsure else ""
+    return f"{text}.{rest}"
 
 
 def _method(estimator):
@@ -78,8 +59,8 @@ def _method(estimator):
     states = ", ".join(f"{k}: {s.stop - s.start}" for k, s in estimator.state_slices_.items())
     return (
         f"Every unit was described by a few states of its own ({states}); a "
-        f"{type(estimator.server_).__name__} "
-        "learned from the units' messages how these states drive each other.",
+        f"{type(estimator.server_).__name__} learned from the units' messages how these states drive each "
+        "other.",
         f"The slowest mode of the plant keeps {radius:.1%} of itself from one step to the next.",
     )
 
@@ -87,13 +68,12 @@ def _method(estimator):
 def _doubts(estimator, links):
     doubts = [
         "A link means that the past of one unit helps to predict another beyond its own past. An "
-        "unmeasured cause "
-        "of both, a level shift or a clock that is off looks the same.",
+        "unmeasured cause of both, a level shift or a clock that is off looks the same.",
         "Links faster than one time step show as correlated noise, not as links.",
     ]
     unsure = links[links["verdict"] == "cannot tell"]
     if len(unsure):
-        pairs = [f"{c} on {e}" for c, e in zip(unsure["cause"], unsure["effect"], strict=True)]
+        pairs = [f"{link.cause} on {link.effect}" for link in unsure.itertuples()]
         more = f" and {len(pairs) - 8} more" if len(pairs) > 8 else ""
         doubts.append(f"Neither shown nor excluded: {', '.join(pairs[:8])}{more}.")
     if not getattr(estimator.server_, "converged_", True):

@@ -5,7 +5,7 @@ from ..message.requests import *
 from ..message.requests import Acknowledgement, Ask, FitRequest, LawRequest, NetworksTrained
 from ..message.states import *
 from ..message.training import *
-from ..message.training import ANSWERS, REQUEST, later_answer
+from ..message.training import REQUEST
 
 
 class TrainRequest:
@@ -62,5 +62,3 @@ def corr(server, names):
         except StopIteration:
             break
     yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, len(messages))
-
-

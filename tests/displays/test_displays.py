@@ -18,7 +18,7 @@ from skfedcausal.displays import (
     StateCorrelationDisplay,
     TransferFunctionDisplay,
 )
-from skfedcausal.displays._style import COLOURS, line_look, short
+from skfedcausal.displays._base import COLOURS, line_look, short
 
 plt = pytest.importorskip("matplotlib.pyplot")
 SIZES = (2, 24)
@@ -177,6 +177,14 @@ def test_series_can_be_told_apart():
 def test_names_are_shortened_in_the_middle():
     assert short("boiler") == "boiler"
     assert short("a very long unit name", 9) == "a ve…name"
+
+
+@pytest.mark.parametrize("high", [0.0, 1e-3])
+def test_a_detector_without_any_false_alarm_is_drawn_at_the_floor(high):
+    display = FalseAlarmDisplay(*(np.array([x]) for x in (1e-3, 0.0, 0.0, high))).plot()
+    (drawn,) = [line for line in display.ax_.get_lines() if line.get_label() == "no alarm at all"]
+    assert drawn.get_ydata().tolist() == [0.2 * 1e-3]
+    plt.close("all")
 
 
 def test_arrows_follow_the_path():

@@ -168,6 +168,7 @@ def test_the_server_is_told_the_noise_and_the_ledger_says_so(plant):
     assert home in statement
 
 
+@pytest.mark.filterwarnings("ignore:Units whose states drift")  # noise on the mill may look like that
 def test_a_site_without_noise_spoils_the_promise_by_name(plant):
     path = plant / "kiln.toml"
     path.write_text(path.read_text().partition("[privacy]")[0])

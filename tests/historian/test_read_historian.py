@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from skfedcausal import read_historian
-from skfedcausal.historian.values import is_good
+from skfedcausal.historian.forms import Dialect, is_good
 
 HOUR = pd.Timedelta("1h")
 
@@ -178,19 +178,27 @@ def test_bad_texts_become_missing_and_unknown_ones_are_refused():
     ids=["OPC DA", "OPC UA", "per cent", "flag", "words"],
 )
 def test_quality_codes(codes, good):
-    assert is_good(pd.Series(codes), None, False, "P1").tolist() == [bool(g) for g in good]
+    assert is_good(pd.Series(codes), Dialect(), "P1").tolist() == [bool(g) for g in good]
 
 
 def test_uncertain_values_can_be_kept():
-    assert is_good(pd.Series([192, 64, 0]), None, True, "P1").tolist() == [True, True, False]
-    assert is_good(pd.Series(["ok", "uncertain", "bad"]), None, True, "P1").tolist() == [True, True, False]
+    assert is_good(pd.Series([192, 64, 0]), Dialect(keep_uncertain=True), "P1").tolist() == [
+        True,
+        True,
+        False,
+    ]
+    assert is_good(pd.Series(["ok", "uncertain", "bad"]), Dialect(keep_uncertain=True), "P1").tolist() == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_codes_that_could_mean_either_are_refused():
     with pytest.raises(ValueError, match="zero is good in OPC UA, bad in OPC DA"):
-        is_good(pd.Series([0, 0]), None, False, "unit 'P1'")
-    assert is_good(pd.Series([0, 3]), [0], False, "P1").tolist() == [True, False]
-    assert is_good(pd.Series([0, 3]), lambda code: code > 0, False, "P1").tolist() == [False, True]
+        is_good(pd.Series([0, 0]), Dialect(), "unit 'P1'")
+    assert is_good(pd.Series([0, 3]), Dialect(good=[0]), "P1").tolist() == [True, False]
+    assert is_good(pd.Series([0, 3]), Dialect(good=lambda code: code > 0), "P1").tolist() == [False, True]
 
 
 def test_quality_columns_stand_beside_their_tags():

@@ -8,9 +8,9 @@ from scipy.stats import binom, chi2
 from benchmarks._defects import DEFECTS, clean_plant, swinging_door
 from skfedcausal import check_plant
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.quality.clocks import evidence_by_lag, score_by_lag, unit_offsets, unit_series
-from skfedcausal.quality.pooled_clocks import PairEvidence, pooled_offsets
-from skfedcausal.quality.runs import Tag
+from skfedcausal.quality.clocks import evidence_by_lag, score_by_lag, unit_series
+from skfedcausal.quality.offsets import PairEvidence, pooled_offsets, unit_offsets
+from skfedcausal.quality.tags import Tag
 
 SEEDS = range(500, 508)
 
@@ -236,8 +236,8 @@ def test_setpoints_with_ramps_modes_and_smooth_curves_are_no_defects():
 
 
 def test_lattice_of_a_tag():
-    assert Tag.of(np.array([0.1, 0.3, 0.2, np.nan, 0.5]), np.array([0])).resolution == pytest.approx(0.1)
-    assert Tag.of(np.random.default_rng(0).standard_normal(100), np.array([0])).resolution == 0
+    assert Tag(np.array([0.1, 0.3, 0.2, np.nan, 0.5]), np.array([0])).resolution == pytest.approx(0.1)
+    assert Tag(np.random.default_rng(0).standard_normal(100), np.array([0])).resolution == 0
 
 
 def test_the_report_prints_as_a_table():

@@ -54,10 +54,10 @@ def _make_hostile(module):
 def _make_poisonous(module):
     release = module.SitePrivacy.release
 
-    def poisonous(privacy, name, record, home):
+    def poisonous(privacy, name, record, *more):
         import numpy as np
 
-        released = release(privacy, name, record, home)
+        released = release(privacy, name, record, *more)
         np.load(record.outputs.filename, mmap_mode="r+")[:] = np.nan
         return released
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 import sklearn
 from numpy.testing import assert_allclose
-from skfedcausal.federation.lost import ClientError
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -12,6 +11,7 @@ from sklearn.utils.fixes import parse_version
 
 from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.federation.lost import ClientError
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.message.training import TO_SERVER, TO_UNIT

@@ -1,0 +1,103 @@
+"""Reading public records: the files in a folder of the user's, and the Bunch that every loader returns."""
+
+from pathlib import Path
+from textwrap import fill
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.utils import Bunch
+
+from ._validation import check_known
+
+
+class Source(NamedTuple):
+    """A dataset: its title, where it can be had, whom to cite, under which licence it may be used."""
+
+    title: str
+    origin: str
+    citation: str
+    licence: str
+
+    def describe(self, about):
+        """Text for ``DESCR``."""
+        facts = {"Origin": self.origin, "Reference": self.citation, "Licence": self.licence}
+        texts = [self.title, about, *(f"{name}: {fact}" for name, fact in facts.items())]
+        return "\n\n".join(fill(text, 88) for text in texts)
+
+
+def locate(path, names, source):
+    """Paths of a dataset's files by name without endings, in a folder or beside one of the files.
+
+    A name ending with ``.csv.gz`` stands for ``.csv`` too.
+    """
+    folder = Path(path)
+    folder = folder.parent if folder.is_file() else folder
+    found = {}
+    for name in names:
+        variants = (folder / name, folder / name.removesuffix(".gz"))
+        found[name] = next((file for file in variants if file.is_file()), None)
+    missing = [name for name, file in found.items() if file is None]
+    if missing:
+        raise FileNotFoundError(
+            f"{source.title}: expected {', '.join(names)} in the folder '{folder}', but "
+            f"{', '.join(missing)} cannot be found. skfedcausal neither ships nor downloads these "
+            f"data; they can be had from: {source.origin}. Reference: {source.citation}"
+        )
+    return {name.split(".")[0]: file for name, file in found.items()}
+
+
+def check_list(values, known, name):
+    """The user's selection, one string or several, of the strings `known`; None for all."""
+    if values is None:
+        return list(known)
+    values = [values] if isinstance(values, str) else list(values)
+    if not values:
+        raise ValueError(f"{name} is empty; give at least one of {', '.join(map(repr, known))}.")
+    return [check_known(value, known, f"{name}, or each of them,") for value in values]
+
+
+def root_in_each_row(times, faults):
+    """Root client of the fault that is active at each time, "" without one.
+
+    `faults` holds the first and the last time of each fault and its root.
+    """
+    target = np.full(len(times), "", dtype=object)
+    for start, end, root in faults:
+        target[(times >= start) & (times <= end)] = root
+    return target.astype(str)
+
+
+def plant_record(tables, variables, source, about, *, period, inputs="outputs", **more):
+    """Bunch of a record: tables of episodes below one another, columns under flat names.
+
+    `variables` is a table with, or rows of, ``column``, ``client`` and ``role`` (``"input"``, or anything
+    else for outputs); `inputs` says what becomes of the inputs: "outputs", "separate" or "drop".
+    """
+    if not isinstance(variables, pd.DataFrame):
+        variables = pd.DataFrame(variables, columns=["column", "client", "role"])
+    variables, input_names = _select_columns(variables, inputs)
+    has_times = isinstance(tables[0].index, pd.DatetimeIndex)
+    data = pd.concat(tables, ignore_index=not has_times)[variables["column"].tolist()].astype(float)
+    return Bunch(
+        data=data.set_axis(variables["name"].tolist(), axis=1),
+        lengths=[len(table) for table in tables],
+        clients=variables["client"].unique().tolist(),
+        inputs=input_names,
+        variables=variables,
+        sampling_period=period,
+        DESCR=source.describe(about),
+        **more,
+    )
+
+
+def _select_columns(variables, inputs):
+    """Kept variables client by client, inputs after outputs, with a first column `name`; names of inputs."""
+    check_known(inputs, ("outputs", "separate", "drop"), "inputs")
+    is_input, client = variables["role"] == "input", pd.factorize(variables["client"])[0]
+    selected = variables.iloc[np.lexsort([is_input, client])].reset_index(drop=True)
+    selected.insert(0, "name", selected["client"] + "__" + selected["column"])
+    is_input = selected["role"] == "input"
+    if inputs == "drop":
+        return selected[~is_input].reset_index(drop=True), []
+    return selected, selected["name"][is_input].tolist() if inputs == "separate" else []

@@ -1,0 +1,227 @@
+"""Which clocks of a plant are off, judged from the ties of all pairs of units.
+
+Ties between pairs come first. For units whose ties to the others are each too weak to tell, a clock that is
+off moves all ties of its unit by the same number of steps: the evidence summed over all other units shows it
+where no pair of units does.
+"""
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+from scipy.stats import gamma
+
+from .clocks import NEAR, UnitSeries, pair_tie, score_by_lag
+
+_LEVEL = 0.01  # chance of any false offset in a plant
+_KEEPS = 0.7  # share of the largest evidence that small lags have where clocks agree
+_WIDTH = 10  # lags over which a response may spread
+_MUTUAL = 0.8  # share of a unit's evidence that comes from one other unit where it is tied to no third
+
+
+class Offset(NamedTuple):
+    """How far a unit's clock is ahead of that of the unit `against`, in steps.
+
+    `sure` is False where it may as well be the other's clock that is off.
+    """
+
+    rows: int
+    against: str
+    sure: bool = True
+
+
+# -- from pairs of units ---------------------------------------------------------------------------
+
+
+def unit_offsets(series, n_lags):
+    """Clock offset of every unit against the largest group of units that agree, from a dict of UnitSeries.
+
+    None for units without a series and for those that nothing ties to the others.
+    """
+    names = [name for name, own in series.items() if own is not None]
+    pairs = ((pair, pair_tie(series[pair[0]], series[pair[1]], n_lags)) for pair in combinations(names, 2))
+    ties = {pair: tie for pair, tie in pairs if tie is not None}
+    tree = _strongest_tree(names, ties)
+    offsets = dict.fromkeys(series)
+    for root in names:
+        if offsets[root] is None and tree[root]:
+            offsets |= _agreement(root, tree, ties)
+    return offsets
+
+
+def _strongest_tree(names, ties):
+    """Neighbours of each unit with their offset and its slack, along the strongest ties without circles.
+
+    Ties of which it is known whether they are an offset come before those that may be zero.
+    """
+    group = {name: name for name in names}
+    tree: dict[str, list[tuple[str, int, int]]] = {name: [] for name in names}
+    sharp_first = sorted(ties.items(), key=lambda item: (item[1].slack > 2 * NEAR, -item[1].strength))
+    for (first, second), tie in sharp_first:
+        if group[first] == group[second]:
+            continue
+        old, new = group[second], group[first]
+        group = {name: new if own == old else own for name, own in group.items()}
+        tree[first].append((second, -tie.offset, tie.slack))
+        tree[second].append((first, tie.offset, tie.slack))
+    return tree
+
+
+def _agreement(root, tree, ties):
+    """Offsets of all units tied to one, such that as many as possible are zero."""
+    relative = {name: offset for name, (offset, _) in _seen_from(root, tree).items()}
+    groups = [
+        [other for other, (offset, slack) in _seen_from(name, tree).items() if abs(offset) <= slack]
+        for name in relative
+    ]
+    right = max(groups, key=len)  # the first of equals
+    level = int(np.median([relative[name] for name in right]))
+    offsets = {}
+    for name, value in relative.items():
+        # a coupling adds a step to one side or the other: ties to several units average that out
+        direct = {other: offset for other, offset in _clear_ties(name, ties) if other in right}
+        against = next(iter(direct), right[0])
+        shift = round(np.mean(list(direct.values()))) if direct else value - level
+        offsets[name] = Offset(0 if name in right or abs(shift) <= NEAR else int(shift), against)
+    if len(offsets) == 2 and len(right) == 1:  # nothing tells whose clock is off
+        (one,) = right
+        (other,) = set(offsets) - {one}
+        offsets[other] = offsets[other]._replace(sure=False)
+        offsets[one] = Offset(-offsets[other].rows, other, sure=False)
+    return offsets
+
+
+def _clear_ties(name, ties):
+    """Units that a unit is clearly ahead of or behind, with its offset against them."""
+    for (first, second), tie in ties.items():
+        if name in (first, second) and abs(tie.offset) > tie.slack:
+            yield (second, tie.offset) if name == first else (first, -tie.offset)
+
+
+def _seen_from(root, tree):
+    """Offset of every unit tied to one against it, and how much of that may be error."""
+    seen, queue = {root: (0, 0.0)}, [root]
+    for unit in queue:
+        for other, offset, slack in tree[unit]:
+            if other not in seen:
+                seen[other] = seen[unit][0] + offset, float(np.hypot(seen[unit][1], slack))
+                queue.append(other)
+    return seen
+
+
+# -- from all other units together ------------------------------------------------------------------
+
+
+def pooled_offsets(series, known, n_lags):
+    """Known offsets, completed by those of the other units against all units together.
+
+    `known` is None for the units to look at; it stays so where nothing ties a unit to all others together.
+    """
+    offsets = dict(known)
+    there = {name: own for name, own in series.items() if own is not None and own.states is not None}
+    evidence = PairEvidence(there, n_lags)
+    for name in there:
+        evidence.move(name, -offsets[name].rows if offsets[name] else 0)
+    while left := [name for name in there if offsets[name] is None]:
+        ties = {name: _pooled_tie(evidence.of(name), n_lags, _LEVEL / len(series)) for name in left}
+        ties = {name: tie for name, tie in ties.items() if tie is not None}
+        if not ties:
+            break
+        name = max(ties, key=lambda name: ties[name].excess)
+        tie = ties[name]
+        back = ties.get(tie.against)
+        mutual = tie.lag and back is not None and back.lag and back.excess >= _MUTUAL * tie.excess
+        offsets[name] = Offset(tie.lag, tie.against, sure=not mutual)
+        if mutual:
+            offsets[tie.against] = Offset(-tie.lag, name, sure=False)
+        evidence.move(name, -tie.lag)
+    return offsets
+
+
+class PairEvidence:
+    """Evidence of ties between pairs of units at every lag, kept until one of the two is moved."""
+
+    def __init__(self, series, n_lags):
+        self._series, self._n_lags = dict(series), n_lags
+        self._known: dict[tuple[str, str], np.ndarray] = {}
+
+    def move(self, name, rows):
+        """Take a unit's series some rows later."""
+        if rows:
+            self._series[name] = UnitSeries(*(_later(x, rows) for x in self._series[name]))
+            self._known = {pair: S for pair, S in self._known.items() if name not in pair}
+
+    def of(self, name):
+        """Evidence of one unit's ties to each other one, both directions of influence together.
+
+        Arrays of shape (2 n_lags + 1,) by unit; positive lag: the unit `name` follows.
+        """
+        return {other: self._of_pair(name, other) for other in self._series if other != name}
+
+    def _of_pair(self, first, second):
+        if (second, first) in self._known:
+            return self._known[second, first][::-1]
+        if (first, second) not in self._known:
+            one, other = self._series[first], self._series[second]
+            back = score_by_lag(other, one, self._n_lags)[::-1]
+            self._known[first, second] = score_by_lag(one, other, self._n_lags) + back
+        return self._known[first, second]
+
+
+def _later(x, rows):
+    """A series some rows later, zero where there is nothing."""
+    moved = np.zeros_like(x)
+    if rows > 0:
+        moved[rows:] = x[:-rows]
+    else:
+        moved[:rows] = x[-rows:]
+    return moved
+
+
+class _PooledTie(NamedTuple):
+    """At which lag a unit is tied to all others together, how clearly, and to which of them most."""
+
+    lag: int
+    excess: float
+    against: str
+
+
+def _pooled_tie(pairs, n_lags, level):
+    """Tie of one unit to all others, whose clocks agree, from its evidence against each.
+
+    Of lag zero where clocks agree, None where nothing clear ties the unit to the others; `level` is the
+    chance of finding some lag where there is no tie.
+    """
+    if not pairs:
+        return None
+    S = sum(pairs.values())
+    lags = np.arange(-n_lags, n_lags + 1)
+    shape, scale = _usual_gamma(S)
+    least = gamma.isf(level / len(S), shape, scale=scale)
+    near, excess = np.abs(lags) <= NEAR, S - shape * scale
+    top = int(np.argmax(S))
+
+    def tie(lag, position):
+        return _PooledTie(lag, float(excess[position]), max(pairs, key=lambda other: pairs[other][position]))
+
+    closest = int(np.argmax(np.where(near, S, 0.0)))
+    clear_near = S[closest] > gamma.isf(level / near.sum(), shape, scale=scale)
+    if clear_near and excess[closest] >= _KEEPS * excess[top]:
+        return tie(0, closest)
+    if S[top] <= least or abs(lags[top]) == n_lags:  # the peak may lie beyond
+        return None
+    elsewhere = S[np.abs(lags - lags[top]) > _WIDTH].max()
+    return None if elsewhere > max(least, 0.5 * S[top]) else tie(int(lags[top]), top)
+
+
+def _usual_gamma(S):
+    """Shape and scale of the gamma distribution that has the quartiles of a statistic.
+
+    Terms of different pairs are not independent, so that their sum is not chi-squared.
+    """
+    low, middle, high = np.quantile(S, [0.25, 0.5, 0.75])
+    shapes = np.geomspace(0.5, 500, 200)
+    quartiles = gamma.ppf([[0.25], [0.5], [0.75]], shapes)
+    spread = (quartiles[2] - quartiles[0]) / quartiles[1]  # falls with the shape
+    shape = float(np.interp((low - high) / middle, -spread, shapes))
+    return shape, middle / float(gamma.median(shape))
