@@ -15,8 +15,7 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..statespace.episodes import episodes, inner_rows, lagged_rows
-from ..statespace.lagcov import add_product, symmetric
+from ..statespace.episodes import add_product, episodes, inner_rows, lagged_rows, symmetric
 
 _PIECE = 1 << 14  # measurements that stay in the second-level cache together with their copies
 _ROUNDING = 1e-6  # standard deviations per level at which products need not be centred before they are summed

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..statespace.lagcov import column_mean
-from ..statespace.positive import floor_eigenvalues
+from ..statespace.episodes import column_mean
+from ..statespace.matrices import floor_eigenvalues
 from ..statespace.riccati import predicted_covariance
 
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least

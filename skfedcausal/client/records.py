@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from ..containers import constant_columns
-from ..statespace.lagcov import column_mean
+from ..statespace.episodes import column_mean
 from .silence import repeated_rows
 
 ROWS_PER_LOADING = 6  # a rule of thumb: rows for each number of C

@@ -14,17 +14,7 @@ class StateAnswers:
         return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
 
     def filter(self, messages):
-        """Filter of the whole plant over a record, a `PlantFilter`.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        PlantFilter
-        """
+        """Filter of the whole plant over a record, a `PlantFilter`."""
         return self._filter(self._record(messages))
 
     def _filter(self, record):
@@ -42,17 +32,7 @@ class StateAnswers:
         return self._operating_point.placed(record.with_noise_share(self.filter_noise_share_ or 0.0))
 
     def smoothed(self, messages):
-        """Every unit's own states given all units' messages.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to SmoothedReply
-        """
+        """Every unit's own states given all units' messages."""
         return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
     def _smoothed(self, messages, A, B, **settings):
@@ -64,22 +44,12 @@ class StateAnswers:
         }
 
     def replies(self, messages):
-        """What every unit is told about its own states.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to StateReply
-        """
+        """What every unit is told about its own states."""
         record = self._record(messages)
         run, self._run = self._run, None
         if run is None or not run.is_about(record):
             run = self._filter(record)
-        own = self.partition_.own_input_mask(np.ones(len(self.names_), dtype=bool))
+        own = self.partition_.input_mask(np.zeros(0, dtype=int), True)
         foreign = np.where(own, 0.0, self.input_)
         off_diagonal = np.where(self.partition_.block_diagonal, 0.0, self.transition_)
         drive = self._operating_point.drive(self.transition_, foreign)

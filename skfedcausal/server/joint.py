@@ -6,12 +6,10 @@ from itertools import accumulate
 
 import numpy as np
 
-from ..statespace.episodes import episodes
-from ..statespace.lagcov import column_mean, remove_episode_means, side_by_side
-from ..statespace.observation import Information
+from ..statespace.episodes import column_mean, episodes, remove_episode_means, side_by_side
+from ..statespace.matrices import floor_eigenvalues
+from ..statespace.observation import Information, patterns_of
 from ..statespace.partition import Partition
-from ..statespace.patterns import patterns_of
-from ..statespace.positive import floor_eigenvalues
 from .scores import Scores
 
 _PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
@@ -22,46 +20,18 @@ _FORECASTS = 40  # steps of an episode in which forecasts can be compared
 
 @dataclass(frozen=True)
 class JointRecord:
-    """Information series of all units over the same time steps.
-
-    Attributes
-    ----------
-    names : tuple of str
-        Unit names in the order of the plant matrices.
-    parts : tuple of Information
-        One per unit.
-    starts : tuple of int
-        First row of each episode.
-    inputs : tuple of (ndarray of shape (n_samples, k_m) or None)
-        Inputs of each unit, None for a unit without inputs; empty for a plant without inputs.
-    unpredicted : tuple of (ndarray of shape (p_m, p_m) or None)
-        See :class:`~skfedcausal.message.StateMessage`.
-    steps : tuple of int
-        Rows at which the level of some units shifts and stays shifted to the end of the episode.
-    """
+    """Information series of all units over the same time steps."""
 
     names: tuple[str, ...]
     parts: tuple[Information, ...]
     starts: tuple[int, ...]
-    inputs: tuple[np.ndarray | None, ...] = ()
-    unpredicted: tuple[np.ndarray | None, ...] = ()
+    inputs: tuple[np.ndarray | None, ...] = ()  # (n_samples, k_m) or None) or None
+    unpredicted: tuple[np.ndarray | None, ...] = ()  # (p_m, p_m) or None) or None
     steps: tuple[int, ...] = ()
 
     @classmethod
     def from_messages(cls, messages, names=None):
-        """Record of messages by unit name.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-        names : sequence of str, default=None
-            Units that must be there, in this order; None takes the order of `messages`.
-
-        Raises
-        ------
-        ValueError
-            If units are missing or unknown, or the messages are not about the same time steps.
-        """
+        """Record of messages by unit name."""
         names = tuple(messages) if names is None else tuple(names)
         if set(names) != set(messages):
             raise ValueError(
@@ -207,13 +177,7 @@ class JointRecord:
         return sum(part.const for part in self.parts)
 
     def rescaled(self, scale):
-        """The same record in states ``S_m^-1 h_m``; inputs are not touched.
-
-        Parameters
-        ----------
-        scale : sequence of ndarray
-            Invertible S_m per unit.
-        """
+        """The same record in states ``S_m^-1 h_m``; inputs are not touched."""
         parts = tuple(
             Information(part.z @ S, S.T @ part.patterns @ S, part.index, part.const)
             for part, S in zip(self.parts, scale, strict=True)
@@ -243,13 +207,7 @@ class JointRecord:
         return bool(is_open and self.is_constant and longest >= _FORECASTS)
 
     def with_noise_share(self, share):
-        """The same record with more sensor noise in the units that leave its share open.
-
-        Parameters
-        ----------
-        share : float
-            Of the way from the noise they suppose to all that their past leaves unpredicted.
-        """
+        """The same record with more sensor noise in the units that leave its share open."""
         if share == 0.0 or not self.has_choice:
             return self
         parts = tuple(
@@ -263,16 +221,6 @@ class JointRecord:
 
         What a filter gains from a measurement is concave in its information, so that a constant one worth
         the same is less than the mean: the one that leaves the average filtered covariance.
-
-        Parameters
-        ----------
-        predicted : sequence of ndarray of shape (p, p), default=None
-            Covariance of each unit's states before a measurement; None takes the mean information.
-
-        Returns
-        -------
-        list of tuple (share, J)
-            Share of time and average information matrix of the plant.
         """
         if self.is_constant:
             return [(1.0, self.block_diagonal([part.patterns[0] for part in self.parts]))]
@@ -292,20 +240,7 @@ class JointRecord:
 
 
 def step_series(onsets, starts, n_samples):
-    """One from the row before each onset to the end of its episode, zero elsewhere.
-
-    Parameters
-    ----------
-    onsets : sequence of int
-        First rows of the new level.
-    starts : sequence of int
-        First row of each episode.
-    n_samples : int
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_onsets)
-    """
+    """One from the row before each onset to the end of its episode, zero elsewhere."""
     series = np.zeros((n_samples, len(onsets)))
     for k, onset in enumerate(onsets):
         stop = min((start for start in starts if start > onset), default=n_samples)

@@ -8,8 +8,8 @@ import pandas as pd
 from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..statespace.blas import few_threads
 from ..statespace.geweke import geweke_measures
+from ..statespace.matrices import few_threads
 from .answers import StateAnswers
 from .estimation.diagnosis import warn_of_convergence, warn_of_drift
 from .estimation.estimate import estimate_plant, process_covariance, screen_plant

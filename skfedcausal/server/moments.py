@@ -6,9 +6,9 @@ import numpy as np
 from scipy.stats import chi2
 from sklearn.utils._param_validation import Interval
 
-from ..statespace.lagcov import remove_episode_means
+from ..statespace.em import block_statistics, expectation_maximisation
+from ..statespace.episodes import remove_episode_means
 from ..statespace.observation import is_regular
-from ..statespace.plant_em import block_statistics, expectation_maximisation
 from ..statespace.units import moment_start
 from .estimation.evidence import benjamini_hochberg
 from .joint import JointRecord

@@ -11,31 +11,15 @@ _SAME_RECORD = 0.01  # difference of weighted sums of two records below which th
 
 @dataclass(frozen=True)
 class OperatingPoint:
-    """What a plant remembers of the record it was fitted to, so that it can run over this and others.
+    """What a plant remembers of the record it was fitted to, so that it can run over this and others."""
 
-    Attributes
-    ----------
-    known_level : ndarray of shape (n_inputs + n_steps,)
-        Mean of each input and step in that record.
-    steps : tuple of int
-        Rows of that record at which the level of some units shifted.
-    new_levels : ndarray of shape (n, n_steps)
-        What each shift added to the level of the states.
-    spread : ndarray of shape (n, n)
-        Covariance that unknown inputs before an episode add to its first state.
-    starts : tuple of int
-    n_samples : int
-    sums : ndarray of shape (2, n) or None
-        Fingerprint of that record; None without shifts, which asks for none.
-    """
-
-    known_level: np.ndarray
+    known_level: np.ndarray  # (n_inputs + n_steps,)
     steps: tuple[int, ...]
-    new_levels: np.ndarray
-    spread: np.ndarray
+    new_levels: np.ndarray  # (n, n_steps)
+    spread: np.ndarray  # (n, n)
     starts: tuple[int, ...]
     n_samples: int
-    sums: np.ndarray | None
+    sums: np.ndarray | None  # (2, n) or None
 
     @classmethod
     def of(cls, record, estimate):

@@ -5,35 +5,24 @@ from functools import cached_property
 
 import numpy as np
 
-from ..statespace.filter import (
+from ..statespace.episodes import PIECE
+from ..statespace.inputs import input_term
+from ..statespace.kalman import (
+    Covariances,
     CovarianceSchedule,
     covariance_schedule,
+    filter_rows,
     filtered_states,
+    log_density_terms,
     log_likelihood_terms,
     predicted_states,
 )
-from ..statespace.inputs import input_term
-from ..statespace.lagcov import PIECE
 from ..statespace.riccati import filtered_covariance, stationary_covariance
-from ..statespace.timedomain import smooth_series
-from ..statespace.varying import Covariances, filter_rows, log_density_terms
+from ..statespace.smoother import smooth
 
 
 class PlantFilter:
-    """Kalman filter of the whole plant over the units' messages, exact for missing measurements.
-
-    Parameters
-    ----------
-    A, Q : ndarray of shape (n, n)
-    record : JointRecord
-    drive : InputDrive, default=None
-        How the inputs act; None for a plant without inputs.
-
-    Attributes
-    ----------
-    inputs : ndarray of shape (n_samples, k) or None
-        Inputs less their level.
-    """
+    """Kalman filter of the whole plant over the units' messages, exact for missing measurements."""
 
     def __init__(self, A, Q, record, drive=None):
         self._A, self._Q, self._record = A, Q, record
@@ -132,10 +121,6 @@ class PlantFilter:
         """Log-density of each unit's own measurements at each step given the past of all units.
 
         Less the term free of the states, which only the unit knows and which is the same for every plant.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_units)
         """
         record, slices = self._record, self._record.partition.slices
         terms = np.empty((len(record.z), len(slices)))
@@ -156,13 +141,7 @@ class PlantFilter:
         return terms
 
     def log_likelihood(self):
-        """Log-density of all measurements at each step given the past, shape (n_samples,).
-
-        Raises
-        ------
-        ValueError
-            If a message came without the constants of its density.
-        """
+        """Log-density of all measurements at each step given the past, shape (n_samples,)."""
         record = self._record
         const = record.const()
         if const is None:
@@ -181,25 +160,12 @@ def _of_unit(covariances, own):
 
 @dataclass(frozen=True)
 class InputDrive:
-    """How the inputs and steps of a record act on the states.
+    """How the inputs and steps of a record act on the states."""
 
-    Attributes
-    ----------
-    B : ndarray of shape (n, k)
-        With the columns of the steps behind those of the inputs.
-    level : ndarray of shape (k,)
-        Level of the inputs and steps at which the states have theirs.
-    spread : ndarray of shape (n, n)
-        Covariance that unknown inputs before an episode add to its first state.
-    held : ndarray of shape (n, k), default=None
-        What an input or step makes of the states that has been there before an episode: the new level for a
-        step, zero for inputs, which vary. None: nothing.
-    """
-
-    B: np.ndarray
-    level: np.ndarray
-    spread: np.ndarray
-    held: np.ndarray | None = None
+    B: np.ndarray  # (n, k)
+    level: np.ndarray  # (k,)
+    spread: np.ndarray  # (n, n)
+    held: np.ndarray | None = None  # (n, k) or None
 
     def inputs(self, record):
         """Inputs and steps less their level, shape (n_samples, k)."""
@@ -223,30 +189,13 @@ class InputDrive:
 
 
 def smooth_plant(A, Q, record, drive=None, *, intercept=True):
-    """States of the plant given a whole record.
-
-    Parameters
-    ----------
-    A, Q : ndarray of shape (n, n)
-    record : JointRecord
-    drive : InputDrive, default=None
-    intercept : bool, default=True
-        Estimate a level of the states in each episode and leave it out.
-
-    Returns
-    -------
-    states : ndarray of shape (n_samples, n)
-        Less the level of each episode, if one was estimated.
-    covariances : list of ndarray of shape (n_samples or 1, p, p)
-        Of each unit's states: per time step, or averaged over time for a unit whose sensors are always
-        there (only the sum enters its estimates then).
-    """
+    """States of the plant given a whole record."""
     J = record.block_diagonal([part.patterns[0] for part in record.parts]) if record.is_constant else None
     settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
     if drive is not None:
         A = np.hstack([A, drive.B])
         settings |= {"inputs": drive.inputs(record), "spread": drive.spread}
-    _, _, smoothed = smooth_series(A, Q, record.z, record.matrices, **settings)
+    _, smoothed = smooth(A, Q, record.z, record.matrices, **settings)
     covariances = [
         covariance.mean(axis=0, keepdims=True) if part.is_constant else covariance
         for part, covariance in zip(record.parts, smoothed.covariances, strict=True)

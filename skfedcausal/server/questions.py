@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..message.states import EffectReply
-from ..statespace.responses import FeedbackGains, input_response, response_covariances
+from ..statespace.inputs import FeedbackGains, input_response, response_covariances
 
 
 class InputQuestions:
@@ -14,46 +14,15 @@ class InputQuestions:
 
         Unlike :meth:`~skfedcausal.LikelihoodServer.smoothed` with the plant that answers questions, and
         without a level of their own for the episodes.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to SmoothedReply
         """
         return self._smoothed(messages, self.transition_, self.input_, intercept=False)
 
     def take_laws(self, laws):
-        """Remember how controllers compute inputs from measurements.
-
-        Parameters
-        ----------
-        laws : dict of str to FeedbackLaw
-            Of the units whose inputs depend on measurements.
-        """
+        """Remember how controllers compute inputs from measurements."""
         self.laws_ = dict(laws)
 
     def effects(self, change, *, held=None):
-        """What a change of inputs does to every unit's states.
-
-        Parameters
-        ----------
-        change : ndarray of shape (n_steps, k)
-            Change of all inputs at each step.
-        held : ndarray of bool, shape (k,), default=None
-            Inputs that no controller moves; the known controllers of the others respond. None holds all.
-
-        Returns
-        -------
-        dict of str to EffectReply
-            Row j is the effect one step after row j of `change`. The effect uses `transition_` and `input_`;
-            its covariance is that of the estimate before shrinkage, given the selected links and laws. What
-            links that were not selected add to the effect is added as a standard error too: the data speak
-            for their absence, and a band must not contradict that.
-        """
+        """What a change of inputs does to every unit's states."""
         c = self.coefficients_
         gains = None if held is None else self._gains(held)
         effect = input_response(self.transition_, self.input_, change, gains).effect

@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from ..statespace.episodes import episodes
-from ..statespace.lagcov import PIECE, TransitionMoments, lag_covariances, remove_episode_means
+from ..statespace.episodes import PIECE, TransitionMoments, episodes, lag_covariances, remove_episode_means
 from ..statespace.observation import is_regular
 from ..statespace.rounding import without_last_bits
-from ..statespace.slow_reports import lag_shares
+from ..statespace.units import lag_shares
 
 
 class Scores:
@@ -19,10 +18,6 @@ class Scores:
 
     Covariances come without their last bits: where a plant is nearly degenerate its likelihood has several
     maxima, and which one is reached must not depend on rounding errors of sums.
-
-    Parameters
-    ----------
-    record : JointRecord
     """
 
     def __init__(self, record):
@@ -101,16 +96,7 @@ class Scores:
         return moments.without_last_bits(self._scale)
 
     def lagged_moments(self, n_lags, n_plant_lags, n_dropped):
-        """The same of rows ``[s[t]; s[t-1]; ...]`` of complete records, for plants of several lags.
-
-        Parameters
-        ----------
-        n_lags : int
-        n_plant_lags : int
-            Scores in a row.
-        n_dropped : int
-            Rows at the start of each episode that are left out, at least ``n_plant_lags - 1``.
-        """
+        """The same of rows ``[s[t]; s[t-1]; ...]`` of complete records, for plants of several lags."""
         pieces, starts = [], [0]
         for start, stop in episodes(self._record.starts, self._record.n_samples):
             rows = [self._series[start + n_dropped - lag : stop - lag] for lag in range(n_plant_lags)]

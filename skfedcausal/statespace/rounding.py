@@ -22,39 +22,13 @@ def power_of_two(values):
 
 
 def without_last_bits(S, scale):
-    """Covariances without their last bits, which depend on the order in which machines add.
-
-    Parameters
-    ----------
-    S : ndarray of shape (..., n, n)
-    scale : ndarray of shape (n,)
-        Standard deviations of the series.
-
-    Returns
-    -------
-    ndarray of shape (..., n, n)
-        Multiples of ``2**-30`` (1e-9) of the product of two scales: far below any standard error, far above
-        rounding errors. Sums that differ by rounding become identical, but for the rare one that lies
-        between two multiples.
-    """
+    """Covariances without their last bits, which depend on the order in which machines add."""
     unit = power_of_two(np.outer(scale, scale)) * _LAST_BIT
     return np.rint(S / unit) * unit
 
 
 def scaled_columns(series, dtype):
-    """Series in the given precision, and the scale of each column that gives back its size.
-
-    Parameters
-    ----------
-    series : ndarray of shape (n_samples, n_columns)
-    dtype : str
-
-    Returns
-    -------
-    rounded : ndarray of shape (n_samples, n_columns)
-    scale : ndarray of shape (n_columns,)
-        ``rounded * scale`` is the series.
-    """
+    """Series in the given precision, and the scale of each column that gives back its size."""
     top = np.abs(series).max(axis=0, initial=0.0)
     scale = np.maximum(power_of_two(top) / _TOP, _SMALLEST)
     return np.ascontiguousarray((series / scale).astype(dtype)), scale
@@ -65,19 +39,6 @@ def whitened_columns(z, J, dtype):
 
     In this form the measurement noise is one in every direction, whatever the units of the states, so that
     rounding costs every direction the same share of its noise. Directions that `J` does not see are dropped.
-
-    Parameters
-    ----------
-    z : ndarray of shape (n_samples, n_states)
-    J : ndarray of shape (n_states, n_states)
-        Information matrix, averaged over time where it changes.
-    dtype : str
-
-    Returns
-    -------
-    rounded : ndarray of shape (n_samples, n_states)
-    unscale : ndarray of shape (n_states, n_states)
-        ``rounded @ unscale`` is the series.
     """
     units = state_units(J[None])
     values, vectors = np.linalg.eigh(J / units[:, None] / units)

@@ -12,7 +12,7 @@ from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, KalmanClient
 from skfedcausal.client.maps import fitted_map
 from skfedcausal.client.nonlinear import WatchedNonlinearClient
 from skfedcausal.datasets import make_nonlinear_plant
-from skfedcausal.statespace.filter import covariance_schedule, filtered_states
+from skfedcausal.statespace.kalman import covariance_schedule, filtered_states
 
 
 def test_jacobian_of_a_network_is_its_derivative():

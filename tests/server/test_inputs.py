@@ -10,8 +10,7 @@ from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.feedback import feedback_table
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.statespace.episodes import episodes, lagged_rows
-from skfedcausal.statespace.lagcov import lag_covariances
+from skfedcausal.statespace.episodes import episodes, lag_covariances, lagged_rows
 
 
 def messages_of(X, truth, inputs):

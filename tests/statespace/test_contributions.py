@@ -5,9 +5,9 @@ import pytest
 
 from skfedcausal.statespace.contributions import score_contributions
 from skfedcausal.statespace.inputs import input_term
+from skfedcausal.statespace.kalman import filter_rows
 from skfedcausal.statespace.riccati import stationary_covariance
 from skfedcausal.statespace.timedomain import KnownInputs, TimeDomainLikelihood
-from skfedcausal.statespace.varying import filter_rows
 
 STARTS = (0, 13)
 N_SAMPLES = 25
@@ -76,7 +76,7 @@ def test_rows_taken_in_pieces_contribute_the_same(monkeypatch):
     whole = joined(A, Q, z, matrices, J=J, known=known, memory=6)
     monkeypatch.setattr("skfedcausal.statespace.contributions._PIECE", 4 * 9)
     monkeypatch.setattr(
-        "skfedcausal.statespace.varying._chunks",
+        "skfedcausal.statespace.kalman._chunks",
         lambda start, stop, n: [slice(a, min(a + 7, stop)) for a in range(start, stop, 7)],
     )
     for cut, once in zip(joined(A, Q, z, matrices, J=J, known=known, memory=6), whole, strict=True):

@@ -1,16 +1,13 @@
 """Estimates of every off-diagonal block, inside the model or not, with their covariances."""
 
-from dataclasses import replace
-
 import numpy as np
 from scipy.linalg import eigh
 
-from ...statespace.pairs import (
+from ...statespace.fisher import SpectralInformation
+from ...statespace.partition import (
+    coefficient_pair_information,
     covariance_pair_information,
-    input_pair_information,
-    lagged_pair_information,
     pair_blocks,
-    transition_pair_information,
     uncoupled_pair_information,
 )
 from .evidence import PADDED_VARIANCE, BlockEstimates, benjamini_hochberg
@@ -23,23 +20,11 @@ def link_estimates(scoring, *, screen=None):
 
     Blocks in the model get their Wald estimate; the others the efficient score estimate
     ``(I_bb - I_bS I_SS^-1 I_Sb)^-1 (g_b - I_bS I_SS^-1 g_S)`` given the free elements S.
-
-    Parameters
-    ----------
-    scoring : Scoring
-    screen : float, default=None
-        Only the decisions of false discovery control at this level are asked for: in large plants a pair that
-        it rejects in no case gets a p-value that is too small, but not small enough.
-
-    Returns
-    -------
-    BlockEstimates
     """
     structure = scoring.structure
 
     def estimates():
-        of_pairs = transition_pair_information if structure.partition.n_lags == 1 else lagged_pair_information
-        own = of_pairs(scoring.info, structure.partition)
+        own = coefficient_pair_information(scoring.info, structure.partition, structure.partition)
         return _coefficient_estimates(scoring, structure.partition, structure.linked, own, screen=screen)
 
     return estimates() if _screens(scoring, screen) else _kept(scoring, "links", estimates)
@@ -50,7 +35,7 @@ def input_estimates(scoring):
 
     def estimates():
         family = scoring.structure.partition.input_pairs
-        own = input_pair_information(scoring.info, scoring.structure.partition, family)
+        own = coefficient_pair_information(scoring.info, scoring.structure.partition, family)
         return _coefficient_estimates(scoring, family, scoring.structure.driven, own)
 
     return _kept(scoring, "inputs", estimates)
@@ -71,7 +56,7 @@ def _screens(scoring, screen):
 def step_estimates(scoring):
     """The same for every unit's coefficients of every step."""
     family = scoring.structure.partition.step_pairs
-    own = input_pair_information(scoring.info, scoring.structure.partition, family)
+    own = coefficient_pair_information(scoring.info, scoring.structure.partition, family)
     return _coefficient_estimates(scoring, family, scoring.structure.shifted, own)
 
 
@@ -189,7 +174,7 @@ class _Screen:
         self._n_samples = scoring.n_samples
         self._score, explained = gradient.copy(), np.zeros_like(gradient)
         for chosen, piece in scoring.columns.pieces():
-            columns = getattr(piece, of)
+            columns = getattr(piece, of)()
             self._score -= np.tensordot(scoring.step[chosen], columns, 1)
             explained += np.einsum("fij,fij,f->ij", columns, columns, 1 / diagonal[chosen])
         self._explained = explained / max(smallest, np.finfo(float).tiny)
@@ -229,27 +214,12 @@ def _by_number(pairs, elements, n_elements, width, columns, of):
 
 
 def grouped_columns(scoring, family, pairs, of):
-    """Chosen pairs in groups of the same effects, with the columns against their elements.
-
-    Parameters
-    ----------
-    scoring : Scoring
-    family : Partition or InputPairs
-    pairs : ndarray of int
-        Numbers of the pairs.
-    of : {"transition", "covariance"}
-
-    Yields
-    ------
-    chosen : ndarray of int
-        Numbers of the pairs of a group.
-    columns : ndarray of shape (n_free, len(chosen) * e)
-    """
+    """Chosen pairs in groups of the same effects, with the columns against their elements."""
     if len(pairs) == 0:
         return
     columns, elements = scoring.columns, family.pair_elements
     transition = of == "transition"
-    take = columns.transition_rows if transition else columns.covariance_rows
+    take = columns.transition if transition else columns.covariance
     width = scoring.point.A.shape[1] if transition else len(scoring.point.Q)
     rows = np.where(elements == family.n_elements, -1, elements // width)[pairs]
     last = rows.max(axis=1)
@@ -287,15 +257,8 @@ def uncoupled_estimates(objective, partition, point):
 
     Of the first lag. Everything decouples there: the only cross information is between the two directions of
     a pair and the correlation of their noise.
-
-    Returns
-    -------
-    links : BlockEstimates
-        With the opposite direction profiled out, noise taken as independent.
-    correlations : BlockEstimates
-        With both directions profiled out.
     """
-    partition = partition.first_lag
+    partition = partition.without_inputs if partition.n_lags > 1 else partition
     joint, score_A = _uncoupled_links(objective, partition, point)
     e = joint.shape[1] // 3
     both = np.concatenate([score_A, score_A[partition.reverse_pairs]], axis=1)
@@ -307,7 +270,7 @@ def uncoupled_estimates(objective, partition, point):
 
 def uncoupled_link_estimates(objective, partition, point):
     """The links of :func:`uncoupled_estimates` alone."""
-    partition = partition.first_lag
+    partition = partition.without_inputs if partition.n_lags > 1 else partition
     links = _links_alone(*_uncoupled_links(objective, partition, point), partition)
     return _per_record(links, objective, partition)
 
@@ -316,7 +279,9 @@ def _uncoupled_links(objective, partition, point):
     """Joint information of every pair at the uncoupled plant and the scores of its transitions."""
     info = objective.unit_information(point.A, point.Q, partition)
     if partition.n_steps and not partition.n_inputs:
-        info = replace(info, S=None)  # what steps make of states says nothing beside the steps themselves
+        info = SpectralInformation(
+            info.U, info.H
+        )  # what steps make of states says nothing beside the steps themselves
     score_A = pair_blocks(point.evaluation.grad_A[:, : partition.n_states], partition)
     return uncoupled_pair_information(info, partition), score_A
 

@@ -38,72 +38,24 @@ _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not 
 
 @dataclass(frozen=True)
 class Coefficients:
-    """Estimated ``[A | B]`` in standardised states and inputs, with its sampling covariance.
+    """Estimated ``[A | B]`` in standardised states and inputs, with its sampling covariance."""
 
-    Attributes
-    ----------
-    matrix : ndarray of shape (n, c)
-    rows, cols : ndarray of int, shape (n_free,)
-        Its free elements.
-    covariance : ndarray of shape (n_free, n_free)
-        Not shrunk, given the selected structure.
-    state_scale : ndarray of shape (n, n)
-        Matrix S with ``h = S h_standardised``.
-    input_scale : ndarray of shape (k,)
-        Standard deviations of the inputs.
-    regressors : ndarray of shape (c, c)
-        Covariance of the regressors ``[h; u]``.
-    """
-
-    matrix: np.ndarray
-    rows: np.ndarray
-    cols: np.ndarray
-    covariance: np.ndarray
-    state_scale: np.ndarray
-    input_scale: np.ndarray
-    regressors: np.ndarray
+    matrix: np.ndarray  # (n, c)
+    rows: np.ndarray  # (n_free,)
+    cols: np.ndarray  # (n_free,)
+    covariance: np.ndarray  # (n_free, n_free)
+    state_scale: np.ndarray  # (n, n)
+    input_scale: np.ndarray  # (k,)
+    regressors: np.ndarray  # (c, c)
 
 
 @dataclass(frozen=True)
 class PlantEstimate:
-    """Fitted plant.
+    """Fitted plant."""
 
-    Attributes
-    ----------
-    A, Q : ndarray of shape (n, n)
-        Maximum-likelihood estimate on the selected links, not shrunk.
-    B : ndarray of shape (n, k)
-        Input matrix.
-    shrunk_A, shrunk_B : ndarray
-        The same with off-diagonal blocks shrunk (equal to `A` and `B` without shrinkage).
-    structure : Structure
-        Links, inputs and noise correlations in the model.
-    blocks : BlockEstimates
-        Every off-diagonal block of A in standardised states.
-    correlations : BlockEstimates
-        Blocks of Q of the correlated pairs, in standardised states.
-    input_blocks : BlockEstimates
-        Every block of B between different units, in standardised states and inputs.
-    coefficients : Coefficients
-        Standardised ``[A | B]`` with the covariance of its free elements, without the steps.
-    parameters : FittedParameters
-        Plant in standardised states with the covariance of its free elements.
-    shifts : LevelShifts
-        Shifts of levels that nobody announced.
-    n_rounds, n_iter : int
-        Rounds of the structure search and iterations of the final ascent.
-    converged : bool
-        Whether the gradient vanished and the structure settled.
-    gradient_norm : float
-        Length ``(g' H^-1 g)^(1/2)`` of the gradient of the log-likelihood per time step in the metric of
-        its curvature: the distance to the maximum in standard errors of a single time step.
-    has_prior : bool
-        Whether the plant was nearly degenerate and a few pseudo-observations were added.
-    """
-
-    A: np.ndarray
-    Q: np.ndarray
-    B: np.ndarray
+    A: np.ndarray  # (n, n)
+    Q: np.ndarray  # (n, n)
+    B: np.ndarray  # (n, k)
     shrunk_A: np.ndarray
     shrunk_B: np.ndarray
     structure: Structure
@@ -135,35 +87,7 @@ def estimate_plant(
     max_iter,
     tol,
 ):
-    """Fit transition matrix, input matrix and process covariance to a joint record.
-
-    Parameters
-    ----------
-    record : JointRecord
-    local, fix_local
-        See :class:`StandardisedPlant`.
-    sparsity : {"fdr", None}
-        Search for links with false discovery control, or estimate every block.
-    alpha : float
-        False discovery rate of the search.
-    shrinkage : bool
-        Shrink the off-diagonal blocks.
-    time_domain : bool
-        Use the exact likelihood also for complete records.
-    feedback : bool
-        Inputs depend on measurements: the covariance of the coefficients is that of the observed information.
-    level_shifts : {"auto", None}
-        Look for level shifts that nobody announced.
-    covariance : {"information", "sandwich", "hac"}
-        Covariances of estimates. The search and shrinkage take the information's in any case.
-    max_iter : int
-    tol : float
-        Length of the gradient per time step, in the metric of the curvature, that counts as zero.
-
-    Returns
-    -------
-    PlantEstimate
-    """
+    """Fit transition matrix, input matrix and process covariance to a joint record."""
     plant = StandardisedPlant(record, local, fix_local)
     if level_shifts is not None and not record.steps:
         steps = find_level_shifts(plant.unit_records(), sum(record.determined))
@@ -202,7 +126,11 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
     curvature = scoring
     if feedback:
         curvature = Scoring(objective, scoring.structure, ascent.point, observed=True)
-    n, c, free = len(ascent.point.Q), plant.partition.without_steps.n_regressors, scoring.structure.free
+    n, c, free = (
+        len(ascent.point.Q),
+        plant.partition.n_states + plant.partition.n_inputs,
+        scoring.structure.free,
+    )
     kept = np.flatnonzero(free.cols < c)
     blocks, input_blocks, source = assessed_blocks(plant, scoring, blocks, input_blocks, covariance)
     of_coefficients = curvature.covariance if source is None else source.covariance(curvature)
@@ -239,19 +167,7 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
 
 
 def process_covariance(record, estimate, *, local=None, fix_local=False, max_iter, tol):
-    """Process covariance that is most likely for known coefficients.
-
-    Parameters
-    ----------
-    record : JointRecord
-        Complete.
-    estimate : PlantEstimate
-        Of another share of noise in the same record; its shrunk coefficients count.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-    """
+    """Process covariance that is most likely for known coefficients, shape (n, n)."""
     plant = StandardisedPlant(record.at_steps(estimate.shifts.steps), local, fix_local)
     Q = plant.uncoupled[1]  # sets the number of lags of the likelihood
     objective = plant.first_likelihood()
@@ -268,24 +184,7 @@ def estimated_links(plant, scoring, covariance):
 
 
 def assessed_blocks(plant, scoring, blocks, input_blocks, covariance):
-    """The estimates of blocks with the covariances that hold for the record, in states of unit variance.
-
-    Parameters
-    ----------
-    plant : StandardisedPlant
-    scoring : Scoring
-        At the maximum.
-    blocks : BlockEstimates
-        By the expected information.
-    input_blocks : BlockEstimates or None
-    covariance : {"information", "sandwich", "hac"}
-
-    Returns
-    -------
-    blocks, input_blocks : BlockEstimates
-    source : Sandwich, ExactInformation or None
-        Where other covariances came from: units that report in different rows need the exact information.
-    """
+    """The estimates of blocks with the covariances that hold for the record, in states of unit variance."""
     partition, structure, source = plant.partition, scoring.structure, None
     families, known = [partition], [blocks]
     if input_blocks is not None:
@@ -319,12 +218,6 @@ def fitted_likelihood(record, *, local, fix_local, sparsity, alpha, time_domain,
     """The likelihood that :func:`estimate_plant` maximised, and the :class:`Scoring` at its maximum.
 
     Shifts of levels are those of the record.
-
-    Returns
-    -------
-    objective : object
-    scoring : Scoring
-    plant : StandardisedPlant
     """
     plant = StandardisedPlant(record, local, fix_local)
     goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
@@ -357,13 +250,7 @@ def _climb(plant, goal, **settings):
 
 
 def screen_plant(record):
-    """Score tests of every pair at the uncoupled plant, the first step of :func:`estimate_plant`.
-
-    Returns
-    -------
-    BlockEstimates
-        One-step estimates of every off-diagonal block in standardised states.
-    """
+    """Score tests of every pair at the uncoupled plant, the first step of :func:`estimate_plant`."""
     plant = StandardisedPlant(record)
     objective, point = _uncoupled(plant)
     return first_links(objective, plant.structure(), point)

@@ -32,20 +32,11 @@ def benjamini_hochberg(p_values, alpha):
 
 @dataclass(frozen=True)
 class BlockEstimates:
-    """Estimates of off-diagonal blocks with their covariances.
+    """Estimates of off-diagonal blocks with their covariances."""
 
-    Attributes
-    ----------
-    estimate : ndarray of shape (n_pairs, e)
-        Elements of each block, row by row.
-    covariance : ndarray of shape (n_pairs, e, e)
-    dof : ndarray of int, shape (n_pairs,)
-        Number of real elements of each block.
-    """
-
-    estimate: np.ndarray
-    covariance: np.ndarray
-    dof: np.ndarray
+    estimate: np.ndarray  # (n_pairs, e)
+    covariance: np.ndarray  # (n_pairs, e, e)
+    dof: np.ndarray  # (n_pairs,)
 
     @classmethod
     def padded(cls, estimate, covariance, partition):
@@ -115,18 +106,6 @@ def adjusted_p_values(blocks, tau=_SLAB):
     E <= 1: the probability that at least one empty pair shows as much, for independent pairs. It plays the
     part of Bonferroni's bound ``min(1, E)``, but lets precisely measured pairs go first. Beyond E = 1 it
     only keeps the order (``1 - exp(-1) / E``).
-
-    Parameters
-    ----------
-    blocks : BlockEstimates
-        In standardised states.
-    tau : float
-        Prior standard deviation of a link's elements. Fixed, because a fitted one would not control the
-        error rate.
-
-    Returns
-    -------
-    p_adjusted : ndarray of shape (n_pairs,)
     """
     c, v, _ = blocks.rotated()
     evidence = log_bayes_factors(c, v, tau)
@@ -149,19 +128,7 @@ def adjusted_p_values(blocks, tau=_SLAB):
 
 
 def weighted_chi2_logsf(x, weights):
-    """Log tail probability of ``sum_i w_i chi2_1`` by the Lugannani-Rice saddlepoint formula.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_rows, n_thresholds)
-    weights : ndarray of shape (n_rows, k)
-        Positive weights.
-
-    Returns
-    -------
-    logsf : ndarray of shape (n_rows, n_thresholds)
-        Zero where x is not positive.
-    """
+    """Log tail probability of ``sum_i w_i chi2_1`` by the Lugannani-Rice saddlepoint formula."""
     logsf = np.empty(x.shape)
     for first in range(0, len(x), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
@@ -192,11 +159,6 @@ def _saddlepoint(x, w, n_steps=60):
 
     Newton's method on 1 / f, which is linear for equal weights, kept within a shrinking bracket; it starts
     where the root of weights that all equal their mean would be.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_rows, n_thresholds)
-    w : ndarray of shape (k, n_rows, 1)
     """
     k, top = len(w), w.max(axis=0)
     low = 0.5 / top * (1 - k * top / x)  # there f is at most x

@@ -27,16 +27,7 @@ _SEED = 0  # an integral over records has one value: the same at every call
 
 
 class ExactInformation:
-    """Information of the free elements and of every block, and what follows for estimates.
-
-    Parameters
-    ----------
-    scoring : Scoring
-        At the maximum.
-    plant : StandardisedPlant
-    families : list
-        Families of blocks of ``[A | B]`` whose estimates will be asked for.
-    """
+    """Information of the free elements and of every block, and what follows for estimates."""
 
     def __init__(self, scoring, plant, families):
         rng, point, structure = np.random.default_rng(_SEED), scoring.point, scoring.structure
@@ -52,34 +43,14 @@ class ExactInformation:
         self._own = [own / steps for own in products.own]
 
     def covariance(self, curvature=None):
-        """Covariance of the maximum-likelihood estimate of the free elements.
-
-        Parameters
-        ----------
-        curvature : Scoring, default=None
-            The observed one of a plant with feedback, which counts then; that of the estimate or None takes
-            the exact information.
-        """
+        """Covariance of the maximum-likelihood estimate of the free elements."""
         if curvature is not None and curvature is not self._scoring:
             return curvature.covariance
         eye = np.eye(len(self._factor[0]))
         return cho_solve(self._factor, eye, check_finite=False) / self._scoring.n_samples
 
     def blocks(self, family, inside, blocks):
-        """Estimates of a family of blocks: Wald's in the model, the efficient score's outside.
-
-        Parameters
-        ----------
-        family : Partition or InputPairs
-        inside : ndarray of bool, shape (n_pairs,)
-            Blocks in the model.
-        blocks : BlockEstimates
-            By another information.
-
-        Returns
-        -------
-        BlockEstimates
-        """
+        """Estimates of a family of blocks: Wald's in the model, the efficient score's outside."""
         scoring, all_own = self._scoring, self._own[self._families.index(family)]
         estimate, covariance = blocks.estimate.copy(), blocks.covariance.copy()
         gradient = scoring.point.evaluation.grad_A.ravel()

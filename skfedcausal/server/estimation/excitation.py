@@ -13,13 +13,7 @@ _SAME = 1e-10  # share of an input's variance below which the other inputs deter
 
 
 class InputsNotSeparableError(ValueError):
-    """Inputs that are linear combinations of each other.
-
-    Attributes
-    ----------
-    inputs : list of int
-        Their positions among the inputs of the plant.
-    """
+    """Inputs that are linear combinations of each other."""
 
     def __init__(self, inputs, names=None):
         self.inputs = list(inputs)
@@ -32,12 +26,7 @@ class InputsNotSeparableError(ValueError):
 
 
 def check_separable(record):
-    """Refuse inputs that determine each other.
-
-    Raises
-    ------
-    InputsNotSeparableError
-    """
+    """Refuse inputs that determine each other."""
     if record.u is None:
         return
     u = record.standard_inputs
@@ -45,12 +34,7 @@ def check_separable(record):
 
 
 def check_independent(correlation):
-    """Refuse inputs whose correlation matrix is singular.
-
-    Raises
-    ------
-    InputsNotSeparableError
-    """
+    """Refuse inputs whose correlation matrix is singular."""
     values, vectors = np.linalg.eigh(correlation)
     null = vectors[:, values < _SAME]
     if null.size:
@@ -59,22 +43,7 @@ def check_independent(correlation):
 
 
 def excitation_table(record, regressors):
-    """How well each input is excited.
-
-    Parameters
-    ----------
-    record : JointRecord
-        With inputs.
-    regressors : ndarray of shape (n + k, n + k)
-        Covariance of states and inputs.
-
-    Returns
-    -------
-    DataFrame
-        One row per input: ``std`` within the episodes, ``order`` of persistent excitation (the number of
-        consecutive steps that are linearly independent, at most 20), ``share`` of its variance that is
-        neither explained by the other inputs nor by the states of the same time step.
-    """
+    """How well each input is excited."""
     u = record.standard_inputs
     longest = min(_MAX_ORDER, max(min(np.diff([*record.starts, len(u)])) // 2, 1))
     orders = [_persistent_order(u[:, k], longest, record.starts) for k in range(u.shape[1])]

@@ -9,8 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...statespace.episodes import episodes
-from ...statespace.lagcov import PIECE, add_product, lag_covariances, symmetric
+from ...statespace.episodes import PIECE, add_product, episodes, lag_covariances, symmetric
 
 _N_LAGS = 5
 _LEVEL = 1e-3  # below which a test of no feedback rejects
@@ -24,21 +23,6 @@ def feedback_table(record, updates):
     inputs that do not look at the measurements. The inputs are freed of their own linear past first (Granger
     causality from innovations to inputs [1]_); lags 0 to 4 are tested together.
 
-    Parameters
-    ----------
-    record : JointRecord
-        With inputs.
-    updates : callable
-        ``updates(start, stop)`` gives the filtered less the predicted states of some rows of one episode,
-        shape (stop - start, n).
-
-    Returns
-    -------
-    DataFrame
-        With columns ``measured, controlled`` (units), ``statistic, p_value, p_adjusted`` (Bonferroni).
-
-    References
-    ----------
     .. [1] Caines, Chan (1975), Feedback between stationary stochastic processes, IEEE Transactions on
            Automatic Control 20(4).
     """
@@ -61,15 +45,7 @@ def feedback_table(record, updates):
 
 
 def _sums(record, updates):
-    """Products of the inputs, freed of their own past, with the updates, and of either with itself.
-
-    Returns
-    -------
-    cross : ndarray of shape (n_lags, k, n)
-        ``sum_t rest[t+lag] update[t]'`` for lags 0 to 4.
-    inputs_squared : ndarray of shape (k, k)
-    updates_squared : ndarray of shape (n, n)
-    """
+    """Products of the inputs, freed of their own past, with the updates, and of either with itself."""
     u, partition = record.standard_inputs, record.partition
     coefficients = _own_past(u, record.starts)
     n, k = partition.n_states, partition.n_inputs

@@ -21,7 +21,7 @@ import pandas as pd
 from scipy import special
 
 from ...statespace.episodes import episodes
-from ...statespace.positive import spectral_radius
+from ...statespace.matrices import spectral_radius
 from .blocktests import step_estimates
 from .unit_record import SHORTEST
 
@@ -37,18 +37,7 @@ _DRIFT = 40.0
 
 
 def unit_onsets(unit, threshold):
-    """Rows at which the level of a unit shifts.
-
-    Parameters
-    ----------
-    unit : UnitRecord
-    threshold : float
-        Likelihood ratio (twice the gain in log-likelihood) that a step has to reach.
-
-    Returns
-    -------
-    list of tuple (onset, likelihood ratio)
-    """
+    """Rows at which the level of a unit shifts."""
     found, fit = [], None
     while len(found) < _MOST:
         more, fit, ratio = _next_onsets(unit, [onset for onset, _ in found], fit, threshold)
@@ -129,18 +118,7 @@ def shift_threshold(n_rows, n_units, dof):
 
 
 def find_level_shifts(units, n_units):
-    """Rows at which the level of some unit shifts.
-
-    Parameters
-    ----------
-    units : iterable of UnitRecord
-    n_units : int
-
-    Returns
-    -------
-    tuple of int
-        In order of time.
-    """
+    """Rows at which the level of some unit shifts."""
     found = []
     for unit in units:
         found += unit_onsets(unit, shift_threshold(len(unit.scores), n_units, len(unit.N)))
@@ -157,46 +135,20 @@ def find_level_shifts(units, n_units):
 
 @dataclass(frozen=True)
 class LevelShifts:
-    """Shifts of levels in a fitted plant.
-
-    Attributes
-    ----------
-    steps : tuple of int
-        Onsets that were looked at.
-    levels : ndarray of shape (n, n_steps)
-        What each step adds to the state equation from its onset on; zero for units it does not act on.
-    units, onsets : ndarray of int, shape (n_shifts,)
-        Position of the unit and row of the onset of every shift that was found.
-    statistic, p_value : ndarray of shape (n_shifts,)
-        Wald test of the shift, everything else given.
-    size : ndarray of shape (n_shifts,)
-        Length of what is added, in standard deviations of the process noise.
-    certain : tuple of int
-        Onsets whose strongest shift is beyond what chance gives anywhere in the record.
-    """
+    """Shifts of levels in a fitted plant."""
 
     steps: tuple[int, ...]
-    levels: np.ndarray
-    units: np.ndarray
-    onsets: np.ndarray
-    statistic: np.ndarray
-    p_value: np.ndarray
-    size: np.ndarray
+    levels: np.ndarray  # (n, n_steps)
+    units: np.ndarray  # (n_shifts,)
+    onsets: np.ndarray  # (n_shifts,)
+    statistic: np.ndarray  # (n_shifts,)
+    p_value: np.ndarray  # (n_shifts,)
+    size: np.ndarray  # (n_shifts,)
     certain: tuple[int, ...]
 
     @classmethod
     def of(cls, steps, levels, Q, scoring):
-        """Shifts of a plant at its maximum.
-
-        Parameters
-        ----------
-        steps : tuple of int
-        levels : ndarray of shape (n, n_steps)
-            In the units' own states.
-        Q : ndarray of shape (n, n)
-            Process covariance in the same states.
-        scoring : Scoring
-        """
+        """Shifts of a plant at its maximum."""
         if not steps:
             return cls.none(len(levels))
         partition = scoring.structure.partition

@@ -18,22 +18,7 @@ _MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
 
 
 def choose_noise_share(record, estimate, horizon):
-    """Share of noise whose plant forecasts its own record best, the smallest of those that are as good.
-
-    Parameters
-    ----------
-    record : JointRecord
-        With inputs and, in some units, a choice.
-    estimate : callable
-        ``estimate(record)`` fits the plant, a PlantEstimate.
-    horizon : int
-        Steps ahead up to which forecasts count.
-
-    Returns
-    -------
-    share : float
-    plant : PlantEstimate
-    """
+    """Share of noise whose plant forecasts its own record best, the smallest of those that are as good."""
     plants, errors = [], []
     for share in SHARES:
         other = record.with_noise_share(share)
@@ -55,18 +40,6 @@ def forecast_error(record, plant, horizon):
     """Root mean square of forecasts 1 to `horizon` steps ahead of the scores ``J^-1 z`` under their inputs.
 
     Scores of the units that have a choice, each unit's in the metric of their covariance.
-
-    Parameters
-    ----------
-    record : JointRecord
-        Complete.
-    plant : PlantEstimate
-    horizon : int
-        At most a tenth of the longest episode counts.
-
-    Returns
-    -------
-    float
     """
     horizon = min(horizon, max(np.diff([*record.starts, record.n_samples])) // _LONGEST)
     S = plant.coefficients.state_scale

@@ -30,28 +30,7 @@ def lags_of(covariance, n_samples):
 
 
 class ScoreProducts:
-    """Sums of products of the gradients of time steps: with one another, of free elements and of blocks.
-
-    Parameters
-    ----------
-    structure : Structure
-    contributions : iterable of Contributions
-        Of all rows in their order.
-    families : list
-        Families of blocks of ``[A | B]``.
-    n_lags : int, default=0
-        Lags over which contributions may be correlated.
-
-    Attributes
-    ----------
-    inside : ndarray of shape (n_free, n_free)
-    mixed : ndarray of shape (n_elements + 1, n_free)
-        All elements of ``[A | B]`` with the free ones; the last row, of padded elements, is zero.
-    own : list of ndarray of shape (n_pairs, e, e)
-        Of the elements of each block, per family.
-    sizes : list of ndarray of shape (n_pairs, 2)
-        Sums of the squared lengths of the blocks' gradients and of the squares of these, in `metrics`.
-    """
+    """Sums of products of the gradients of time steps: with one another, of free elements and of blocks."""
 
     def __init__(self, structure, contributions, families, n_lags=0, metrics=()):
         free = structure.free
@@ -78,21 +57,6 @@ class ScoreProducts:
 class Sandwich:
     """Covariance of the gradient from the contributions of time steps, and what follows for estimates.
 
-    Parameters
-    ----------
-    scoring : Scoring
-        At the maximum.
-    contributions : iterable of Contributions
-        There, of all rows in their order.
-    families : list
-        Families of blocks of ``[A | B]`` whose covariances will be asked for.
-    n_lags : int, default=0
-        Lags over which contributions may be correlated.
-    blocks : list of BlockEstimates
-        Of the families, by the information.
-
-    Notes
-    -----
     The middle of the sandwich is a sum of few large squares where noise comes in bursts. Like the covariance
     of so many normal vectors as have squares as uneven (:func:`effective_rows`), it makes the statistic
     Hotelling's instead of chi-squared. Covariances of blocks are larger by the ratio of these two's quantiles
@@ -110,27 +74,13 @@ class Sandwich:
         ]
 
     def covariance(self, scoring=None):
-        """Covariance of the free elements.
-
-        Parameters
-        ----------
-        scoring : Scoring, default=None
-            Whose curvature to take; None takes that of the estimate.
-        """
+        """Covariance of the free elements."""
         scoring = self._scoring if scoring is None else scoring
         both = scoring.solved(scoring.solved(self._inside).T)
         return (both + both.T) / (2 * scoring.n_samples**2)
 
     def blocks(self, family, inside, blocks):
-        """The same estimates of a family of blocks with their covariances by the sandwich.
-
-        Parameters
-        ----------
-        family : Partition or InputPairs
-        inside : ndarray of bool, shape (n_pairs,)
-            Blocks in the model.
-        blocks : BlockEstimates
-        """
+        """The same estimates of a family of blocks with their covariances by the sandwich."""
         scoring, all_own = self._scoring, self._own[self._families.index(family)]
         elements = family.pair_elements
         padded = elements == family.n_elements
@@ -157,17 +107,7 @@ class Sandwich:
 
 
 def effective_rows(sizes, dof, n_lags=0):
-    """Number of normal vectors whose squared lengths q are as uneven: ``(d + 2) / d (sum q)^2 / sum q^2``.
-
-    Parameters
-    ----------
-    sizes : ndarray of shape (n_pairs, 2)
-        ``sum q`` and ``sum q^2``.
-    dof : ndarray of int, shape (n_pairs,)
-        Number d of elements of the vectors.
-    n_lags : int, default=0
-        Lags with Bartlett's weights, whose overlapping sums are worth ``1.5 / (n_lags + 1)`` of their number.
-    """
+    """Number of normal vectors whose squared lengths q are as uneven: ``(d + 2) / d (sum q)^2 / sum q^2``."""
     rows = (dof + 2) / dof * sizes[:, 0] ** 2 / np.maximum(sizes[:, 1], np.finfo(float).tiny)
     return rows * min(1.5 / (n_lags + 1), 1.0)
 

@@ -11,7 +11,7 @@ from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotri
 
 from ...statespace.fisher import InformationColumns
-from ...statespace.positive import cap_radius, companion, spectral_radius
+from ...statespace.matrices import cap_radius, companion, spectral_radius
 
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
@@ -42,24 +42,7 @@ class Point:
 
 
 class Scoring:
-    """Information and scoring step at one point for one structure.
-
-    Parameters
-    ----------
-    objective : object
-        With ``evaluate(A, Q)``, ``information(A, Q)`` and ``n_samples``.
-    structure : Structure
-        Elements that are not free keep their value.
-    point : Point
-    observed : bool, default=False
-        Take the curvature of the likelihood itself in place of its expectation, which supposes that inputs do
-        not depend on measurements.
-
-    Attributes
-    ----------
-    estimates : dict of str to BlockEstimates
-        Of families of blocks at the point, kept for who asks again.
-    """
+    """Information and scoring step at one point for one structure."""
 
     def __init__(self, objective, structure, point, *, observed=False):
         self.structure, self.point = structure, point
@@ -67,7 +50,7 @@ class Scoring:
         _check_memory(structure)
         self._objective, self._observed = objective, observed
         self.estimates = {}
-        matrix = self.columns.square()
+        matrix = observed_information(objective, structure.free, point) if observed else self.columns.square()
         self.forget()
         self.add_prior(matrix)
         self._factor = _metric(matrix) if structure.partition.n_known else positive_factor(matrix)
@@ -87,8 +70,6 @@ class Scoring:
     @cached_property
     def columns(self):
         """Columns of the information matrix, one per free element; large ones are not kept either."""
-        if self._observed:
-            return ObservedColumns(self._objective, self.structure.free, self.point)
         return InformationColumns(self.info, self.structure.free)
 
     def forget(self):
@@ -157,60 +138,21 @@ class Scoring:
         return A, np.where(self.structure.covariance_mask, Q, self.point.Q)
 
 
-class ObservedColumns:
-    """Columns of the observed information, by central differences of the gradient.
-
-    Parameters
-    ----------
-    objective : object
-    free : FreeElements
-    point : Point
-
-    Attributes
-    ----------
-    transition : ndarray of shape (n_free, n, c)
-        Against all elements of ``[A | B]``.
-    covariance : ndarray of shape (n_free, n, n)
-        Against all symmetric elements of Q.
-    """
-
-    def __init__(self, objective, free, point):
-        self._free = free
-        x, shape = free.gather(point.A, point.Q), point.A.shape
-        self.transition, self.covariance = np.empty((len(x), *shape)), np.empty((len(x), *point.Q.shape))
-        steps = np.full(len(x), _DIFFERENCE)  # either side of a covariance has to be one
-        steps[free.n_transition :] = min(_DIFFERENCE, np.linalg.eigvalsh(point.Q)[0] / 10)
-        for k, direction in enumerate(np.diag(steps)):
-            A, Q = free.scatter(direction, shape)
-            ahead = objective.evaluate(point.A + A, point.Q + Q)
-            behind = objective.evaluate(point.A - A, point.Q - Q)
-            self.transition[k] = (behind.grad_A - ahead.grad_A) / (2 * steps[k])
-            self.covariance[k] = (behind.grad_Q - ahead.grad_Q) / steps[k]
-        diagonal = np.arange(len(point.Q))
-        self.covariance[:, diagonal, diagonal] /= 2
-
-    is_large = False
-
-    @property
-    def rows_at_once(self):
-        """Rows of the plant matrices whose columns are there at once: all."""
-        return len(self.covariance[0])
-
-    def transition_rows(self, rows):
-        """Against the elements in a slice of rows of ``[A | B]``."""
-        return self.transition[:, rows]
-
-    def covariance_rows(self, rows):
-        """Against the symmetric elements in a slice of rows of Q."""
-        return self.covariance[:, rows]
-
-    def square(self):
-        """Information matrix of the free elements, shape (n_free, n_free)."""
-        free = self._free
-        matrix = np.hstack(
-            [self.transition[:, free.rows, free.cols], self.covariance[:, free.first, free.second]]
-        )
-        return (matrix + matrix.T) / 2
+def observed_information(objective, free, point):
+    """Observed information of the free elements, by central differences of the gradient."""
+    x, shape = free.gather(point.A, point.Q), point.A.shape
+    matrix = np.empty((len(x), len(x)))
+    steps = np.full(len(x), _DIFFERENCE)  # either side of a covariance has to be one
+    steps[free.n_transition :] = min(_DIFFERENCE, np.linalg.eigvalsh(point.Q)[0] / 10)
+    on_diagonal = np.where(free.first == free.second, 2.0, 1.0)
+    for k, direction in enumerate(np.diag(steps)):
+        A, Q = free.scatter(direction, shape)
+        ahead = objective.evaluate(point.A + A, point.Q + Q)
+        behind = objective.evaluate(point.A - A, point.Q - Q)
+        of_A = (behind.grad_A - ahead.grad_A) / (2 * steps[k])
+        of_Q = (behind.grad_Q - ahead.grad_Q) / steps[k]
+        matrix[k] = np.concatenate([of_A[free.rows, free.cols], of_Q[free.first, free.second] / on_diagonal])
+    return (matrix + matrix.T) / 2
 
 
 def memory_needed(n_elements):
@@ -312,7 +254,8 @@ class Goal:
 @dataclass(frozen=True)
 class Ascent:
     """Result of :func:`ascend`: the point, what a step from it promises, the iterations it took, whether
-    it reached its goal, how many of the iterations came after that."""
+    it reached its goal, how many of the iterations came after that.
+    """
 
     point: Point
     gain: float
@@ -328,24 +271,6 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     later ones learn where the likelihood bends differently from what is expected [1]_. Steps are halved
     until they lead to a valid plant and the likelihood rises.
 
-    Parameters
-    ----------
-    objective : object
-    scoring : Scoring
-        At the point to start from.
-    gain_tol : float
-        Stop when a step promises less log-likelihood.
-    further : Goal, default=None
-        Go on to this as long as every step leaves less than a tenth of what it found: near the maximum a few
-        steps more cost less than starting once again. None ends at `gain_tol`.
-    max_iter : int
-
-    Returns
-    -------
-    Ascent
-
-    References
-    ----------
     .. [1] Nocedal, Wright (2006), Numerical Optimization, chapter 6.
     """
     point, x = scoring.point, scoring.vector

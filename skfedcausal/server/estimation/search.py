@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...statespace.positive import spectral_radius
+from ...statespace.matrices import spectral_radius
 from .blocktests import (
     correlation_estimates,
     input_estimates,
@@ -26,18 +26,7 @@ _SINGULAR = 1e-3  # smallest eigenvalue of the process noise of a plant that nee
 
 @dataclass(frozen=True)
 class StructureSearch:
-    """Outcome of a search.
-
-    Attributes
-    ----------
-    scoring : Scoring
-        At the end of the search, with the structure found.
-    n_rounds : int
-    settled : bool
-        Whether the structure repeated.
-    n_further : int
-        Iterations towards `finish` on the way to `scoring`.
-    """
+    """Outcome of a search."""
 
     scoring: Scoring
     n_rounds: int
@@ -51,33 +40,6 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
     A round takes one scoring step. While the step is small it also re-tests every pair at the corrected
     point (Wald inside the model, efficient score outside) and adds or drops what Benjamini-Hochberg says;
     correlations of the process noise are tested when the links have settled.
-
-    Parameters
-    ----------
-    objective : object
-        Likelihood with ``evaluate``, ``information`` and ``n_samples``.
-    structure : Structure
-        To start from. Without links and correlations, the score tests at the uncoupled plant give the
-        first ones.
-    point : Point
-        Plant with this structure.
-    alpha : float
-        False discovery rate, for links and for correlations.
-    near : float
-        Gain in log-likelihood below which a point is close enough to the maximum to change the structure.
-        Tests correct for the rest to first order, which does not reach far where plants are nearly
-        degenerate.
-    tol : float
-        Gain in log-likelihood, promised by a step or made by the last ascent, below which a settled
-        search ends.
-    finish : Goal, default=None
-        Where a climb within a structure ends that gets there fast; None leaves it at `tol`.
-    tests : tuple of BlockEstimates, default=None
-        The :func:`uncoupled_estimates` at `point`, where they are known already.
-
-    Returns
-    -------
-    StructureSearch
     """
     if not (structure.linked.any() or structure.correlated.any()):
         structure, point = _first_structure(objective, structure, point, alpha, near, tests)

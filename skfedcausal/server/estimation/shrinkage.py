@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...statespace.positive import spectral_radius
+from ...statespace.matrices import spectral_radius
 from .evidence import log_bayes_factors
 from .scoring import MAX_RADIUS
 
@@ -14,21 +14,10 @@ _EXTRA_EMPTY_PAIRS = 10  # pulls the share of real links towards zero
 
 @dataclass(frozen=True)
 class Shrinkage:
-    """Two-group prior fitted to the blocks, and the posterior means.
+    """Two-group prior fitted to the blocks, and the posterior means."""
 
-    Attributes
-    ----------
-    posterior_mean : ndarray of shape (n_pairs, e)
-    inclusion : ndarray of shape (n_pairs,)
-        Posterior probability that a block is not empty.
-    share : float
-        Fitted share of real links.
-    slab : float
-        Fitted standard deviation of a real link's elements.
-    """
-
-    posterior_mean: np.ndarray
-    inclusion: np.ndarray
+    posterior_mean: np.ndarray  # (n_pairs, e)
+    inclusion: np.ndarray  # (n_pairs,)
     share: float
     slab: float
 
@@ -65,23 +54,6 @@ def shrunk_transition(objective, scoring, blocks, input_blocks=None):
     shrunk jointly, through their precision matrix, so that combinations of them that the data determine
     well keep their value even if each block alone is not determined; the other blocks get their own
     posterior means. All blocks of a kind are zero if none of them was kept.
-
-    Parameters
-    ----------
-    objective : object
-        Likelihood.
-    scoring : Scoring
-        At its maximum.
-    blocks : BlockEstimates
-        Of all pairs there.
-    input_blocks : BlockEstimates, default=None
-        Of all inputs acting on other units; None for a plant without inputs.
-
-    Returns
-    -------
-    A : ndarray of shape (n, c)
-        If the posterior mean is not a stable plant, or the likelihood contradicts it (very short
-        records), it stays part of the way to it.
     """
     structure, point = scoring.structure, scoring.point
     partition = structure.partition

@@ -9,24 +9,7 @@ from ...statespace.simulation import simulated_information, simulated_states
 
 
 def simulated_record(record, A, Q, rng, *, known=None, spread=None):
-    """A record drawn from a plant, with the information matrices of another.
-
-    Parameters
-    ----------
-    record : JointRecord
-    A : ndarray of shape (n, n + k)
-        Transition matrix, with the columns of B appended where there are inputs.
-    Q : ndarray of shape (n, n)
-    rng : numpy.random.Generator
-    known : ndarray of shape (n_samples, k), default=None
-        Inputs.
-    spread : ndarray of shape (n, n), default=None
-        Covariance added to the first state of an episode.
-
-    Returns
-    -------
-    JointRecord
-    """
+    """A record drawn from a plant, with the information matrices of another."""
     n, starts = len(Q), record.starts
     exogenous = None if known is None else input_term(A[:, n:], known, starts)
     own = np.ascontiguousarray(A[:, :n])

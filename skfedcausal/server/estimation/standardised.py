@@ -5,12 +5,10 @@ from functools import cached_property
 import numpy as np
 
 from ...statespace.contributions import score_contributions
-from ...statespace.positive import companion, floor_eigenvalues, spectral_radius, symmetric_root
+from ...statespace.matrices import companion, floor_eigenvalues, spectral_radius, symmetric_root
 from ...statespace.riccati import predicted_covariance, stationary_covariance
-from ...statespace.slow_reports import slow_start
 from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood
-from ...statespace.timedomain_lags import LaggedTimeDomainLikelihood
-from ...statespace.units import fit_units
+from ...statespace.units import fit_units, slow_start
 from ...statespace.whittle import WhittleLikelihood
 from .simulated import simulated_record
 from .structure import Structure
@@ -29,22 +27,6 @@ class StandardisedPlant:
     """A joint record in states ``S_m^-1 h_m`` and inputs of unit variance.
 
     A stands for the coefficients ``[A | B]``, shape (n_states, n_regressors).
-
-    Parameters
-    ----------
-    record : JointRecord
-    local : list of (tuple (A, Q) or (A, Q, B) or None), default=None
-        The units' own models, as far as they sent them; without B for a unit without inputs. Units whose
-        measurements do not determine their states need one.
-    fix_local : bool
-        Keep the diagonal blocks of the transition matrix at the units' own.
-
-    Attributes
-    ----------
-    partition : Partition
-    is_complete : bool
-        Whether the record has the same regular information matrix at every step, so that the Whittle
-        likelihood of its scores is all there is.
     """
 
     def __init__(self, record, local=None, fix_local=False):
@@ -301,14 +283,7 @@ class StandardisedPlant:
         return self._scores.series @ self._left.T, self._record.starts, self._n_lags
 
     def lagged_whittle(self, n_plant_lags, n_dropped, n_lags=None):
-        """Whittle likelihood of the scores for a plant of several lags, see :meth:`Scores.lagged_moments`.
-
-        Parameters
-        ----------
-        n_plant_lags, n_dropped : int
-        n_lags : int, default=None
-            Lags of the moments; None takes what :attr:`uncoupled` found necessary and those of the plant.
-        """
+        """Whittle likelihood of the scores for a plant of several lags, see :meth:`Scores.lagged_moments`."""
         n_lags = self._n_lags + n_plant_lags - 1 if n_lags is None else n_lags
         moments = self._scores.lagged_moments(n_lags, n_plant_lags, n_dropped)
         left = np.kron(np.eye(n_plant_lags), self._Sinv)
@@ -318,7 +293,7 @@ class StandardisedPlant:
         """Exact likelihood of the information series for a plant of several lags, without inputs."""
         record, n_frequencies = self.standard_record, self._n_lags + n_plant_lags - 1
         series = record.z, record.matrices, self._regimes, record.starts
-        return LaggedTimeDomainLikelihood(*series, n_frequencies, n_plant_lags)
+        return TimeDomainLikelihood(*series, n_frequencies, n_lags=n_plant_lags)
 
     def lags_of_filter(self, A, Q, n_plant_lags):
         """Lags that the filter of a plant of several lags remembers."""
@@ -332,14 +307,7 @@ class StandardisedPlant:
         return self._lags_for(float(spectral_radius(A @ np.linalg.inv(np.eye(len(J)) + P @ J))))
 
     def contributions(self, point, record=None):
-        """What every time step contributes to the gradient at a point, see :func:`score_contributions`.
-
-        Parameters
-        ----------
-        point : Point
-        record : JointRecord, default=None
-            In standardised states, with the information and the inputs of this one, which None takes.
-        """
+        """What every time step contributes to the gradient at a point, see :func:`score_contributions`."""
         record = (self.standard_record if record is None else record).centred()
         J = record.block_diagonal([part.mean_information for part in record.parts])
         settings = {"J": J, "starts": record.starts} | self._known_inputs
@@ -357,14 +325,7 @@ class StandardisedPlant:
         return {"known": self._scores.known, "spread": np.eye(self.partition.n_states)}
 
     def state_covariances(self, point, likelihood=None):
-        """Covariance of each unit's states around their levels, as a fitted plant sees them in the record.
-
-        Parameters
-        ----------
-        point : Point
-        likelihood : LaggedTimeDomainLikelihood, default=None
-            Of a plant of several lags.
-        """
+        """Covariance of each unit's states around their levels, as a fitted plant sees them in the record."""
         partition = self.partition
         likelihood = self.time_domain() if likelihood is None else likelihood
         states, covariances = likelihood.smoothed(point.A, point.Q, partition.slices)
@@ -382,17 +343,7 @@ class StandardisedPlant:
         return self._record.rescaled(self._scale)
 
     def time_domain(self, record=None, *, rows=None, levels=True):
-        """Exact likelihood of the information series given the inputs.
-
-        Parameters
-        ----------
-        record : JointRecord, default=None
-            Another record of the plant, in standardised states; None takes the record itself.
-        rows : ndarray of int, default=None
-            Rows whose inputs belong to those of `record`; None takes all.
-        levels : bool, default=True
-            Profile a level of the states out of every episode.
-        """
+        """Exact likelihood of the information series given the inputs."""
         record = self.standard_record if record is None else record
         inputs = None
         if self.partition.n_known:

@@ -11,36 +11,16 @@ from ...statespace.partition import Partition
 
 @dataclass(frozen=True, eq=False)
 class Structure:
-    """Structure of the plant.
-
-    Attributes
-    ----------
-    partition : Partition
-    linked : ndarray of bool, shape (n_pairs,)
-        Ordered pairs of units whose block of the transition matrix A is free.
-    correlated : ndarray of bool, shape (n_pairs,)
-        Pairs of units whose process noise is correlated, entered at both of their ordered pairs.
-    free_dynamics, free_noise : ndarray of bool, shape (n_units,)
-        Units whose diagonal block of the transition matrix, or of the process covariance, is re-estimated.
-        Where the sensors of a unit do not determine its states, its own model only fixes their basis and
-        neither could be.
-    driven : ndarray of bool, shape (n_input_pairs,), default=None
-        Pairs of ``partition.input_pairs`` whose block of the input matrix is free; None stands for all.
-    own_inputs : ndarray of bool, shape (n_units,), default=None
-        Units whose own input matrix B_mm is re-estimated; None stands for all.
-    shifted : ndarray of bool, shape (n_steps * n_units,), default=None
-        Pairs (unit, step) of ``partition.step_pairs`` for which the unit's level shifts at the step; None
-        stands for all units whose dynamics the data can tell.
-    """
+    """Structure of the plant."""
 
     partition: Partition
-    linked: np.ndarray
-    correlated: np.ndarray
-    free_dynamics: np.ndarray
-    free_noise: np.ndarray
-    driven: np.ndarray | None = None
-    own_inputs: np.ndarray | None = None
-    shifted: np.ndarray | None = None
+    linked: np.ndarray  # (n_pairs,)
+    correlated: np.ndarray  # (n_pairs,)
+    free_dynamics: np.ndarray  # (n_units,)
+    free_noise: np.ndarray  # (n_units,)
+    driven: np.ndarray | None = None  # (n_input_pairs,) or None
+    own_inputs: np.ndarray | None = None  # (n_units,) or None
+    shifted: np.ndarray | None = None  # (n_steps * n_units,) or None
 
     def __post_init__(self):
         if self.driven is None:
@@ -104,22 +84,23 @@ class Structure:
     def transition_mask(self):
         """Free elements of the coefficients ``[A | B]``."""
         partition = self.partition
-        transition = partition.pair_mask(self.linked) | partition.unit_mask(self.free_dynamics)
+        transition = partition.state_mask(self.linked, self.free_dynamics)
         transition = np.tile(transition, partition.n_lags)
         if not partition.n_known:
             return transition
-        inputs = partition.input_mask(self.driven) | partition.own_input_mask(self.own_inputs)
+        inputs = partition.input_mask(self.driven, self.own_inputs)
         return np.hstack([transition, inputs, partition.step_mask(self.shifted)])
 
     @cached_property
     def covariance_mask(self):
         """Free elements of the process covariance."""
-        return self.partition.pair_mask(self.correlated) | self.partition.unit_mask(self.free_noise)
+        return self.partition.state_mask(self.correlated, self.free_noise)
 
     @cached_property
     def transition_positions(self):
         """Position in the parameter vector of each element of ``[A | B]`` (flat), -1 if not free; one
-        more -1."""
+        more -1.
+        """
         return _positions(self.free.rows, self.free.cols, 0, self.transition_mask.shape)
 
     @cached_property

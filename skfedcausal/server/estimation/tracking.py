@@ -14,20 +14,6 @@ def choose_filter(record, estimate, process_covariance):
     noise gives; a single step is told best by following whatever else moves the measurements, as
     disturbances do that the states have no room for. So the coefficients stay, and the process noise is
     learned anew with other shares.
-
-    Parameters
-    ----------
-    record : JointRecord
-        Complete, with a choice.
-    estimate : PlantEstimate
-    process_covariance : callable
-        ``process_covariance(record, estimate)``, the most likely one for these coefficients.
-
-    Returns
-    -------
-    share : float
-    estimate : PlantEstimate
-        With the process covariance that belongs to it.
     """
     plants, errors = [], []
     for other in FILTERED:

@@ -11,11 +11,16 @@ import numpy as np
 from scipy import special
 
 from ...statespace.detection.shift import InnovationModel, best_onset
-from ...statespace.episodes import episodes
-from ...statespace.filter import filtered_states, predicted_states
+from ...statespace.episodes import (
+    TransitionMoments,
+    episodes,
+    lag_covariances,
+    recentre_lag_sums,
+    remove_episode_means,
+)
 from ...statespace.inputs import input_term
-from ...statespace.lagcov import TransitionMoments, lag_covariances, recentre_lag_sums, remove_episode_means
-from ...statespace.positive import floor_eigenvalues
+from ...statespace.kalman import filtered_states, predicted_states
+from ...statespace.matrices import floor_eigenvalues
 from ...statespace.units import fit_units, moment_start
 from ..joint import step_series
 
@@ -29,31 +34,15 @@ _MOST_LAGS = 60  # a shift makes a unit without it look like a random walk, whic
 
 @dataclass(frozen=True)
 class UnitRecord:
-    """What is known about one unit.
+    """What is known about one unit."""
 
-    Attributes
-    ----------
-    scores : ndarray of shape (n_samples, p)
-        Less their mean in each episode, zero where missing.
-    present : ndarray of shape (n_samples, p) or None
-        One where a score is there; None where all are.
-    N : ndarray of shape (p, p)
-        Covariance of the scores around the states.
-    inputs : ndarray of shape (n_samples, k)
-        Inputs of all units, less their mean in each episode.
-    starts : tuple of int
-    n_lags : int
-    sums : ndarray of shape (n, p, p), default=None
-        Sums of lagged products of the scores, as far as they are known.
-    """
-
-    scores: np.ndarray
-    present: np.ndarray | None
-    N: np.ndarray
-    inputs: np.ndarray
+    scores: np.ndarray  # (n_samples, p)
+    present: np.ndarray | None  # (n_samples, p) or None
+    N: np.ndarray  # (p, p)
+    inputs: np.ndarray  # (n_samples, k)
     starts: tuple[int, ...]
     n_lags: int
-    sums: np.ndarray | None = None
+    sums: np.ndarray | None = None  # (n, p, p) or None
 
     def steps(self, onsets):
         """Centred steps, shape (n_samples, n_onsets)."""
@@ -75,11 +64,6 @@ class UnitRecord:
 
         The split is the best for white scores; the ratio is that of a step in scores as correlated in time
         as they are around both levels, by a moment estimate.
-
-        Parameters
-        ----------
-        onsets : sequence of int
-            Known ones.
         """
         best = (None, 0.0)
         for start, stop in episodes(sorted({*self.starts, *onsets}), len(self.scores)):
@@ -93,7 +77,8 @@ class UnitRecord:
 
     def _split(self, start, stop):
         """Best row to split a stretch, with its statistic: of every few rows in long records, and of all
-        around the best of them."""
+        around the best of them.
+        """
         counts, total = None, stop - start
         if self.present is not None:
             counts = np.cumsum(self.present[start:stop, 0])
@@ -205,12 +190,6 @@ class UnitRecord:
         power at low frequencies instead. That is the geometric mean of the lowest ordinates of their
         periodogram, corrected for its bias: steps that are still to be found fill few ordinates and hardly
         move it. Where measurements are missing innovations have no common scale; the model is trusted then.
-
-        Parameters
-        ----------
-        onsets : sequence of int
-            All steps of the model.
-        fit : UnitFit
         """
         if self.present is not None:
             return 1.0
@@ -222,16 +201,7 @@ class UnitRecord:
 
 
 def _centred_lag_sums(series, sums, borders, starts):
-    """Lag sums of a series less its mean between the starts, from those within its episodes.
-
-    Parameters
-    ----------
-    series : ndarray of shape (n_samples, p)
-    sums : ndarray of shape (n_lags, p, p)
-    borders : sequence of int
-        Starts that are not the first row of an episode; more rows than lags lie between two of them.
-    starts : sequence of int
-    """
+    """Lag sums of a series less its mean between the starts, from those within its episodes."""
     sums = sums.copy()
     n_lags = len(sums)
     for border in borders:

@@ -15,7 +15,7 @@ References
 
 import numpy as np
 
-from ...statespace.positive import symmetric_root
+from ...statespace.matrices import symmetric_root
 from .evidence import PADDED_VARIANCE, BlockEstimates
 
 
@@ -24,19 +24,6 @@ def unit_state_roots(plant, point, likelihood=None):
 
     In the standardised states of the plant; the blocks ``R_effect^-1 A R_cause`` are then those of states
     of unit variance.
-
-    Parameters
-    ----------
-    plant : StandardisedPlant
-    point : Point
-        The fitted plant.
-    likelihood : LaggedTimeDomainLikelihood, default=None
-        Of a plant of several lags.
-
-    Returns
-    -------
-    list of ndarray of shape (p_m, p_m), or None
-        None where the standardised states are the answer already: in complete records.
     """
     if plant.has_constant_information:
         return None
@@ -50,21 +37,7 @@ def unit_state_roots(plant, point, likelihood=None):
 
 
 def in_unit_states(blocks, family, roots, causes=True):
-    """The same estimates in states of unit variance.
-
-    Parameters
-    ----------
-    blocks : BlockEstimates
-    family : Partition or InputPairs
-    roots : list of ndarray or None
-        Of :func:`unit_state_roots`.
-    causes : bool, default=True
-        Whether the causes are states, not inputs.
-
-    Returns
-    -------
-    BlockEstimates
-    """
+    """The same estimates in states of unit variance."""
     if roots is None or not len(family.pairs):
         return blocks
     turn = unit_state_turns(family, roots, causes)
@@ -79,17 +52,7 @@ def in_unit_states(blocks, family, roots, causes=True):
 
 
 def unit_state_turns(family, roots, causes=True):
-    """Matrices that turn the elements of each block into those in states of unit variance.
-
-    Parameters
-    ----------
-    family, roots, causes
-        As in :func:`in_unit_states`.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs, e, e)
-    """
+    """Matrices that turn the elements of each block into those in states of unit variance."""
     e, p = family.pair_elements.shape[1], max(len(root) for root in roots)
     padded = np.tile(np.eye(p), (len(roots), 1, 1))
     for whole, root in zip(padded, roots, strict=True):

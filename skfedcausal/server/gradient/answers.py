@@ -6,8 +6,8 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from ...message.states import EffectReply, SmoothedReply
-from ...statespace.positive import spectral_radius
-from ...statespace.responses import input_response
+from ...statespace.inputs import input_response
+from ...statespace.matrices import spectral_radius
 from ...statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
 from ..joint import JointRecord
 from ..prediction import InputDrive, PlantFilter, smooth_plant

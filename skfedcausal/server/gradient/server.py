@@ -113,7 +113,7 @@ class GradientServer(GradientAnswers, BaseEstimator):
     See Also
     --------
     LikelihoodServer : The default, which identifies the blocks.
-    skfedcausal.theory.unified.recurrence : Training as one linear map, its limit and rates.
+    skfedcausal.statespace.training.fixed_point.recurrence : Training as one linear map, its limit and rates.
 
     Notes
     -----

@@ -5,11 +5,10 @@ import pandas as pd
 from joblib import Parallel, delayed
 from scipy import stats
 
-from ...statespace.episodes import episodes
+from ...statespace.episodes import TransitionMoments, episodes, remove_episode_means
 from ...statespace.geweke import geweke_measures
 from ...statespace.inputs import input_term
-from ...statespace.lagcov import TransitionMoments, remove_episode_means
-from ...statespace.positive import spectral_radius
+from ...statespace.matrices import spectral_radius
 from ...statespace.simulation import simulated_states
 from ...statespace.whittle import WhittleLikelihood
 from ..estimation.blocktests import input_estimates, link_estimates
@@ -30,20 +29,6 @@ class Resampling:
 
     Blocks of a complete record are transitions with weights; those of a record with gaps are episodes, see
     :class:`GappyRecord`.
-
-    Parameters
-    ----------
-    plant : StandardisedPlant
-    point : Point
-        The maximum for the record itself.
-    block_length : int, "episodes" or None
-        Rows of a block; None takes four times what the slowest state remembers, at least the cube root of the
-        number of rows.
-
-    Raises
-    ------
-    ValueError
-        If the sensors of a unit do not determine its states.
     """
 
     def __init__(self, plant, point, block_length=None):
@@ -151,31 +136,7 @@ class _Refit:
 def bootstrap_table(
     names, resampling, scoring, families, roots=None, *, method, n_resamples, random_state, n_jobs, level
 ):
-    """Links with the scatter of their estimates over resampled records.
-
-    Parameters
-    ----------
-    names : sequence of str
-    resampling : Resampling
-    scoring : Scoring
-        At the maximum for the record itself.
-    families : list of tuple (kind, Partition or InputPairs, BlockEstimates)
-        Estimates in states of unit variance.
-    roots : list of ndarray, default=None
-        Of :func:`unit_state_roots`.
-    method : {"blocks", "parametric"}
-    n_resamples : int
-    random_state, n_jobs : int or None
-    level : float
-        Of the intervals of Geweke's measure.
-
-    Returns
-    -------
-    DataFrame
-        One row per link: ``cause, effect, kind, strength, stderr, bootstrap_stderr, p_value,
-        bootstrap_p_value, geweke, geweke_low, geweke_high``; ``attrs["not_converged"]`` counts refits that
-        did not.
-    """
+    """Links with the scatter of their estimates over resampled records."""
     J = resampling.information
     refit = _Refit(resampling, scoring, method, J)
     drawn = _run(refit, n_resamples, random_state, n_jobs)
@@ -249,14 +210,7 @@ class _Halves:
 
 
 def stability_table(names, resampling, plant, *, n_resamples, alpha, threshold, random_state, n_jobs):
-    """Share of half-records in which each link is found.
-
-    Returns
-    -------
-    DataFrame
-        ``cause, effect, kind, share, stable``. ``attrs``: ``mean_selected`` q, links found in a half on
-        average, and ``expected_false``, at most ``q^2 / ((2 threshold - 1) n_pairs)`` of the stable links.
-    """
+    """Share of half-records in which each link is found."""
     found = _run(_Halves(resampling, plant, alpha), n_resamples, random_state, n_jobs)
     linked = np.array([half for halves in found for half in halves])
     families = [("state", plant.partition.pairs), ("input", plant.partition.input_pairs.pairs)]

@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...statespace.fisher import FreeElements
-from ...statespace.geweke import geweke_gradients, geweke_measures
-from ...statespace.geweke_spectrum import geweke_spectrum
-from ...statespace.lagcov import midpoints
+from ...statespace.geweke import geweke_gradients, geweke_measures, geweke_spectrum
+from ...statespace.whittle import midpoints
 from .bootstrap import NO_MEASURE, root_intervals
 
 _MOST_FREQUENCIES = 128  # at which standard errors are computed
@@ -15,24 +14,13 @@ _MOST_FREQUENCIES = 128  # at which standard errors are computed
 
 @dataclass(frozen=True)
 class FittedParameters:
-    """Estimated plant in standardised states with the covariance of its free elements.
+    """Estimated plant in standardised states with the covariance of its free elements."""
 
-    Attributes
-    ----------
-    A, Q : ndarray of shape (n, n)
-        Without inputs.
-    free : FreeElements
-        Of A and Q.
-    covariance : ndarray of shape (n_free, n_free)
-    state_scale : ndarray of shape (n, n)
-        Matrix S with ``h = S h_standardised``.
-    """
-
-    A: np.ndarray
-    Q: np.ndarray
+    A: np.ndarray  # (n, n)
+    Q: np.ndarray  # (n, n)
     free: FreeElements
-    covariance: np.ndarray
-    state_scale: np.ndarray
+    covariance: np.ndarray  # (n_free, n_free)
+    state_scale: np.ndarray  # (n, n)
 
     @classmethod
     def of(cls, point, free, covariance, state_scale):

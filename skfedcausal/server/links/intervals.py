@@ -13,18 +13,6 @@ _BISECTIONS = 60
 def strength_intervals(blocks, level=0.95):
     """Confidence intervals of the Frobenius norm of every block.
 
-    Parameters
-    ----------
-    blocks : BlockEstimates
-        In standardised states.
-    level : float
-
-    Returns
-    -------
-    low, high : ndarray of shape (n_pairs,)
-
-    Notes
-    -----
     The squared norm of an estimate with covariance V around a block of norm s is compared with the gamma
     distribution of its mean ``tr V + s^2`` and variance ``2 tr V^2 + 4 s^2 v`` [1]_, v the variance along
     the estimate. A norm s is in the interval if neither tail beyond the observed one is too thin: the upper
@@ -35,8 +23,6 @@ def strength_intervals(blocks, level=0.95):
     times the variance along the estimate is not that along the truth, and a nominal 95 % is between 91
     and 99.5 %.
 
-    References
-    ----------
     .. [1] Patnaik (1949), The non-central chi-square and F-distributions and their applications,
            Biometrika 36.
     """
@@ -78,17 +64,6 @@ def deciding_rows(blocks, n_rows, alpha, margin):
 
     So many that a test at level `alpha` finds an influence of strength `margin`, in the direction that is
     known worst, with probability 0.8; then nearly as often an absent one is told from it.
-
-    Parameters
-    ----------
-    blocks : BlockEstimates
-    n_rows : int
-        Of the record they were estimated from.
-    alpha, margin : float
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,)
     """
     needed = {
         int(dof): brentq(lambda d, k=dof: ncx2.sf(chi2.isf(alpha, k), k, d) - _POWER, 1e-6, 1e4)

@@ -10,6 +10,7 @@ import pandas as pd
 from scipy import stats
 from scipy.special import softmax
 
+from ...statespace.partition import Partition
 from ..estimation.blocktests import link_estimates
 from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, adjusted_p_values
 from ..estimation.scoring import Point, Scoring, ascend
@@ -24,16 +25,7 @@ _TOL = 0.1  # log-likelihood that a search may leave
 
 @dataclass(frozen=True)
 class LaggedPlant:
-    """Plant of several lags at the maximum of its likelihood.
-
-    Attributes
-    ----------
-    plant : StandardisedPlant
-    n_lags : int
-    scoring : Scoring
-    converged : bool
-    likelihood : object
-    """
+    """Plant of several lags at the maximum of its likelihood."""
 
     plant: StandardisedPlant
     n_lags: int
@@ -76,14 +68,7 @@ class LaggedPlant:
 
 
 def without_shifts(record):
-    """The record with the levels before and after its shifts taken off, and no shifts.
-
-    Raises
-    ------
-    ValueError
-        For a plant with inputs, units whose sensors do not determine their states, or units that report
-        in different rows.
-    """
+    """The record with the levels before and after its shifts taken off, and no shifts."""
     if record.partition.n_inputs:
         raise ValueError("Links of several lags are for plants without inputs; this one has some.")
     if not all(record.determined):
@@ -107,27 +92,12 @@ def fit_lags(record, n_lags, *, n_dropped=None, sparsity="fdr", alpha=0.05, max_
 
     Every unit's own states act on it at every lag; a link is the blocks of all lags. Complete records are
     fitted by the Whittle likelihood of their scores, others by the exact one in the time domain.
-
-    Parameters
-    ----------
-    record : JointRecord
-        Without inputs and steps.
-    n_lags : int
-    n_dropped : int, default=None
-        Rows at the start of each episode of a complete record that only explain later ones; None takes
-        ``n_lags - 1``.
-    sparsity, alpha, max_iter, tol
-        See :class:`~skfedcausal.LikelihoodServer`.
-
-    Returns
-    -------
-    LaggedPlant
     """
     plant = StandardisedPlant(record)
     n_dropped = n_lags - 1 if n_dropped is None else n_dropped
     A, Q = plant.uncoupled
     likelihood = _likelihood(plant, n_lags, n_dropped)
-    partition = replace(plant.partition, n_lags=n_lags)
+    partition = Partition(plant.partition.sizes, n_lags=n_lags)
     structure = replace(plant.structure(), partition=partition)
     point = Point.at(likelihood, np.hstack([A, np.zeros((len(A), len(A) * (n_lags - 1)))]), Q)
     goal = {"gain_tol": likelihood.n_samples * tol**2, "max_iter": max_iter}
@@ -162,20 +132,7 @@ def _climb(likelihood, structure, point, sparsity, alpha, goal):
 
 
 def order_table(record, head, tail, max_lags, **settings):
-    """One row per number of lags, all fitted to the same rows.
-
-    Parameters
-    ----------
-    record : JointRecord
-    head, tail : JointRecord
-        The first part of every episode and the last.
-    max_lags : int
-
-    Returns
-    -------
-    DataFrame
-        Indexed by ``n_lags``: ``n_links, n_parameters, log_likelihood, aic, bic, held_out``.
-    """
+    """One row per number of lags, all fitted to the same rows."""
     n_dropped, tail, rows = max_lags - 1, StandardisedPlant(tail), []
     tail.uncoupled  # noqa: B018  (sets the number of lags of its likelihood)
     for n_lags in range(1, max_lags + 1):
@@ -204,16 +161,7 @@ def best_order(table, criterion):
 
 
 def delays_table(names, fit, *, alpha, margin):
-    """Links of a plant of several lags: one row per ordered pair.
-
-    Returns
-    -------
-    DataFrame
-        ``cause, effect, delay, delay_probability, strength, stderr, delay_strength, statistic, dof, p_value,
-        p_adjusted, verdict``; ``delay``, the lag that alone explains most of the link, is NaN where no link
-        was found, ``delay_probability`` its share of the likelihood of all single lags, and
-        ``delay_strength`` the strength the link has if it acts at that lag only.
-    """
+    """Links of a plant of several lags: one row per ordered pair."""
     partition, blocks = fit.scoring.structure.partition, fit.blocks
     unknown = np.full((partition.n_units,) * 2, np.nan)
     table = links_table(names, partition, blocks, unknown, alpha=alpha, margin=margin)

@@ -8,7 +8,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from ...statespace.geweke_spectrum import geweke_spectrum
+from ...statespace.geweke import geweke_spectrum
 from ..estimation.blocktests import input_estimates
 from ..estimation.estimate import estimated_links, fitted_likelihood
 from ..estimation.standardised import StandardisedPlant
@@ -36,24 +36,7 @@ class LinkQuestions:
     """Questions to a server that has learned the links; part of :class:`LikelihoodServer`."""
 
     def link_intervals(self, level=0.95, *, geweke=False):
-        """Intervals of the strength of every link between states, and what would decide them.
-
-        Parameters
-        ----------
-        level : float, default=0.95
-            Coverage of each interval, not of all together.
-        geweke : bool, default=False
-            Also intervals of Geweke's measure, by the delta method.
-
-        Returns
-        -------
-        DataFrame
-            One row per ordered pair: ``cause, effect, strength``; ``low, high``, the interval, `low` zero
-            where no influence is compatible with the record; ``deciding_rows``, length of a record of this
-            kind in which an influence of strength `margin` is told from none four times in five; with
-            `geweke` also ``geweke, geweke_low, geweke_high``, the ends NaN where the plant has no way from
-            cause to effect. Like all tests given the links in the model.
-        """
+        """Intervals of the strength of every link between states, and what would decide them."""
         _check_level(level)
         table = intervals_table(
             self.names_,
@@ -72,25 +55,7 @@ class LinkQuestions:
         return table
 
     def benefit(self, messages, *, held_out=0.3):
-        """What every unit gains from the plant, on rows that nothing was learned from.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            About the record to learn from and to predict.
-        held_out : float, default=0.3
-            Share of every episode, its last part, to predict; the rest is learned from.
-
-        Returns
-        -------
-        Benefit
-            With the tables ``by_unit()`` and ``by_pair()``.
-
-        Raises
-        ------
-        ValueError
-            For a plant with inputs, or episodes that cannot be split.
-        """
+        """What every unit gains from the plant, on rows that nothing was learned from."""
         if self.partition_.n_inputs:
             raise ValueError("The benefit of joining is computed for plants without inputs.")
         head, tail = split_messages(messages, held_out)
@@ -101,24 +66,7 @@ class LinkQuestions:
         return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
 
     def test_links(self, messages, method="lr"):
-        """Test every link between states given the others, by one of the three classical tests.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            About the record to learn from.
-        method : {"lr", "wald", "score"}, default="lr"
-
-        Returns
-        -------
-        DataFrame
-            One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value, p_holm, p_fdr``.
-
-        Raises
-        ------
-        ValueError
-            If the method is unknown, or "lr" is asked of a server whose `covariance` is not "information".
-        """
+        """Test every link between states given the others, by one of the three classical tests."""
         if method not in METHODS:
             raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
         if method == "lr" and self.covariance != "information":
@@ -137,28 +85,7 @@ class LinkQuestions:
         return tests_table(plant.names_, scoring, pair_statistics(objective, scoring, method, estimates))
 
     def lag_orders(self, messages, max_lags=5, *, held_out=0.3):
-        """How many lags of the states a record asks for.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            About the record to learn from.
-        max_lags : int, default=5
-        held_out : float, default=0.3
-            Share of every episode, its last part, that the column `held_out` is about.
-
-        Returns
-        -------
-        DataFrame
-            Indexed by ``n_lags``; ``n_links, n_parameters, log_likelihood, aic, bic`` of the whole record,
-            and ``held_out``, the log-likelihood per row of the last part by the plant of the rest.
-
-        Raises
-        ------
-        ValueError
-            For plants with inputs, units whose sensors do not determine their states, and units that report
-            in different rows.
-        """
+        """How many lags of the states a record asks for."""
         _check_number(max_lags, "max_lags")
         settings = self._lag_settings()
         parts = split_messages(messages, held_out)
@@ -166,31 +93,7 @@ class LinkQuestions:
         return order_table(*records, max_lags, **settings)
 
     def lagged_links(self, messages, n_lags="aic", *, max_lags=5, by="pair"):
-        """Links that act after several time steps, and their delays.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            About the record to learn from.
-        n_lags : int or {"aic", "bic", "held_out"}, default="aic"
-            Lags of the plant, or the criterion of :meth:`lag_orders` that chooses them.
-        max_lags : int, default=5
-            Largest number to choose.
-        by : {"pair", "lag"}, default="pair"
-
-        Returns
-        -------
-        DataFrame
-            By pair: ``cause, effect, delay, delay_probability, strength, stderr, delay_strength, statistic,
-            dof, p_value, p_adjusted, verdict``. By lag: ``cause, effect, lag, strength, stderr, statistic,
-            p_value``. ``attrs["n_lags"]``.
-
-        Raises
-        ------
-        ValueError
-            For plants with inputs, units whose sensors do not determine their states, and units that report
-            in different rows.
-        """
+        """Links that act after several time steps, and their delays."""
         if by not in ("pair", "lag"):
             raise ValueError(f"by={by!r}; choose 'pair' or 'lag'.")
         if isinstance(n_lags, str):
@@ -223,31 +126,7 @@ class LinkQuestions:
         random_state=None,
         n_jobs=None,
     ):
-        """How the estimates of links scatter over resampled records, as a check of their standard errors.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            About the record to learn from.
-        n_resamples : int, default=200
-        method : {"blocks", "parametric"}, default="blocks"
-        block_length : int or "episodes", default=None
-        level : float, default=0.95
-        random_state : int, default=None
-        n_jobs : int, default=None
-
-        Returns
-        -------
-        DataFrame
-            ``cause, effect, kind, strength, stderr, bootstrap_stderr, p_value, bootstrap_p_value, geweke,
-            geweke_low, geweke_high``.
-
-        Raises
-        ------
-        ValueError
-            If a unit's sensors do not determine its states, there are too few blocks, or for an unknown
-            method.
-        """
+        """How the estimates of links scatter over resampled records, as a check of their standard errors."""
         if method not in BOOTSTRAPS:
             raise ValueError(f"method={method!r}; choose {', '.join(map(repr, BOOTSTRAPS))}.")
         _check_level(level)
@@ -285,32 +164,7 @@ class LinkQuestions:
         random_state=None,
         n_jobs=None,
     ):
-        """Links that the search finds in most halves of a record: stability selection.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            About the record to learn from.
-        n_resamples : int, default=50
-            Random divisions of the blocks into two halves.
-        threshold : float, default=0.75
-            Share of the halves from which on a link is stable.
-        block_length : int or "episodes", default=None
-        random_state : int, default=None
-        n_jobs : int, default=None
-
-        Returns
-        -------
-        DataFrame
-            ``cause, effect, kind, share, stable``; ``attrs["mean_selected"]`` and
-            ``attrs["expected_false"]``.
-
-        Raises
-        ------
-        ValueError
-            If a unit's sensors do not determine its states, there are too few blocks, or the threshold is not
-            between 0.5 and 1.
-        """
+        """Links that the search finds in most halves of a record: stability selection."""
         if not 0.5 < threshold <= 1:
             raise ValueError(f"Got threshold={threshold}; give a share above 0.5, at most 1.")
         _check_number(n_resamples, "n_resamples", 1)
@@ -333,32 +187,7 @@ class LinkQuestions:
         return {name: getattr(self, name) for name in ("sparsity", "alpha", "max_iter", "tol")}
 
     def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, level=None):
-        """Geweke's measure of the influence of one unit on another over frequency.
-
-        Parameters
-        ----------
-        cause, effect : str
-            Names of units.
-        conditional : bool, default=True
-            Given the measurements of all other units; False looks at the two units alone.
-        n_frequencies : int, default=None
-            None takes as many as the average over frequency needs to converge.
-        level : float, default=None
-            Coverage of intervals at each frequency, by the delta method; None gives none.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``frequency``, in radians per time step up to pi, and ``measure``; with `level` also
-            ``low, high``. ``attrs["total"]`` is the measure of the time domain (the column ``geweke`` of
-            `links_` where it is conditional), and ``attrs["averages_to_total"]`` says whether Geweke's root
-            condition holds, so that the mean over frequency is the total.
-
-        Raises
-        ------
-        ValueError
-            If a unit is unknown, cause and effect are the same unit, or `level` is no coverage.
-        """
+        """Geweke's measure of the influence of one unit on another over frequency."""
         for name in (cause, effect):
             if name not in self.names_:
                 raise ValueError(f"There is no unit {name!r}; the units are {', '.join(self.names_)}.")

@@ -11,13 +11,6 @@ class GappyRecord:
     A block keeps its rows, the information matrices of each and its inputs, and becomes an episode of its
     own, started from the stationary distribution: what its first rows have from the row before is given up.
     Levels are taken off before.
-
-    Parameters
-    ----------
-    plant : StandardisedPlant
-    point : Point
-        The maximum for the record itself.
-    blocks : list of slice
     """
 
     def __init__(self, plant, point, blocks):

@@ -21,28 +21,7 @@ COLUMNS = (
 
 
 def links_table(names, partition, blocks, geweke, *, alpha, margin, kind="state"):
-    """Table of all ordered pairs.
-
-    Parameters
-    ----------
-    names : sequence of str
-    partition : Partition or InputPairs
-        With the ordered pairs (effect, cause).
-    blocks : BlockEstimates
-        In standardised states and inputs.
-    geweke : ndarray of shape (n_units, n_units)
-    alpha : float
-        Level of the verdicts.
-    margin : float
-        Strength below which an influence counts as none.
-    kind : {"state", "input"}
-        What of the cause acts: its states or its inputs.
-
-    Returns
-    -------
-    DataFrame
-        With the columns of `COLUMNS`.
-    """
+    """Table of all ordered pairs."""
     effect, cause = partition.pairs.T
     p_adjusted = adjusted_p_values(blocks) if len(effect) else np.zeros(0)
     return pd.DataFrame(
@@ -80,19 +59,7 @@ def verdicts(blocks, p_adjusted, alpha, margin):
 
 
 def correlation_table(names, estimate):
-    """Pairs of units in the model whose process noise is correlated.
-
-    Parameters
-    ----------
-    names : sequence of str
-    estimate : PlantEstimate
-
-    Returns
-    -------
-    DataFrame
-        With columns ``first, second, correlation`` (largest canonical correlation of the two units'
-        noise), ``statistic, p_value``, strongest first.
-    """
+    """Pairs of units in the model whose process noise is correlated."""
     structure = estimate.structure
     partition = structure.partition
     rows = []

@@ -14,22 +14,7 @@ _GAIN = 1e-8  # log-likelihood that an ascent may leave; statistics are of the o
 
 
 def pair_statistics(objective, scoring, method, estimates=link_estimates):
-    """Test statistic of every ordered pair, given all other links of the model.
-
-    Parameters
-    ----------
-    objective : object
-        The likelihood.
-    scoring : Scoring
-        At its maximum for the model.
-    method : {"lr", "wald", "score"}
-    estimates : callable, default=link_estimates
-        ``estimates(scoring)`` gives the blocks with their covariances, which Wald and score tests rely on.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,)
-    """
+    """Test statistic of every ordered pair, given all other links of the model, shape (n_pairs,)."""
     linked = scoring.structure.linked
     statistic = estimates(scoring).statistic  # Wald inside the model, score outside
     refitted = {"lr": np.ones_like(linked), "wald": ~linked, "score": linked}[method]

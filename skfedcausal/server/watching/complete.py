@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...statespace.positive import floor_eigenvalues
+from ...statespace.matrices import floor_eigenvalues
 from ...statespace.simulation import simulated_information, simulated_states
 from .nominal import usual_pattern
 

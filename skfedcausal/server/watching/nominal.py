@@ -7,9 +7,8 @@ from scipy.stats import chi2
 
 from ...statespace.detection.alarms import alarm_runs
 from ...statespace.detection.shift import likelihood_ratios, step_information, step_scores
-from ...statespace.episodes import episodes
-from ...statespace.lagcov import TransitionMoments, lag_covariances
-from ...statespace.plant_em import expectation_maximisation
+from ...statespace.em import expectation_maximisation
+from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
 from ...statespace.units import moment_start
 
 _N_FOLDS = 4

@@ -7,7 +7,7 @@ from scipy.special import expit
 
 from ...statespace.detection.alarms import alarm_runs, onset
 from ...statespace.detection.shift import InnovationModel
-from ...statespace.filter import filtered_states, predicted_states
+from ...statespace.kalman import filtered_states, predicted_states
 from ..joint import JointRecord
 from .complete import complete_distance, complete_states
 from .jumps import Jumps

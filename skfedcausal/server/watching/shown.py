@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...statespace.detection.energy import block_sums
-from ...statespace.positive import eigen_root
+from ...statespace.matrices import eigen_root
 from .nominal import inverse_root
 
 _REWEIGHTINGS = 3

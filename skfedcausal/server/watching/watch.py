@@ -20,10 +20,10 @@ from ...statespace.detection.energy import (
     ridge_transition,
 )
 from ...statespace.detection.energy_gaps import RowBelief, RowPattern, surprises_with_gaps
+from ...statespace.kalman import covariance_rows, predicted_means
+from ...statespace.matrices import floor_eigenvalues
 from ...statespace.observation import is_regular
-from ...statespace.positive import floor_eigenvalues
 from ...statespace.recurrence import Recurrence
-from ...statespace.varying import covariance_rows, predicted_means
 
 _SETTLED = 1e-10
 

@@ -22,7 +22,7 @@ from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.estimation.unit_record import SHORTEST, UnitRecord
 from skfedcausal.server.joint import JointRecord, step_series
 from skfedcausal.statespace.detection.shift import InnovationModel, best_onset
-from skfedcausal.statespace.lagcov import remove_episode_means
+from skfedcausal.statespace.episodes import remove_episode_means
 
 AT = 700
 
