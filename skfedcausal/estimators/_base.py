@@ -145,7 +145,7 @@ class FederatedEstimator(CallbackSupportMixin, RehearsedFit, TransformerMixin, B
     def _learn(self, channel, server, names, inputs, pool=None, look=None, guard=None):
         """The rounds of a fit over a channel, whoever is at its other end."""
         learn, wishes = learn_plant, {"replies": not channel.one_way, "pool": pool or look}
-        if hasattr(server, "dialogue"):
+        if hasattr(server, "n_rounds_at_most"):
             learn = train_plant
             wishes = {"inputs": inputs, "pool": pool, "look": look, "guard": guard}
         elif getattr(server, "trains_corrections", False):
@@ -165,7 +165,7 @@ class FederatedEstimator(CallbackSupportMixin, RehearsedFit, TransformerMixin, B
     @staticmethod
     def _pool(server, sites, data):
         """What a central machine sees in place of the messages."""
-        if hasattr(server, "dialogue"):
+        if hasattr(server, "n_rounds_at_most"):
             return PooledTraining(sites)
 
         def pool(messages):

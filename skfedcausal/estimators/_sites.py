@@ -63,7 +63,7 @@ class LearningFromSites:
             )
         channel = HeardPromises(LedgeredTransport(transport, Ledger()))
         server = self._new_server()
-        several = hasattr(server, "dialogue") or getattr(server, "trains_corrections", False)
+        several = hasattr(server, "n_rounds_at_most") or getattr(server, "trains_corrections", False)
         if channel.one_way and (several or getattr(server, "n_rounds", 1) > 1):
             raise ValueError(
                 f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way "

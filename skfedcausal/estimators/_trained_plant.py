@@ -12,7 +12,7 @@ from ._oracle import training_problems
 class GradientQuestions:
     """Questions about gradient training; part of the estimators of plants."""
 
-    @available_if(lambda self: hasattr(self.server, "dialogue"))
+    @available_if(lambda self: hasattr(self.server, "n_rounds_at_most"))
     def losses(self, X, *, inputs=None, lengths=None):
         """Client and server losses of gradient training on a record, for estimators with a GradientServer.
 
@@ -41,7 +41,7 @@ class GradientQuestions:
             rows.append({"client": loss, "server": float(np.mean((distance**2).sum(axis=1)))})
         return pd.DataFrame(rows, index=pd.Index(data.names, name="unit"))
 
-    @available_if(lambda self: hasattr(self.server, "dialogue"))
+    @available_if(lambda self: hasattr(self.server, "n_rounds_at_most"))
     def training_problems(self, X, *, inputs=None, lengths=None):
         """Every unit's problem of gradient training on a record, for ``skfedcausal.theory.unified``.
 

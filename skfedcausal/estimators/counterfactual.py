@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..client.at_home import loadings
 from ..containers import read_plant
-from ..server.estimation.excitation import InputsNotSeparableError
+from ..server.estimation.input_checks import InputsNotSeparableError
 from ..transfer import TransferFunction
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
@@ -306,7 +306,7 @@ class FederatedCounterfactualEstimator(GradientQuestions, AnsweringPlantModel):
         name = unit_name(n, self.client_names_)
         _check_choice("level", level, _LEVELS)
         _check_choice("loops", loops, _LOOPS)
-        if return_std and hasattr(self.server_, "dialogue"):
+        if return_std and hasattr(self.server_, "n_rounds_at_most"):
             raise ValueError(
                 f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no "
                 "standard errors to return. Use LikelihoodServer for them."

@@ -74,6 +74,18 @@ class FreeElements:
         Q[self.second, self.first] = vector[self.n_transition :]
         return A, Q
 
+    def positions(self, shape):
+        """Number among the free elements of each element of A (of the given shape) and of Q, flat.
+
+        -1 for those that are not free, and for one more at the end.
+        """
+        n, width = shape
+        transition, covariance = np.full(n * width + 1, -1), np.full(n * n + 1, -1)
+        transition[self.rows * width + self.cols] = np.arange(self.n_transition)
+        numbers = np.arange(self.n_transition, self.n_elements)
+        covariance[self.first * n + self.second] = covariance[self.second * n + self.first] = numbers
+        return transition, covariance
+
 
 class InformationColumns:
     """Columns of the information matrix of one plant, one per free element.
@@ -130,10 +142,12 @@ class InformationColumns:
         of_A = (self._W_right, free.cols), (self._U_left, free.rows)
         if not self.is_large:
             if self._all_covariance is None:
-                self._all_covariance = np.concatenate([self._symmetric(*of_A), self._of_covariances()])
+                half = np.empty((split, n, n))
+                _products((of_A[0],), (of_A[1],), half)
+                self._all_covariance = np.concatenate([_with_mirrored(half), self._of_covariances()])
             return self._all_covariance[:, rows]
-        of_Q = (self._U_right, free.first), (self._U_left, free.second)
         columns = np.empty((free.n_elements, len(range(n)[rows]), n))
+        of_Q = (self._U_right, free.first), (self._U_left, free.second)
         for (right, left), out in ((of_A, columns[:split]), (of_Q, columns[split:])):
             transposed = [(source[..., rows], index) for source, index in (right, left)]
             _products(transposed, (left, right), out)
@@ -145,18 +159,11 @@ class InformationColumns:
     def _of_covariances(self):
         """Free elements of Q against all symmetric elements of Q."""
         if self._own_covariance is None:
-            free = self._free
-            columns = self._symmetric((self._U_right, free.first), (self._U_left, free.second))
-            self._own_covariance = columns * free.half_on_diagonal[:, None, None]
+            free, n = self._free, len(self._U_left)
+            half = np.empty((len(free.first), n, n))
+            _products(((self._U_right, free.first),), ((self._U_left, free.second),), half)
+            self._own_covariance = _with_mirrored(half) * free.half_on_diagonal[:, None, None]
         return self._own_covariance
-
-    def _symmetric(self, right, left):
-        n = len(self._U_left)
-        half = np.empty((len(right[1]), n, n))
-        _products((right,), (left,), half)
-        columns = half + np.swapaxes(half, 1, 2)
-        columns[:, np.arange(n), np.arange(n)] /= 2
-        return columns
 
     def square(self):
         """Information matrix of the free elements, shape (n_free, n_free)."""
@@ -246,6 +253,14 @@ def _products(right, left, out, places=None):
             np.matmul(turned, lefts, out=out[start : start + size])
         else:
             out[places[start : start + size]] = turned @ lefts
+
+
+def _with_mirrored(half):
+    """Sums of square matrices and their transposes, but for the diagonals."""
+    columns = half + np.swapaxes(half, 1, 2)
+    diagonal = np.arange(half.shape[1])
+    columns[:, diagonal, diagonal] /= 2
+    return columns
 
 
 def _pairwise(terms, out):

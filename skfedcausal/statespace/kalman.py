@@ -76,13 +76,13 @@ def filtered_states(schedule, drive, *, exogenous=None, offset=None, starts=(0,)
     A, J = schedule.A, schedule.J
     n_samples, n = len(Y), len(A)
     H = np.empty((n_samples, n)) if out is None else out
-    settled = schedule.filtered[-1]
+    settled, n_transient = schedule.filtered[-1], len(schedule.filtered) - 1
     F = A - settled @ J @ A
     K = settled if W is None else settled @ W.T
     keep = None if exogenous is None else np.eye(n) - settled @ J
     shift = None if offset is None else settled @ offset
     for start, stop in episodes(starts, n_samples):
-        first, h = min(stop, start + schedule.n_transient), None
+        first, h = min(stop, start + n_transient), None
         Z = Y[start:first] if W is None else Y[start:first] @ W
         for k, t in enumerate(range(start, first)):  # rows with covariances of their own
             prediction = np.zeros(n) if h is None else A @ h

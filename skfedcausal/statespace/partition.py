@@ -53,6 +53,8 @@ class Partition:
         number[effect, cause] = np.arange(len(effect))
         self.reverse_pairs = number[cause, effect]  # number of the pair (n, m) of each pair (m, n)
         self.pair_dof = sizes[effect] * sizes[cause] * n_lags
+        k = np.asarray(input_sizes or (0,) * self.n_units)
+        self.n_input_pairs = int(np.count_nonzero(k[cause]))
         rows, cols = self.padded[effect][:, :, None], self.padded[cause][:, None, :]
         real, index = (rows < n) & (cols < n), rows * self.n_regressors + cols
         lags = [np.where(real, index + lag * n, self.n_elements) for lag in range(n_lags)]
@@ -83,26 +85,16 @@ class Partition:
         index = np.where(rows < self.n_states, index, self.n_elements)
         return PairFamily(np.column_stack([unit, step]), index, np.asarray(self.sizes)[unit], self.n_elements)
 
-    def state_mask(self, pairs, units=False):
-        """Mask over a plant matrix of the blocks of chosen pairs and of chosen units with themselves."""
-        blocks = self._blocks(self.pairs[pairs], units)
-        return blocks[self.unit_of_state[:, None], self.unit_of_state]
-
-    def input_mask(self, pairs, units=False):
-        """The same over B, of chosen `input_pairs` and the own inputs of chosen units."""
-        blocks = self._blocks(self.input_pairs.pairs[pairs], units)
-        return blocks[self.unit_of_state[:, None], self.unit_of_input]
+    def mask(self, pairs, units=False, *, of_inputs=False):
+        """Mask over a plant matrix, or over B, of blocks of pairs (effect, cause) and of units' own ones."""
+        blocks = np.zeros((self.n_units, self.n_units), dtype=bool)
+        blocks[pairs[:, 0], pairs[:, 1]] = True
+        np.fill_diagonal(blocks, units)
+        return blocks[self.unit_of_state[:, None], self.unit_of_input if of_inputs else self.unit_of_state]
 
     def step_mask(self, chosen):
         """Boolean mask over the columns of the steps of chosen `step_pairs`."""
         return np.asarray(chosen).reshape(self.n_steps, self.n_units).T[self.unit_of_state]
-
-    def _blocks(self, pairs, units):
-        """Which blocks are chosen, ndarray of bool (n_units, n_units)."""
-        blocks = np.zeros((self.n_units, self.n_units), dtype=bool)
-        blocks[pairs[:, 0], pairs[:, 1]] = True
-        np.fill_diagonal(blocks, units)
-        return blocks
 
 
 def _slices(sizes):

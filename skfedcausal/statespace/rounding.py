@@ -55,31 +55,26 @@ def state_units(matrices):
 
 @cache
 def _triangle(p):
-    """Positions of the lower triangle of a p x p matrix."""
-    return np.tril_indices(p)
-
-
-@cache
-def _flat_triangle(p):
-    """The same in the matrix written row by row."""
-    return np.ravel_multi_index(_triangle(p), (p, p))
+    """Positions (rows, columns) of the lower triangle of a p x p matrix, and in the matrix row by row."""
+    rows, cols = np.tril_indices(p)
+    return rows, cols, rows * p + cols
 
 
 def packed_triangles(matrices):
     """Lower triangles of symmetric matrices, shape (n_matrices, p (p + 1) / 2)."""
     k, p = matrices.shape[:2]
-    return matrices.reshape(k, p * p).take(_flat_triangle(p), axis=1)
+    return matrices.reshape(k, p * p).take(_triangle(p)[2], axis=1)
 
 
 def packed_products(units):
     """Products of the units of both variables of each packed element."""
-    rows, cols = _triangle(len(units))
+    rows, cols, _ = _triangle(len(units))
     return units[rows] * units[cols]
 
 
 def unpacked_triangles(packed, p):
     """Symmetric p x p matrices from their lower triangles."""
-    rows, cols = _triangle(p)
+    rows, cols, _ = _triangle(p)
     matrices = np.empty((len(packed), p, p))
     matrices[:, rows, cols] = packed
     matrices[:, cols, rows] = packed

@@ -112,7 +112,7 @@ class WhittleLikelihood:
     def _transfer(self, A, rotation):
         """Z at some frequencies, and ``exp(-i w l)`` of the lags l after the first."""
         n = A.shape[-2]
-        delays = [rotation ** (-lag) for lag in range(1, self.n_lags)]
+        delays = [rotation ** (-lag) for lag in range(1, self.n_lags)] if self.n_lags > 1 else []
         acts = A[..., None, :, :n]
         for lag, delay in enumerate(delays, 1):
             acts = acts + delay * A[..., None, :, lag * n : (lag + 1) * n]

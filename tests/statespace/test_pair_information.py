@@ -133,7 +133,7 @@ def test_without_coupling_a_pair_is_told_apart_from_everything_else(sizes):
     n = partition.n_states
     free = FreeElements.from_masks(np.ones((n, n)), np.ones((n, n)))
     matrix = InformationColumns(spectral_information(A, Q, N), free).square()
-    pair = partition.state_mask((np.sort(partition.pairs, axis=1) == (0, 1)).all(axis=1))
+    pair = partition.mask(partition.pairs[(np.sort(partition.pairs, axis=1) == (0, 1)).all(axis=1)])
     inside = np.concatenate([pair[free.rows, free.cols], pair[free.first, free.second]])
     condition = np.linalg.cond(Q) * np.linalg.cond(N)
     error = rounding(n, condition) * np.abs(matrix).max()

@@ -89,11 +89,6 @@ class WithPrior:
         self.n_samples = likelihood.n_samples
         self.information, self.unit_information = likelihood.information, likelihood.unit_information
 
-    @classmethod
-    def of(cls, likelihood, prior):
-        """The likelihood, with the prior if there is one."""
-        return likelihood if prior is None else cls(likelihood, prior)
-
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q)."""
         data, prior = self._likelihood.evaluate(A, Q), self.prior.evaluate(A, Q)

@@ -5,7 +5,7 @@ import pandas as pd
 
 from ...statespace.geweke import geweke_measures
 from ...statespace.riccati import NotStationaryError, stationary_covariance
-from ..links.table import COLUMNS
+from ..links.tables import COLUMNS
 
 
 def untested_links(plant, A, B, Q, information):

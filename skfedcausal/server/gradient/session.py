@@ -9,7 +9,7 @@ import numpy as np
 from ...message.training import BlockRow, GradientReply
 from ...statespace.episodes import inner_rows
 from ...statespace.training.descent import is_still
-from ..estimation.excitation import check_independent
+from ..estimation.input_checks import check_independent
 from .block_steps import BlockSteps
 from .state import Series, Training
 from .step_sizes import block_curvature, reach_curvature

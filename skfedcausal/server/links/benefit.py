@@ -120,4 +120,4 @@ class Benefit:
 def _present(part):
     """Rows in which a unit measured anything, ndarray of bool."""
     anything = part.patterns.any(axis=(1, 2))
-    return np.full(len(part.z), anything[0]) if part.is_constant else anything[part.index]
+    return anything[part.pattern_of]

@@ -175,7 +175,9 @@ def hessian(objective, scoring):
     """Second derivatives of the objective by differences of its gradient, and a bound on their error."""
 
     def gradient(vector):
-        return scoring.gradient_at(Point.at(objective, *scoring.matrices(vector.ravel())))
+        return Scoring(
+            objective, scoring.structure, Point.at(objective, *scoring.matrices(vector.ravel()))
+        ).gradient
 
     return derivatives(gradient, scoring.vector[None])
 

@@ -12,6 +12,7 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation.estimate import Settings
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.links.lags import fit_lags
 
@@ -42,7 +43,7 @@ def test_one_lag_gives_the_plant_and_the_links_of_the_fit(sparsity):
     X, _ = make_granger_plant(3, n_states=[2, 1, 2], links=[(0, 1)], random_state=0)
     messages = messages_of(X, [KalmanClient() for _ in X])
     server = LikelihoodServer(sparsity=sparsity, level_shifts=None).fit(messages)
-    fit = fit_lags(JointRecord.from_messages(messages), 1, sparsity=sparsity, **GOAL)
+    fit = fit_lags(JointRecord.from_messages(messages), 1, Settings(sparsity=sparsity, **GOAL))
     # both end where a step promises less than tol: 1e-10 standard errors of one time step
     np.testing.assert_allclose(fit.transition, server.unshrunk_transition_, atol=1e-8)
     np.testing.assert_allclose(fit.process_cov, server.process_cov_, rtol=1e-7, atol=1e-8)
@@ -71,7 +72,7 @@ def test_of_a_measured_var_it_is_that_of_a_central_machine(n_lags):
     unit = {"A": np.zeros((1, 1)), "C": np.eye(1), "R": noise * np.eye(1), "Q": np.eye(1)}
     X = {f"unit{k}": h[:, [k]] for k in range(3)}
     record = JointRecord.from_messages(messages_of(X, [KalmanClient(**unit) for _ in X]))
-    fits = [fit_lags(record, k, n_dropped=3, sparsity=None, **GOAL) for k in (1, n_lags)]
+    fits = [fit_lags(record, k, Settings(sparsity=None, **GOAL), n_dropped=3) for k in (1, n_lags)]
     central = [VAR(h[4 - k :]).fit(k, trend="n") for k in (1, n_lags)]
     np.testing.assert_allclose(fits[1].transition, np.hstack(central[1].coefs), atol=1e-7)
     residual = central[1].resid

@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal
 
 from skfedcausal import FederatedGrangerEstimator, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation.estimate import Settings
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.links.lags import fit_lags, without_shifts
 from skfedcausal.statespace.matrices import companion
@@ -72,7 +73,7 @@ def test_likelihood_and_gradient_are_those_of_the_joint_gaussian():
 def test_information_of_a_constant_record_is_that_of_its_scores():
     X, clients, _ = delayed(300, 2, seed=0)
     record = JointRecord.from_messages(messages_of(X, clients))
-    fit = fit_lags(record, 2, **GOAL)
+    fit = fit_lags(record, 2, Settings(**GOAL))
     point, whittle = fit.scoring.point, fit.likelihood
     assert isinstance(whittle, WhittleLikelihood)
     J = np.linalg.inv(fit.plant.score_noise)
@@ -90,7 +91,7 @@ def test_one_lag_gives_the_plant_and_the_links_of_the_fit(sparsity):
     messages = _messages(X)
     server = LikelihoodServer(sparsity=sparsity, level_shifts=None).fit(messages)
     record = without_shifts(JointRecord.from_messages(messages))
-    fit = fit_lags(record, 1, sparsity=sparsity, max_iter=300, tol=1e-8)
+    fit = fit_lags(record, 1, Settings(sparsity=sparsity, max_iter=300, tol=1e-8))
     np.testing.assert_allclose(fit.transition, server.unshrunk_transition_, atol=1e-6)
     table = server.lagged_links(messages, 1)
     columns = ["cause", "effect", "strength", "stderr", "statistic", "p_value", "verdict"]

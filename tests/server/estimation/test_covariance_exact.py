@@ -6,11 +6,10 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.blocktests import input_estimates, link_estimates
-from skfedcausal.server.estimation.estimate import fitted_likelihood
-from skfedcausal.server.estimation.exact_information import ExactInformation
+from skfedcausal.server.estimation.block_tests import link_estimates
+from skfedcausal.server.estimation.covariance import ExactInformation
+from skfedcausal.server.estimation.estimate import Settings, fitted_likelihood
 
-SETTINGS = {"local": None, "fix_local": False, "alpha": 0.05, "time_domain": False}
 GOAL = {"max_iter": 200, "tol": 1e-8}
 
 
@@ -30,17 +29,18 @@ def fitted(X, truth, sparsity="fdr", inputs=None):
         for (name, Y), client, u in zip(X.items(), clients, inputs, strict=True)
     }
     record = LikelihoodServer(level_shifts=None).fit(messages)._record(messages)
-    return fitted_likelihood(record, sparsity=sparsity, **SETTINGS, **GOAL)
+    plant, maximum = fitted_likelihood(record, Settings(sparsity=sparsity, **GOAL))
+    return maximum.scoring, plant
 
 
 @pytest.mark.parametrize("sparsity", ["fdr", None])
 def test_of_complete_records_it_is_the_expected_information(sparsity):
     """Variances from products of some 20 000 gradients: known to ``sqrt(8 / 20 000)``, a dozen at once."""
     X, truth = make_granger_plant(3, n_samples=2000, n_states=[2, 1, 2], links=[(0, 1)], random_state=0)
-    _, scoring, plant = fitted(X, truth, sparsity)
-    exact = ExactInformation(scoring, plant, [plant.partition])
+    scoring, plant = fitted(X, truth, sparsity)
     usual = link_estimates(scoring)
-    found = exact.blocks(plant.partition, scoring.structure.linked, usual)
+    exact = ExactInformation(scoring, plant, {"state": usual})
+    found = exact.blocks("state", usual)
     error = 4 * np.sqrt(8 / 20_000)
     np.testing.assert_allclose(np.diag(exact.covariance()), np.diag(scoring.covariance), rtol=error)
     np.testing.assert_allclose(found.stderr, usual.stderr, rtol=error)
@@ -50,13 +50,14 @@ def test_of_complete_records_it_is_the_expected_information(sparsity):
 
 def test_it_is_the_same_at_every_call_and_knows_inputs():
     X, truth = make_granger_plant(2, n_samples=1000, n_inputs=1, input_links=[(0, 1)], random_state=0)
-    _, scoring, plant = fitted(X, truth, inputs=truth.inputs)
-    families = [plant.partition, plant.partition.input_pairs]
-    both = [ExactInformation(scoring, plant, families) for _ in range(2)]
+    scoring, plant = fitted(X, truth, inputs=truth.inputs)
+    usual = {kind: link_estimates(scoring, kind) for kind in ("state", "input")}
+    both = [ExactInformation(scoring, plant, usual) for _ in range(2)]
     np.testing.assert_array_equal(both[0].covariance(), both[1].covariance())
-    usual = input_estimates(scoring)
-    found = both[0].blocks(plant.partition.input_pairs, scoring.structure.driven, usual)
-    np.testing.assert_allclose(found.stderr, usual.stderr, rtol=4 * np.sqrt(8 / 20_000) + 4 / np.sqrt(1000))
+    found = both[0].blocks("input", usual["input"])
+    np.testing.assert_allclose(
+        found.stderr, usual["input"].stderr, rtol=4 * np.sqrt(8 / 20_000) + 4 / np.sqrt(1000)
+    )
 
 
 def dense_information(A, Q, seen, N, T):
@@ -99,7 +100,7 @@ def test_of_units_of_different_clocks_it_is_that_of_the_joint_gaussian():
     X, truth = make_granger_plant(
         2, n_samples=T, links=[], link_strength=0.1, radius=(0.8, 0.9), random_state=1
     )
-    _, scoring, plant = fitted(thinned(X, (3, 7)), truth)
+    scoring, plant = fitted(thinned(X, (3, 7)), truth)
     partition, free = plant.partition, scoring.structure.free
     A, Q = scoring.point.A, scoring.point.Q
     seen = [np.arange(0, T, period) for period in (3, 3, 7, 7)]
@@ -110,7 +111,7 @@ def test_of_units_of_different_clocks_it_is_that_of_the_joint_gaussian():
         *(16 + lower[i, j] for i, j in zip(free.first, free.second, strict=True)),
     ]
     usual = link_estimates(scoring)
-    found = ExactInformation(scoring, plant, [partition]).blocks(partition, scoring.structure.linked, usual)
+    found = ExactInformation(scoring, plant, {"state": usual}).blocks("state", usual)
     averaged = []
     for pair, elements in enumerate(partition.pair_elements):
         assert not scoring.structure.linked[pair]

@@ -7,8 +7,8 @@ from scipy import stats
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation import sandwich
-from skfedcausal.server.estimation.sandwich import _hotelling, _summed, effective_rows, lags_of
+from skfedcausal.server.estimation import covariance as module
+from skfedcausal.server.estimation.covariance import _hotelling, _summed, effective_rows, lags_of
 from skfedcausal.statespace.contributions import Contributions
 
 
@@ -52,7 +52,7 @@ def measured_var(rng, n_samples):
 @pytest.mark.parametrize("covariance", ["sandwich", "hac"])
 def test_of_a_measured_var_it_is_that_of_least_squares(covariance, monkeypatch):
     """Against the heteroscedasticity-consistent covariances of statsmodels, which suppose large samples."""
-    monkeypatch.setattr(sandwich, "_hotelling", lambda rows, dof, level: np.ones(len(rows)))
+    monkeypatch.setattr(module, "_hotelling", lambda rows, dof, level: np.ones(len(rows)))
     h = measured_var(np.random.default_rng(0), 4000)
     unit = {"C": np.eye(1), "R": 1e-8 * np.eye(1), "Q": np.eye(1)}
     messages = {

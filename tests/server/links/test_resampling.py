@@ -12,7 +12,7 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.links.bootstrap import _blocks, root_intervals
+from skfedcausal.server.links.resampling import _blocks, root_intervals
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
 
 

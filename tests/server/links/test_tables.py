@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from skfedcausal.server.estimation.evidence import BlockEstimates, adjusted_p_values
-from skfedcausal.server.links.table import COLUMNS, correlation_table, links_table, verdicts
+from skfedcausal.server.links.tables import COLUMNS, correlation_table, links_table, verdicts
 from skfedcausal.statespace.partition import Partition
 
 from ...statespace._reference import random_covariance

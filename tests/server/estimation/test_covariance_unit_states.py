@@ -8,9 +8,9 @@ from scipy.linalg import block_diag, solve_discrete_lyapunov
 
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation.covariance import in_unit_states, unit_state_roots
 from skfedcausal.server.estimation.evidence import BlockEstimates
 from skfedcausal.server.estimation.standardised import StandardisedPlant
-from skfedcausal.server.estimation.unit_states import in_unit_states, unit_state_roots
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.statespace.partition import Partition
 

@@ -8,7 +8,7 @@ from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstima
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.links.bootstrap import Resampling
+from skfedcausal.server.links.resampling import Resampling
 
 N_RESAMPLES = 40
 SCATTER = 4 / np.sqrt(2 * N_RESAMPLES)  # of a standard error from so many records, four times its own

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skfedcausal.server.scores import Scores
+from skfedcausal.server.joint import Scores
 
 from ..statespace._reference import assert_within, rounding
 from ._reference import coupled_record

@@ -1,9 +1,11 @@
 """Resampled records: how estimates of links scatter, and which links half of a record finds again."""
 
+from dataclasses import replace
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
-from scipy import stats
 
 from ...statespace.episodes import TransitionMoments, episodes, remove_episode_means
 from ...statespace.geweke import geweke_measures
@@ -11,16 +13,18 @@ from ...statespace.inputs import input_term
 from ...statespace.matrices import spectral_radius
 from ...statespace.simulation import simulated_states
 from ...statespace.whittle import WhittleLikelihood
-from ..estimation.blocktests import input_estimates, link_estimates
+from ..estimation.block_tests import link_estimates
+from ..estimation.covariance import estimated_links, in_unit_states, unit_state_roots, unit_state_turns
+from ..estimation.estimate import fitted_likelihood
 from ..estimation.scoring import Point, Scoring, ascend
 from ..estimation.search import search_structure
-from ..estimation.unit_states import unit_state_turns
-from .resampled_gaps import GappyRecord
+from ..estimation.standardised import StandardisedPlant
+from .intervals import check_level, check_number, root_intervals
+from .tables import named_pairs
 
 METHODS = ("blocks", "parametric")
 _MEMORIES = 4  # times in which slow states forget by a factor of e, in a block
 _LEAST_BLOCKS = 10
-NO_MEASURE = 1e-12  # up to which Geweke's measure is the rounding of a zero
 _GAIN = 1e-4  # log-likelihood that a refit may leave, whose standard errors are of the order of one
 
 
@@ -32,7 +36,7 @@ class Resampling:
     """
 
     def __init__(self, plant, point, block_length=None):
-        if not plant.has_scores:
+        if not plant.determined.all():
             raise ValueError(
                 "Records can be resampled if the sensors of every unit determine its states; here those of "
                 "some unit do not. Take covariance='sandwich' to check standard errors."
@@ -46,7 +50,7 @@ class Resampling:
         self._blocks = _blocks(self._starts, len(self._series), block_length)
         self.n_blocks = len(self._blocks)
         self._gappy = None if plant.is_complete else GappyRecord(plant, point, self._blocks)
-        self.information = plant.average_information
+        self.information = plant.standard_record.mean_information()
 
     def require_blocks(self):
         """Raise an error if there are too few blocks to draw from."""
@@ -93,6 +97,41 @@ class Resampling:
         return WhittleLikelihood(moments, self._noise)
 
 
+class GappyRecord:
+    """Exact likelihoods of records drawn from one whose information changes with time.
+
+    A block keeps its rows, the information matrices of each and its inputs, and becomes an episode of its
+    own, started from the stationary distribution: what its first rows have from the row before is given up.
+    Levels are taken off before.
+    """
+
+    def __init__(self, plant, point, blocks):
+        self._plant, self._point, self._blocks = plant, point, blocks
+        self._record = plant.standard_record.centred()
+
+    def weighted(self, counts):
+        """Likelihood of the blocks, each as many times as `counts` says."""
+        drawn = [block for block, n in zip(self._blocks, counts, strict=True) for _ in range(int(n))]
+        rows = np.concatenate([np.arange(block.start, block.stop) for block in drawn])
+        lengths = [block.stop - block.start for block in drawn]
+        parts = tuple(
+            replace(
+                part,
+                z=part.z[rows],
+                index=None if part.is_constant else part.index[rows],
+                const=None,
+            )
+            for part in self._record.parts
+        )
+        starts = (0, *np.cumsum(lengths)[:-1].tolist())
+        record = replace(self._record, parts=parts, starts=starts)
+        return self._plant.time_domain(record, rows=rows, levels=False)
+
+    def simulated(self, rng):
+        """Likelihood of a record simulated from the plant, with the gaps and inputs of this one."""
+        return self._plant.time_domain(self._plant.simulated(self._point, rng))
+
+
 def _blocks(starts, n_samples, length):
     """Rows in blocks that lie within episodes; a rest shorter than half a block joins the one before."""
     blocks = []
@@ -112,41 +151,61 @@ def _run(task, n_resamples, random_state, n_jobs):
     return Parallel(n_jobs=n_jobs)(delayed(task)(np.random.default_rng(seed)) for seed in seeds)
 
 
-class _Refit:
-    """Estimates of all links of a resampled record, with the links of the fit."""
-
-    def __init__(self, resampling, scoring, method, J):
-        self._resampling, self._method, self._J = resampling, method, J
-        self._structure, self._point = scoring.structure, scoring.point
-
-    def __call__(self, rng):
-        objective = getattr(self._resampling, self._method)(rng)
-        start = Point.at(objective, self._point.A, self._point.Q)
-        ascent = ascend(objective, Scoring(objective, self._structure, start), gain_tol=_GAIN)
-        scoring = Scoring(objective, self._structure, ascent.point)
-        partition, A = self._structure.partition, ascent.point.A
-        estimates = [link_estimates(scoring).estimate]
-        if partition.n_inputs:
-            estimates.append(input_estimates(scoring).estimate)
-        states = partition.without_inputs
-        geweke = geweke_measures(A[:, : partition.n_states], ascent.point.Q, self._J, states)
-        return estimates, geweke, ascent.converged
+def _refitted(draw, structure, point, J, rng):
+    """Estimates of all links of a resampled record, with the links of the fit, and Geweke's measures."""
+    objective = draw(rng)
+    start = Point.at(objective, point.A, point.Q)
+    ascent = ascend(objective, Scoring(objective, structure, start), gain_tol=_GAIN)
+    scoring = Scoring(objective, structure, ascent.point)
+    partition, A = structure.partition, ascent.point.A
+    estimates = {"state": link_estimates(scoring).estimate}
+    if partition.n_inputs:
+        estimates["input"] = link_estimates(scoring, "input").estimate
+    states = partition.without_inputs
+    geweke = geweke_measures(A[:, : partition.n_states], ascent.point.Q, J, states)
+    return estimates, geweke, ascent.converged
 
 
 def bootstrap_table(
-    names, resampling, scoring, families, roots=None, *, method, n_resamples, random_state, n_jobs, level
+    record,
+    settings,
+    *,
+    n_resamples=200,
+    method="blocks",
+    block_length=None,
+    level=0.95,
+    random_state=None,
+    n_jobs=None,
 ):
-    """Links with the scatter of their estimates over resampled records."""
-    J = resampling.information
-    refit = _Refit(resampling, scoring, method, J)
+    """Links with the scatter of their estimates over resampled records, one row per pair of both kinds."""
+    if method not in METHODS:
+        raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
+    check_level(level)
+    check_number(n_resamples, "n_resamples", 2)
+    plant, maximum = fitted_likelihood(record, settings)
+    scoring = maximum.scoring
+    resampling = Resampling(plant, scoring.point, block_length)
+    if method == "blocks":
+        resampling.require_blocks()
+    J, roots, partition = resampling.information, unit_state_roots(plant, scoring.point), plant.partition
+    assessed = {"state": estimated_links(plant, scoring, settings.covariance)}
+    if partition.n_inputs:
+        of_inputs = link_estimates(scoring, "input")
+        assessed["input"] = in_unit_states(of_inputs, partition.input_pairs, roots, causes=False)
+    point, n = scoring.point, partition.n_states
+    draw = getattr(resampling, method)
+    refit = partial(_refitted, draw, scoring.structure, point, J)
     drawn = _run(refit, n_resamples, random_state, n_jobs)
-    partition, n = scoring.structure.partition, len(scoring.point.Q)
-    measure = geweke_measures(scoring.point.A[:, :n], scoring.point.Q, J, partition.without_inputs)
+    measure = geweke_measures(point.A[:, :n], point.Q, J, partition.without_inputs)
     low, high = root_intervals(measure, np.sqrt([result[1] for result in drawn]).std(axis=0), level)
     tables = []
-    for number, (kind, family, blocks) in enumerate(families):
-        effect, cause = family.pairs.T
-        apart = np.array([result[0][number] for result in drawn]) - _drawn_from(scoring, family, kind, method)
+    for kind, blocks in assessed.items():
+        family, _ = scoring.structure.family(kind)
+        if method == "blocks":
+            drawn_from = link_estimates(scoring, kind).estimate
+        else:
+            drawn_from = np.append(point.A.ravel(), 0.0)[family.pair_elements]
+        apart = np.array([result[0][kind] for result in drawn]) - drawn_from
         if roots is not None and len(family.pairs):
             turns = unit_state_turns(family, roots, kind == "state")
             apart = np.einsum("xij,rxj->rxi", turns, apart)
@@ -154,8 +213,7 @@ def bootstrap_table(
         distance = np.einsum("rxi,xij,rxj->rx", apart, precision, apart)
         exceeding = (distance >= blocks.statistic).sum(axis=0)
         columns = {
-            "cause": np.asarray(names, dtype=object)[cause],
-            "effect": np.asarray(names, dtype=object)[effect],
+            **named_pairs(record.names, family.pairs),
             "kind": kind,
             "strength": blocks.strength,
             "stderr": blocks.stderr,
@@ -163,64 +221,44 @@ def bootstrap_table(
             "p_value": blocks.p_value,
             "bootstrap_p_value": (1 + exceeding) / (1 + n_resamples),
         }
-        found = {"geweke": measure, "geweke_low": low, "geweke_high": high}
-        unknown = np.full(len(cause), np.nan)
-        columns |= {k: v[effect, cause] if kind == "state" else unknown for k, v in found.items()}
+        effect, cause = family.pairs.T
+        for name, values in {"geweke": measure, "geweke_low": low, "geweke_high": high}.items():
+            columns[name] = values[effect, cause] if kind == "state" else np.full(len(cause), np.nan)
         tables.append(pd.DataFrame(columns))
     table = pd.concat(tables, ignore_index=True)
     table.attrs["not_converged"] = sum(not result[2] for result in drawn)
     return table
 
 
-def _drawn_from(scoring, family, kind, method):
-    """Blocks of the plant that resampled records come from."""
-    if method == "blocks":
-        return (link_estimates if kind == "state" else input_estimates)(scoring).estimate
-    return np.append(scoring.point.A.ravel(), 0.0)[family.pair_elements]
-
-
-def root_intervals(measure, stderr_of_root, level):
-    """Intervals of non-negative measures that are normal on the scale of their square roots.
-
-    A measure of influence grows with the square of what causes it; its root is what the delta method is good
-    for. NaN where the measure is zero because the plant has no way from cause to effect.
-    """
-    reach = stats.norm.ppf((1 + level) / 2) * stderr_of_root
-    root = np.sqrt(measure)
-    low, high = np.maximum(root - reach, 0.0) ** 2, (root + reach) ** 2
-    return np.where(measure > NO_MEASURE, low, np.nan), np.where(measure > NO_MEASURE, high, np.nan)
-
-
-class _Halves:
+def _links_of_halves(draw, structure, start, alpha, rng):
     """Links that the search finds in a random half of the blocks and in the other one."""
-
-    def __init__(self, resampling, plant, alpha):
-        self._resampling, self._alpha = resampling, alpha
-        self._structure, self._start = plant.structure(), plant.uncoupled
-
-    def __call__(self, rng):
-        found = []
-        for objective in self._resampling.halves(rng):
-            point = Point.at(objective, *self._start)
-            point = ascend(objective, Scoring(objective, self._structure, point), gain_tol=0.1).point
-            search = search_structure(objective, self._structure, point, alpha=self._alpha)
-            structure = search.scoring.structure
-            found.append(np.concatenate([structure.linked, structure.driven]))
-        return found
+    found = []
+    for objective in draw(rng):
+        point = Point.at(objective, *start)
+        point = ascend(objective, Scoring(objective, structure, point), gain_tol=0.1).point
+        searched = search_structure(objective, structure, point, alpha=alpha).scoring.structure
+        found.append(np.concatenate([searched.linked, searched.driven]))
+    return found
 
 
-def stability_table(names, resampling, plant, *, n_resamples, alpha, threshold, random_state, n_jobs):
+def stability_table(
+    record, alpha, *, n_resamples=50, threshold=0.75, block_length=None, random_state=None, n_jobs=None
+):
     """Share of half-records in which each link is found."""
-    found = _run(_Halves(resampling, plant, alpha), n_resamples, random_state, n_jobs)
-    linked = np.array([half for halves in found for half in halves])
-    families = [("state", plant.partition.pairs), ("input", plant.partition.input_pairs.pairs)]
-    effect, cause = np.concatenate([pairs for _, pairs in families]).T
-    kind = np.repeat([kind for kind, _ in families], [len(pairs) for _, pairs in families])
+    if not 0.5 < threshold <= 1:
+        raise ValueError(f"Got threshold={threshold}; give a share above 0.5, at most 1.")
+    check_number(n_resamples, "n_resamples", 1)
+    plant = StandardisedPlant(record)
+    resampling = Resampling(plant, Point(*plant.uncoupled, None), block_length)
+    resampling.require_blocks()
+    halves = partial(_links_of_halves, resampling.halves, plant.structure(), plant.uncoupled, alpha)
+    found = _run(halves, n_resamples, random_state, n_jobs)
+    linked = np.array([half for two in found for half in two])
+    families = {"state": plant.partition.pairs, "input": plant.partition.input_pairs.pairs}
+    kind = np.repeat(list(families), [len(pairs) for pairs in families.values()])
     share, selected = linked.mean(axis=0), float(linked.sum(axis=1).mean())
-    names = np.asarray(names, dtype=object)
-    columns = {"cause": names[cause], "effect": names[effect], "kind": kind}
-    columns |= {"share": share, "stable": share >= threshold}
-    table = pd.DataFrame(columns)
+    columns = named_pairs(record.names, np.concatenate(list(families.values())))
+    table = pd.DataFrame(columns | {"kind": kind, "share": share, "stable": share >= threshold})
     bound = selected**2 / ((2 * threshold - 1) * max(len(share), 1))
     table.attrs = {"mean_selected": selected, "expected_false": bound}
     return table

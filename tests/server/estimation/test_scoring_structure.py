@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.server.estimation.structure import Structure
+from skfedcausal.server.estimation.scoring import Structure
 from skfedcausal.statespace.partition import Partition
 
 from .._reference import block_elements, structure_of
@@ -13,7 +13,7 @@ PARTITION = Partition((2, 1, 3))
 
 def test_uncoupled_frees_the_diagonal_blocks_only():
     dynamics, noise = np.array([True, False, True]), np.array([True, True, False])
-    structure = Structure.uncoupled(PARTITION, dynamics, noise)
+    structure = Structure(PARTITION, free_dynamics=dynamics, free_noise=noise)
     expected = np.zeros((6, 6), dtype=bool)
     expected[:2, :2] = expected[3:, 3:] = True
     np.testing.assert_array_equal(structure.transition_mask, expected)
@@ -42,7 +42,7 @@ def test_positions_name_the_place_in_the_parameter_vector(matrix):
     free = structure.free
     size = free.n_transition + len(free.first)
     tagged = free.scatter(np.arange(1.0, size + 1), (6, 6))[matrix == "covariance"]
-    positions = getattr(structure, f"{matrix}_positions")
+    positions = free.positions((6, 6))[matrix == "covariance"]
     assert positions[-1] == -1
     np.testing.assert_array_equal(positions[:-1].reshape(6, 6), tagged - 1)
 
@@ -71,7 +71,7 @@ def test_key_tells_structures_apart():
 def test_changed_structures_leave_the_first_alone():
     first = structure_of(PARTITION)
     every = np.ones(len(PARTITION.pairs), dtype=bool)
-    assert first.with_links(every).transition_mask.all()
-    assert first.with_correlated(every).covariance_mask.all()
+    assert first.with_masks(linked=every).transition_mask.all()
+    assert first.with_masks(correlated=every).covariance_mask.all()
     assert not first.linked.any()
     assert not first.correlated.any()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skfedcausal.server.estimation.blocktests import (
+from skfedcausal.server.estimation.block_tests import (
     _inverses,
     correlation_estimates,
     link_estimates,
@@ -68,7 +68,7 @@ def test_every_block_gets_the_efficient_estimate(of, sizes):
         actual = blocks.estimate[k, place], blocks.covariance[k][np.ix_(place, place)]
         if inside[k]:
             matrix, _ = dense_information(coupled, structure)
-            positions = structure.transition_positions if of == "links" else structure.covariance_positions
+            positions = structure.free.positions(scoring.point.A.shape)[of == "correlations"]
             where = positions[[i * len(value) + j for i, j in elements]]
             step = np.linalg.solve(matrix, scoring.gradient)[where]
             mean = np.array([value[e] for e in elements]) + step
@@ -135,13 +135,14 @@ def test_in_a_full_model_the_wald_covariance_is_the_inverse_hessian_of_the_likel
         for sign in (1, -1):
             moved = scoring.vector.copy()
             moved[k] += sign * step
-            sides.append(scoring.gradient_at(Point.at(objective, *scoring.matrices(moved))))
+            found = objective.evaluate(*scoring.matrices(moved))
+            sides.append(structure.free.gradient(found.grad_A, found.grad_Q))
         second[k] = (sides[0] - sides[1]) / (2 * step)
     expected = np.linalg.inv(-N_SAMPLES * second)
     blocks = link_estimates(scoring)
     for k, (effect, cause) in enumerate(coupled.partition.pairs):
         elements = block_elements(coupled.partition, effect, cause)
-        where = structure.transition_positions[[i * 3 + j for i, j in elements]]
+        where = structure.free.positions((3, 3))[0][[i * 3 + j for i, j in elements]]
         place = places(coupled.partition, effect, cause)
         # central differences: step**2 times third derivatives of the log-likelihood, some thousands here
         # relative to the second, times the condition of the inverse

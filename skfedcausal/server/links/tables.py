@@ -1,4 +1,4 @@
-"""The table of links: one labelled row per ordered pair of units."""
+"""Tables of links, one labelled row per ordered pair of units, and of correlated units."""
 
 import numpy as np
 import pandas as pd
@@ -21,13 +21,12 @@ COLUMNS = (
 
 
 def links_table(names, partition, blocks, geweke, *, alpha, margin, kind="state"):
-    """Table of all ordered pairs."""
+    """Table of all ordered pairs of a partition or another family."""
     effect, cause = partition.pairs.T
     p_adjusted = adjusted_p_values(blocks) if len(effect) else np.zeros(0)
     return pd.DataFrame(
-        {
-            "cause": np.asarray(names, dtype=object)[cause],
-            "effect": np.asarray(names, dtype=object)[effect],
+        named_pairs(names, partition.pairs)
+        | {
             "kind": kind,
             "strength": blocks.strength,
             "stderr": blocks.stderr,
@@ -39,6 +38,12 @@ def links_table(names, partition, blocks, geweke, *, alpha, margin, kind="state"
         },
         columns=list(COLUMNS),
     )
+
+
+def named_pairs(names, pairs):
+    """Columns ``cause, effect`` of pairs (effect, cause)."""
+    names = np.asarray(names, dtype=object)
+    return {"cause": names[pairs[:, 1]], "effect": names[pairs[:, 0]]}
 
 
 def verdicts(blocks, p_adjusted, alpha, margin):
@@ -59,30 +64,29 @@ def verdicts(blocks, p_adjusted, alpha, margin):
 
 
 def correlation_table(names, estimate):
-    """Pairs of units in the model whose process noise is correlated."""
-    structure = estimate.structure
-    partition = structure.partition
-    rows = []
-    for pair in np.flatnonzero(structure.correlated):
-        m, n = partition.pairs[pair]
-        if m > n:
-            correlation = _canonical(estimate.Q, partition.slices[m], partition.slices[n])
-            rows.append((names[n], names[m], correlation, pair))
-    statistic, p_value = estimate.correlations.statistic, estimate.correlations.p_value
+    """Pairs of units in the model whose process noise is correlated, the most correlated ones first.
+
+    ``first, second, correlation`` (the largest canonical one), ``statistic, p_value`` of Wald's test.
+    """
+    partition, estimates = estimate.structure.partition, estimate.correlations
+    pairs = [
+        k
+        for k in np.flatnonzero(estimate.structure.correlated)
+        if partition.pairs[k, 0] > partition.pairs[k, 1]
+    ]
+    correlations = []
+    for m, n in partition.pairs[pairs]:
+        own, other = partition.slices[m], partition.slices[n]
+        left, right = (np.linalg.cholesky(estimate.Q[rows, rows]) for rows in (own, other))
+        cross = np.linalg.solve(left, np.linalg.solve(right, estimate.Q[other, own]).T)
+        correlations.append(float(np.linalg.svd(cross, compute_uv=False)[0]))
     table = pd.DataFrame(
         {
-            "first": [row[0] for row in rows],
-            "second": [row[1] for row in rows],
-            "correlation": [row[2] for row in rows],
-            "statistic": [statistic[row[3]] for row in rows],
-            "p_value": [p_value[row[3]] for row in rows],
+            "first": [names[n] for n in partition.pairs[pairs, 1]],
+            "second": [names[m] for m in partition.pairs[pairs, 0]],
+            "correlation": correlations,
+            "statistic": estimates.statistic[pairs],
+            "p_value": estimates.p_value[pairs],
         }
     )
     return table.sort_values("correlation", ascending=False, ignore_index=True)
-
-
-def _canonical(Q, first, second):
-    """Largest canonical correlation between two blocks of a covariance."""
-    left, right = (np.linalg.cholesky(Q[rows, rows]) for rows in (first, second))
-    cross = np.linalg.solve(left, np.linalg.solve(right, Q[second, first]).T)
-    return float(np.linalg.svd(cross, compute_uv=False)[0])

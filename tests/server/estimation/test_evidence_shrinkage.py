@@ -5,16 +5,16 @@ import pytest
 from scipy import integrate, stats
 from scipy.optimize import minimize
 
-from skfedcausal.server.estimation.blocktests import link_estimates
-from skfedcausal.server.estimation.evidence import BlockEstimates
-from skfedcausal.server.estimation.scoring import Point, Scoring, is_valid
-from skfedcausal.server.estimation.shrinkage import (
+from skfedcausal.server.estimation.block_tests import link_estimates
+from skfedcausal.server.estimation.evidence import (
     _EXTRA_EMPTY_PAIRS,
     _MIN_SLAB,
+    BlockEstimates,
     _joint_posterior,
     shrink,
     shrunk_transition,
 )
+from skfedcausal.server.estimation.scoring import Point, Scoring, is_valid
 from skfedcausal.statespace.partition import Partition
 
 from ...statespace._reference import EPS, random_covariance
@@ -128,7 +128,7 @@ def at_the_truth(links, linked, n_samples=2000, **options):
 
 def test_without_links_nothing_is_left_off_the_diagonal():
     objective, scoring = at_the_truth([(1, 0)], [])
-    A = shrunk_transition(objective, scoring, link_estimates(scoring))
+    A = shrunk_transition(objective, scoring, {"state": link_estimates(scoring)})
     partition = scoring.structure.partition
     np.testing.assert_array_equal(A, np.where(partition.block_diagonal, scoring.point.A, 0))
 
@@ -140,13 +140,14 @@ def test_blocks_in_the_model_get_their_joint_posterior_mean():
     blocks = link_estimates(scoring)
     prior = shrink(blocks)
     partition = scoring.structure.partition
-    result = _joint_posterior(scoring, [(partition, scoring.structure.linked, blocks, prior)])
+    families = {"state": (partition, scoring.structure.linked)}
+    result = _joint_posterior(scoring, families, {"state": blocks}, {"state": prior})
     x, P = scoring.vector, np.linalg.inv(scoring.covariance)
     added = np.zeros_like(P)
     for pair in np.flatnonzero(scoring.structure.linked):
         elements = partition.pair_elements[pair]
         seen = elements < partition.n_states**2
-        where = scoring.structure.transition_positions[elements[seen]]
+        where = scoring.structure.free.positions(scoring.point.A.shape)[0][elements[seen]]
         V = blocks.covariance[pair][np.ix_(seen, seen)]
         # alone, the block's posterior mean has to be that of the two-group prior
         own = np.linalg.inv(V)
@@ -167,7 +168,7 @@ def test_blocks_outside_the_model_get_their_own_posterior_mean():
     A = np.where(structure.transition_mask, coupled.plant.A, 0)
     scoring = Scoring(objective, structure, Point.at(objective, A, coupled.plant.Q))
     blocks = link_estimates(scoring)
-    A = shrunk_transition(objective, scoring, blocks)
+    A = shrunk_transition(objective, scoring, {"state": blocks})
     prior, partition = shrink(blocks), scoring.structure.partition
     flat = np.append(A.ravel(), 0)
     outside = ~scoring.structure.linked
@@ -181,7 +182,7 @@ def test_with_much_data_links_are_not_shrunk():
     relative = []
     for n_samples in (10**3, 10**5, 10**7):
         objective, scoring = at_the_truth(links, links, n_samples)
-        A = shrunk_transition(objective, scoring, link_estimates(scoring))
+        A = shrunk_transition(objective, scoring, {"state": link_estimates(scoring)})
         relative.append(np.linalg.norm(A - scoring.point.A) / np.linalg.norm(scoring.point.A))
     assert relative[0] > relative[1] > relative[2]
     assert relative[2] < 1e-4
@@ -190,7 +191,7 @@ def test_with_much_data_links_are_not_shrunk():
 def test_the_shrunk_plant_is_stable():
     links = [(1, 0), (0, 1), (2, 1)]
     objective, scoring = at_the_truth(links, links, 60, strength=0.2, radius=0.9)
-    A = shrunk_transition(objective, scoring, link_estimates(scoring))
+    A = shrunk_transition(objective, scoring, {"state": link_estimates(scoring)})
     assert is_valid(A, scoring.point.Q)
     value = objective.evaluate(A, scoring.point.Q).value
     allowed = max(scoring.structure.free.n_transition, 10)
