@@ -304,7 +304,7 @@ class LikelihoodServer(ServerLearner):
 
     def _settings(self, names, messages):
         """How a plant of these messages is estimated."""
-        local = []
+        local: list[tuple | None] = []
         for name in names:
             message = messages[name]
             if message.transition is not None and message.process_cov is not None:
@@ -478,8 +478,8 @@ class LikelihoodServer(ServerLearner):
         effect = input_response(self.transition_, self.input_, change, gains).effect
         # without the small posterior means of links that were not selected
         estimates = (self.transition_, self.unshrunk_transition_), (self.input_, self.unshrunk_input_)
-        selected = [np.where(unshrunk == 0, 0.0, shrunk) for shrunk, unshrunk in estimates]
-        doubtful = effect - input_response(*selected, change, gains).effect
+        A, B = (np.where(unshrunk == 0, 0.0, shrunk) for shrunk, unshrunk in estimates)
+        doubtful = effect - input_response(A, B, change, gains).effect
         A, B = np.hsplit(c.matrix, [self.partition_.n_states])
         if gains is not None:
             gains = gains.scaled(c.state_scale, c.input_scale)
@@ -543,8 +543,9 @@ class LikelihoodServer(ServerLearner):
 
     def lag_orders(self, messages, max_lags=5, *, held_out=0.3):
         """How many lags of the states a record asks for."""
-        records = [self._record(part) for part in (messages, *split_messages(messages, held_out))]
-        return order_table(*records, max_lags, self._settings(self.names_, messages))
+        settings = self._settings(self.names_, messages)
+        head, tail = (self._record(part) for part in split_messages(messages, held_out))
+        return order_table(self._record(messages), head, tail, max_lags, settings)
 
     def lagged_links(self, messages, n_lags="aic", *, max_lags=5, by="pair"):
         """Links that act after several time steps, and their delays."""

@@ -32,7 +32,7 @@ class PlantFilter:
 
     def __init__(self, A, Q, record, drive=None):
         self._A, self._Q, self._record = A, Q, record
-        self.inputs = None if drive is None else drive.inputs(record)
+        self.inputs = np.zeros((record.n_samples, 0)) if drive is None else drive.inputs(record)
         self._drive = drive
         self._P0 = self._first_covariance()
         if drive is not None:

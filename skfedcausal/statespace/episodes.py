@@ -1,6 +1,7 @@
 """Series of several episodes, one below the other: their rows, means, lag covariances and transitions."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -169,7 +170,7 @@ class TransitionMoments:
     cross: np.ndarray  # (n_lags + 1, ..., n, n)
     early: np.ndarray  # (n_lags + 1, ..., n, n)
     back: np.ndarray  # (n_lags + 1, ..., n, n)
-    n_transitions: int
+    n_transitions: float  # or the sum of their weights
 
     @classmethod
     def from_sums(cls, sums, series, starts):
@@ -197,7 +198,8 @@ class TransitionMoments:
     def weighted(cls, series, weights, n_lags, starts):
         """Moments in which a transition has a weight, and with it its products with later ones."""
         shape = (4, n_lags + 1, series.shape[1], series.shape[1])
-        late, cross, early, back = sums = np.zeros(shape)
+        sums = np.zeros(shape)
+        late, cross, early, back = sums
         total = 0.0
         for start, stop in episodes(starts, len(series)):
             now, before = series[start + 1 : stop], series[start : stop - 1]
@@ -210,18 +212,17 @@ class TransitionMoments:
                 cross[lag] += now[lag:].T @ weighted_before[kept]
                 early[lag] += before[lag:].T @ weighted_before[kept]
                 back[lag] += before[lag:].T @ weighted_now[kept]
-        return cls(*(sums / max(total, 1.0)), total)
+        sums /= max(total, 1.0)
+        return cls(late, cross, early, back, total)
 
     def transformed(self, left):
         """Moments of ``left @ s``."""
         right = np.swapaxes(left, -1, -2)
-        parts = (left @ part @ right for part in (self.late, self.cross, self.early, self.back))
-        return TransitionMoments(*parts, self.n_transitions)
+        return self._each(lambda part: left @ part @ right)
 
     def without_last_bits(self, scale):
         """The same moments, rounded as :func:`~skfedcausal.statespace.rounding.without_last_bits` says."""
-        parts = (without_last_bits(part, scale) for part in (self.late, self.cross, self.early, self.back))
-        return TransitionMoments(*parts, self.n_transitions)
+        return self._each(partial(without_last_bits, scale=scale))
 
     def blocks(self, slices, common=slice(0, 0)):
         """Moments of parts of the series, stacked along a new axis: shape (n_lags + 1, k, p, p).
@@ -230,11 +231,11 @@ class TransitionMoments:
         """
         column = np.arange(self.late.shape[-1])
         chosen = [np.concatenate([column[rows], column[common]]) for rows in slices]
-        parts = (
-            np.stack([part[:, own[:, None], own] for own in chosen], axis=1)
-            for part in (self.late, self.cross, self.early, self.back)
-        )
-        return TransitionMoments(*parts, self.n_transitions)
+        return self._each(lambda part: np.stack([part[:, own[:, None], own] for own in chosen], axis=1))
+
+    def _each(self, change):
+        late, cross, early, back = map(change, (self.late, self.cross, self.early, self.back))
+        return TransitionMoments(late, cross, early, back, self.n_transitions)
 
     def spectra(self, frequencies):
         """Fourier sums over positive and negative lags."""

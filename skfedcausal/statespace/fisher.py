@@ -94,7 +94,7 @@ class InformationColumns:
     """
 
     def __init__(self, info, free):
-        self._free, self._n_lagged = free, info.H.shape[-2]
+        self.info, self._free, self._n_lagged = info, free, info.H.shape[-2]
         # a product Re(x y) over frequencies is one real product if one factor has its sign flipped
         self._W_left, self._V_left = _by_column(info.W, -1.0), _by_column(info.V, -1.0)
         self._U_left = _by_column(info.U, -1.0)

@@ -51,7 +51,8 @@ def covariance_schedule(A, Q, J, P0=None, max_steps=100_000):
     eye = np.eye(len(A))
     scale = np.sqrt(np.maximum(settled.diagonal(), np.finfo(float).tiny))
     scale = np.outer(scale, scale)
-    predicted, filtered = [], []
+    predicted: list[np.ndarray] = []
+    filtered: list[np.ndarray] = []
     distance, previous = np.abs((P - settled) / scale).max(), np.inf
     while distance > _SETTLED and len(predicted) < max_steps:
         if distance < _NEARLY_SETTLED and distance >= previous:
@@ -136,8 +137,8 @@ class Covariances(NamedTuple):
     J: np.ndarray  # (n_rows, n, n)
     predicted: np.ndarray  # (n_rows, n, n)
     filtered: np.ndarray  # (n_rows, n, n)
-    carried: np.ndarray  # (n_rows, n, n)
-    step: np.ndarray  # (n_rows, n, n)
+    carried: np.ndarray | None  # (n_rows, n, n)
+    step: np.ndarray | None  # (n_rows, n, n)
 
 
 def covariance_rows(A, Q, J, start):

@@ -4,6 +4,7 @@ Every network takes rows ``(n_samples, n_inputs)`` to rows ``(n_samples, n_outpu
 ``(n_samples, n_outputs, n_inputs)`` with ``jacobian``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ def _logistic_slope(z):
 
 
 #: Activation and its derivative by name.
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, tuple[Callable, Callable]] = {
     "tanh": (np.tanh, lambda z: 1 - np.tanh(z) ** 2),
     "selu": (_selu, _selu_slope),
     "logistic": (expit, _logistic_slope),

@@ -143,7 +143,7 @@ def _missing_full(Y, C, R, present, first, index, with_const):
             continue
         part = _complete(Y[np.ix_(rows, seen)], C[seen], R[np.ix_(seen, seen)], with_const)
         z[rows], patterns[k] = part.z, part.patterns[0]
-        if with_const:
+        if const is not None:
             const[rows] = part.const
     return Information(z, patterns, index, const)
 

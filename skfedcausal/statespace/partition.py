@@ -212,8 +212,8 @@ def _unit_products(x, y, partition):
     m, n_frequencies, p, _ = x.shape
     left = np.concatenate([x.real, -x.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
     right = np.concatenate([y.real, y.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
-    left = np.swapaxes(left, 1, 2).reshape(m * p * p, -1)
-    right = np.swapaxes(right, 0, 1).reshape(-1, m * p * p)
-    product = (left @ right / n_frequencies).reshape(m, p, p, m, p, p)
+    of_left = np.swapaxes(left, 1, 2).reshape(m * p * p, -1)
+    of_right = np.swapaxes(right, 0, 1).reshape(-1, m * p * p)
+    product = (of_left @ of_right / n_frequencies).reshape(m, p, p, m, p, p)
     effect, cause = partition.pairs.T
     return np.moveaxis(product, 3, 1)[effect, cause]

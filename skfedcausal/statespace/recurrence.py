@@ -85,13 +85,13 @@ class Recurrence:
         X = np.empty((*batch, n_samples, p)) if out is None else out
         if n_samples == 0:
             return X
-        drives = [(Y, None if K is None else np.ascontiguousarray(K.T)) for Y, K in drives]
+        turned = [(Y, None if K is None else np.ascontiguousarray(K.T)) for Y, K in drives]
         buffer = np.empty((*batch, min(n_samples, self._chunk), p))
         x = x0
         for start in range(0, n_samples, self._chunk):
             stop = min(n_samples, start + self._chunk)
             g = buffer[..., : stop - start, :]
-            for k, (Y, KT) in enumerate(drives):
+            for k, (Y, KT) in enumerate(turned):
                 rows = Y[..., start:stop, :]
                 if k > 0:
                     g += rows if KT is None else rows @ KT

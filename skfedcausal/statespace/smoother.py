@@ -117,7 +117,8 @@ def _level_response(schedule, n_samples):
     """Response of the predicted states to a unit level of each state until it settles, (k, n, n)."""
     A, J = schedule.A, schedule.J
     n = len(A)
-    H, response = np.zeros((n, n)), []
+    H = np.zeros((n, n))
+    response: list[np.ndarray] = []
     while len(response) < n_samples:
         response.append(H)
         _, Pf = schedule.at(len(response) - 1)

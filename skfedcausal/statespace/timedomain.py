@@ -98,7 +98,8 @@ class TimeDomainLikelihood:
         n = len(Q)
         U, H, S = self._factors(A, Q)
         S = None if S is None else diagonal_blocks(S[..., :n, :n], partition)
-        return SpectralInformation(*(diagonal_blocks(x, partition) for x in (U, H[..., :n, :])), S)
+        U, H = diagonal_blocks(U, partition), diagonal_blocks(H[..., :n, :], partition)
+        return SpectralInformation(U, H, S)
 
     def _factors(self, A, Q):
         """U, H and S of the information, regimes one after the other."""

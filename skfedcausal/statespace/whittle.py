@@ -76,7 +76,7 @@ class WhittleLikelihood:
     def evaluate(self, A, Q):
         """Value and gradients at (A, Q), A with the columns of B appended where there are inputs."""
         n = Q.shape[-1]
-        value, grad_A, grad_E = 0.0, 0.0, 0.0
+        value = grad_A = grad_E = np.zeros(())
         at_once = max(_PIECE // n**2, 1) if self.N.ndim == 2 else self._n_frequencies
         for first in range(0, self._n_frequencies, at_once):
             of_piece = self._sums(A, Q, slice(first, first + at_once))

@@ -42,9 +42,12 @@ def descend(problem, rates, parameters, blocks, *, max_iter, tol=0.0, warm_up=No
     -------
     Descent
     """
-    history, limit, converged, diverged = [], np.inf, False, False
+    history: list[Losses] = []
+    limit, converged, diverged = np.inf, False, False
     plain = GradientSteps(problem, rates)
-    warm = None if warm_up is None else LagrangianSteps(problem, warm_up.rates)
+    warm, n_warm = plain, 0
+    if warm_up is not None:
+        warm, n_warm = LagrangianSteps(problem, warm_up.rates), warm_up.n_rounds
     while len(history) < max_iter and not (converged or diverged):
         at = Products.at(problem, parameters, blocks)
         now = losses(problem, at)
@@ -54,10 +57,10 @@ def descend(problem, rates, parameters, blocks, *, max_iter, tol=0.0, warm_up=No
             limit = divergence_limit(size)
         diverged = not size <= limit
         if not diverged:
-            is_warm = warm is not None and len(history) <= warm_up.n_rounds
+            is_warm = len(history) <= n_warm
             step, turn = (warm if is_warm else plain).at(at, parameters, blocks)
             parameters, blocks = parameters - step, blocks - turn
-            may_end = tol > 0 and not (is_warm and warm_up.n_rounds < max_iter)
+            may_end = tol > 0 and not (is_warm and n_warm < max_iter)
             converged = may_end and is_still(step, parameters, tol) and is_still(turn, blocks, tol)
     return Descent(parameters, blocks, _stacked(history), len(history), converged, diverged)
 

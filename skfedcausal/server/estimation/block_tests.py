@@ -26,8 +26,7 @@ def link_estimates(scoring, kind="state", *, screen=None):
     screens = screen is not None and scoring.is_large
     if screens or kind not in scoring.estimates:
         family, inside = scoring.structure.family(kind)
-        scoring.form()
-        own = coefficient_pair_information(scoring.info, scoring.structure.partition, family)
+        own = coefficient_pair_information(scoring.form().info, scoring.structure.partition, family)
         found = _estimates(scoring, "transition", family, inside, own, screen=screen if screens else None)
         if screens:
             return found
@@ -39,8 +38,7 @@ def correlation_estimates(scoring, *, only_inside=False, screen=None):
     """The same for the off-diagonal blocks of the process covariance, or only those inside the model."""
     structure = scoring.structure
     family = structure.partition.without_inputs
-    scoring.form()
-    own = covariance_pair_information(scoring.info, family)
+    own = covariance_pair_information(scoring.form().info, family)
     settings = {"only_inside": only_inside, "screen": screen if scoring.is_large else None}
     mirrored = structure.partition.reverse_pairs
     return _estimates(scoring, "covariance", family, structure.correlated, own, **settings, mirrored=mirrored)
@@ -72,7 +70,7 @@ def _estimates(scoring, of, family, inside, own, *, only_inside=False, screen=No
         estimate[outside], covariance[outside] = _bounds(scoring, of, gradient, family, outside, own)
         bounds = BlockEstimates.padded(estimate.copy(), covariance.copy(), family)
         outside = np.intersect1d(outside, _rejectable(bounds.p_value, screen, mirrored))
-        groups = _by_number(outside, family, gradient.shape[1], scoring.columns, of)
+        groups = _by_number(outside, family, gradient.shape[1], scoring.form(), of)
     else:
         groups = grouped_columns(scoring, family, outside, of)
     whitened_gradient = scoring.whitened(scoring.gradient)
@@ -104,7 +102,7 @@ def _bounds(scoring, of, gradient, family, pairs, own):
     correlations = information / np.outer(scale, scale)
     smallest = eigh(correlations, eigvals_only=True, subset_by_index=[0, 0], check_finite=False)[0]
     score, explained = gradient.copy(), np.zeros_like(gradient)
-    for chosen, piece in scoring.columns.pieces():
+    for chosen, piece in scoring.form().pieces():
         columns = piece.transition() if of == "transition" else piece.covariance()
         score -= np.tensordot(scoring.step[chosen], columns, 1)
         explained += np.einsum("fij,fij,f->ij", columns, columns, 1 / diagonal[chosen])
@@ -144,8 +142,7 @@ def grouped_columns(scoring, family, pairs, of):
     """Chosen pairs in groups of the same effects, with the columns against their elements."""
     if len(pairs) == 0:
         return
-    scoring.form()
-    columns, elements = scoring.columns, family.pair_elements
+    columns, elements = scoring.form(), family.pair_elements
     transition = of == "transition"
     take = columns.transition if transition else columns.covariance
     width = scoring.point.A.shape[1] if transition else len(scoring.point.Q)

@@ -53,7 +53,7 @@ def assessed_blocks(plant, scoring, blocks, covariance):
 
     The source is None where the information of `scoring` holds.
     """
-    source = None
+    source: Sandwich | ExactInformation | None = None
     if covariance != "information":
         n_lags = lags_of(covariance, plant.n_samples)
         source = Sandwich(scoring, plant.contributions(scoring.point), blocks, n_lags)
@@ -237,8 +237,8 @@ class ExactInformation:
         positions, _ = scoring.structure.free.positions(scoring.point.A.shape)
         of_free = self.covariance()
         for pair, at in enumerate(family.pair_elements):
-            real = at < family.n_elements
-            at, place = at[real], np.ix_([pair], np.flatnonzero(real), np.flatnonzero(real))
+            real = np.flatnonzero(at < family.n_elements)
+            at, place = at[real], (pair, real[:, None], real)
             if inside[pair]:
                 covariance[place] = of_free[np.ix_(positions[at], positions[at])]
                 continue

@@ -173,9 +173,10 @@ def _learn_structure(plant, likelihood, point, tests, has_prior, settings):
         aim = Goal(plant.n_samples * settings.tol**2, settings.max_iter)
     objective, prior, goals = likelihood, None, _GOALS
     if has_prior:
-        prior = Prior.for_units(*plant.uncoupled, plant.partition, plant.n_samples)
+        A, Q = plant.uncoupled
+        prior = Prior.for_units(A, Q, plant.partition, plant.n_samples)
         objective, tests, goals = WithPrior(likelihood, prior), None, _DEGENERATE_GOALS
-        point = Point.at(objective, *plant.uncoupled)
+        point = Point.at(objective, A, Q)
     structure = plant.structure()
     search = search_structure(objective, structure, point, alpha=alpha, finish=aim, tests=tests, **goals)
     needs_prior = prior is None and is_singular(search.scoring.point.Q)  # the caller starts anew with one

@@ -62,7 +62,7 @@ def find_level_shifts(units, n_units):
     found = []
     for unit in units:
         found += unit_onsets(unit, shift_threshold(len(unit.scores), n_units, len(unit.N)))
-    kept = []
+    kept: list[int] = []
     for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
         if all(abs(onset - other) > _TOGETHER for other in kept):
             # a shift travels from the unit where it happened to others: later, and maybe clearer there
@@ -75,13 +75,14 @@ def find_level_shifts(units, n_units):
 
 def unit_onsets(unit, threshold):
     """Rows at which the level of a unit shifts."""
-    found, fit = [], None
+    found: list[tuple[int, float]] = []
+    fit = None
     while len(found) < _MOST:
         more, fit, ratio = _next_onsets(unit, [onset for onset, _ in found], fit, threshold)
         if not more:
             break
         found += [(onset, ratio / len(more)) for onset in more]
-    if found:  # a random walk cut into pieces looks a little less like one
+    if fit is not None and found:  # a random walk cut into pieces looks a little less like one
         slowness = len(unit.scores) * (1 - spectral_radius(fit.A[0][:, : len(fit.Q[0])]))
         if slowness < _DRIFT * (1 + len(found)) / 2:
             return []
@@ -93,7 +94,8 @@ def _next_onsets(unit, known, fit, threshold):
 
     `fit` is the model with the known ones, None if that is not known yet.
     """
-    onsets, promising = [], False
+    onsets: list[int] = []
+    promising = False
     for n_more in (1, 2):
         onset, expected = unit.best_split([*known, *onsets])
         if onset is None:
@@ -319,7 +321,8 @@ class LevelShifts(NamedTuple):
     def of(cls, steps, levels, Q, scoring):
         """Shifts of a plant at its maximum, whose states are driven to `levels` (n, n_steps) by the steps."""
         if not steps:
-            return cls(*np.zeros((2, 0), dtype=int), *np.zeros((3, 0)), ())
+            rows, sizes = np.zeros(0, dtype=int), np.zeros(0)
+            return cls(rows, rows, sizes, sizes, sizes, ())
         partition, inside = scoring.structure.partition, scoring.structure.shifted
         blocks = link_estimates(scoring, "step")
         units, step = partition.step_pairs.pairs[inside].T

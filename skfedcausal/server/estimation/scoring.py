@@ -95,7 +95,7 @@ class Point(NamedTuple):
 
     A: np.ndarray
     Q: np.ndarray
-    evaluation: Evaluation
+    evaluation: Evaluation | None  # None where nobody needs it
 
     @classmethod
     def at(cls, objective, A, Q):
@@ -117,12 +117,11 @@ class Scoring:
         self.estimates = {}
         _check_memory(structure)
         free, evaluation = structure.free, point.evaluation
-        self.info = self.columns = None
+        self._columns: InformationColumns | None = None
         if observed:
             matrix = observed_information(objective, free, point)
         else:
-            self.form()
-            matrix = self.columns.square()
+            matrix = self.form().square()
             self.forget()
         self.add_prior(matrix)
         self._factor = _metric(matrix) if structure.partition.n_known else positive_factor(matrix)
@@ -132,16 +131,17 @@ class Scoring:
         self.gain = self.n_samples * float(self.gradient @ self.step)
 
     def form(self):
-        """Form the expected information of all elements and its columns of the free ones, where they lack."""
-        if self.columns is None:
-            self.info = self._objective.information(self.point.A, self.point.Q)
-            self.columns = InformationColumns(self.info, self.structure.free)
-            self.is_large = self.columns.is_large
+        """Columns of the expected information of the free elements, with that of all of them."""
+        if self._columns is None:
+            info = self._objective.information(self.point.A, self.point.Q)
+            self._columns = InformationColumns(info, self.structure.free)
+            self.is_large = self._columns.is_large
+        return self._columns
 
     def forget(self):
         """Give back the memory of what :meth:`form` forms, where it is large."""
         if self.is_large:
-            self.info = self.columns = None
+            self._columns = None
 
     def add_prior(self, matrix):
         """Add what a prior says, if there is one, to the information of the free elements per time step."""

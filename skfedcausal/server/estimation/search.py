@@ -213,7 +213,8 @@ def dropped(objective, scoring, proposed, max_steps=8):
             break
         ascent = ascend(objective, Scoring(objective, proposed, point), gain_tol=1.0)
         scoring = Scoring(objective, structure, ascent.point)
-    return Point.at(objective, *made_valid(*_zeroed(scoring, proposed), structure.partition))
+    A, Q = _zeroed(scoring, proposed)
+    return Point.at(objective, *made_valid(A, Q, structure.partition))
 
 
 def _partly_dropped(objective, scoring, proposed):

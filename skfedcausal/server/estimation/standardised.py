@@ -165,8 +165,8 @@ class StandardisedPlant:
                 p = len(q)
                 A[b, b], A[b, inputs], Q[b, b] = a[:, :p], a[:, p:], q
         if self._fix_local:
-            for k in range(self.partition.n_units):
-                self._set_own_inputs(A, k, self._local[k][2])
+            for unit, (_, _, own) in enumerate(self._local):
+                self._set_own_inputs(A, unit, own)
         for b in slices:
             Q[b, b] = floor_eigenvalues(Q[b, b], _OWN_NOISE)
         self._units[n_lags] = A, Q, memory

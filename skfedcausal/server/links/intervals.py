@@ -150,10 +150,11 @@ def spectrum_table(plant, parameters, partition, pair, *, conditional=True, n_fr
     if level is not None:
         check_level(level)
     settings = {"conditional": conditional, "n_frequencies": n_frequencies}
-    found = geweke_spectrum(*plant, partition, *pair, **settings)
+    (A, Q, J), (effect, cause) = plant, pair
+    found = geweke_spectrum(A, Q, J, partition, effect, cause, **settings)
     table = pd.DataFrame({"frequency": found.frequency, "measure": found.measure})
     if level is not None:
-        ends = spectrum_intervals(parameters, plant[2], partition, pair, found, conditional, level)
+        ends = spectrum_intervals(parameters, J, partition, pair, found, conditional, level)
         table["low"], table["high"] = ends
     table.attrs = {"total": found.total, "averages_to_total": found.has_roots_inside}
     return table
@@ -170,8 +171,8 @@ def spectrum_intervals(parameters, information, partition, pair, found, conditio
     n_frequencies = min(len(found.frequency), _MOST_FREQUENCIES)
     settings = {"conditional": conditional, "n_frequencies": n_frequencies}
 
-    def root(*plant):
-        measure = geweke_spectrum(*plant, J, partition, *pair, **settings).measure
+    def root(A, Q):
+        measure = geweke_spectrum(A, Q, J, partition, pair[0], pair[1], **settings).measure
         return np.sqrt(np.maximum(measure, 0.0))
 
     variance = 0

@@ -249,9 +249,10 @@ def stability_table(
         raise ValueError(f"Got threshold={threshold}; give a share above 0.5, at most 1.")
     check_number(n_resamples, "n_resamples", 1)
     plant = StandardisedPlant(record)
-    resampling = Resampling(plant, Point(*plant.uncoupled, None), block_length)
+    A, Q = plant.uncoupled
+    resampling = Resampling(plant, Point(A, Q, None), block_length)
     resampling.require_blocks()
-    halves = partial(_links_of_halves, resampling.halves, plant.structure(), plant.uncoupled, alpha)
+    halves = partial(_links_of_halves, resampling.halves, plant.structure(), (A, Q), alpha)
     found = _run(halves, n_resamples, random_state, n_jobs)
     linked = np.array([half for two in found for half in two])
     families = {"state": plant.partition.pairs, "input": plant.partition.input_pairs.pairs}
