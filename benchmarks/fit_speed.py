@@ -10,12 +10,13 @@ from statsmodels.tsa.api import VAR
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.containers import read_plant
-from skfedcausal.server.estimation.blocktests import link_estimates, uncoupled_estimates
+from skfedcausal.server.estimation.block_tests import link_estimates, uncoupled_estimates
+from skfedcausal.server.estimation.evidence import shrunk_transition
 from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
 from skfedcausal.server.estimation.search import search_structure
-from skfedcausal.server.estimation.shrinkage import shrunk_transition
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
+from skfedcausal.server.links.tables import links_table
 from skfedcausal.statespace.geweke import geweke_measures
 
 from ._plants import weak_links
@@ -123,7 +124,7 @@ class Fit:
 
     def shrink(self):
         """Empirical Bayes."""
-        return shrunk_transition(self.likelihood, self.scoring, self.blocks)
+        return shrunk_transition(self.likelihood, self.scoring, {"state": self.blocks})
 
     def geweke(self):
         """Geweke's measure of every pair."""
@@ -132,7 +133,9 @@ class Fit:
 
     def tabulate(self):
         """Table of links with p-values, Geweke's measures included."""
-        return self.server._links()
+        s = self.server
+        levels = {"alpha": s.alpha, "margin": s.margin}
+        return links_table(s.names_, s.partition_, self.blocks, self.geweke(), **levels)
 
     def reply(self):
         """The server's replies."""

@@ -13,7 +13,7 @@ from skfedcausal import FederatedGrangerEstimator, GaussianMechanism
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.privacy import epsilon_from_mu, event_sensitivity, gaussian_noise_multiplier
 from skfedcausal.privacy.paper import classical_epsilon, classical_noise_multiplier, messages_mu
-from skfedcausal.statespace.positive import spectral_radius
+from skfedcausal.statespace.matrices import spectral_radius
 from skfedcausal.statespace.riccati import predicted_covariance, stationary_covariance
 
 from ._report import mean_and_error, table, write

@@ -8,7 +8,7 @@ import argparse
 import numpy as np
 
 from skfedcausal import KalmanClient, LikelihoodServer
-from skfedcausal.server.estimation.sandwich import COVARIANCES
+from skfedcausal.server.estimation.covariance import COVARIANCES
 
 from ._plants import weak_links
 from ._report import table, write

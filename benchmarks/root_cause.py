@@ -18,7 +18,7 @@ from scipy.stats import poisson
 from skfedcausal import FederatedRCADetector
 from skfedcausal.datasets import load_batadal, load_skab, load_tep, make_nonlinear_plant
 from skfedcausal.metrics import expected_calibration_error, incident_report
-from skfedcausal.statespace.filter import covariance_schedule, filtered_states, predicted_states
+from skfedcausal.statespace.kalman import covariance_schedule, filtered_states, predicted_states
 
 from ._report import table, write
 

@@ -31,7 +31,7 @@ def distance(n_units, n_samples, seed):
     start = plant.uncoupled
     server = LikelihoodServer().fit(messages)
     linked = np.array([np.any(server.unshrunk_transition_[block]) for block in _blocks(server)])
-    structure = plant.structure().with_links(linked)
+    structure = plant.structure().with_masks(linked=linked)
     points = []
     for objective in (plant.whittle(), plant.time_domain()):
         point = Point.at(objective, *(points[-1] if points else start))

@@ -8,7 +8,7 @@ from scipy import signal
 from scipy.linalg import block_diag, eig
 
 from .optional import import_optional
-from .statespace.positive import spectral_radius
+from .statespace.matrices import spectral_radius
 from .statespace.riccati import stationary_covariance
 
 

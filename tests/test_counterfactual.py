@@ -17,7 +17,7 @@ from skfedcausal import (
     RegressorServer,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.excitation import InputsNotSeparableError
+from skfedcausal.server.estimation.input_checks import InputsNotSeparableError
 
 NAMES = ("unit0", "unit1", "unit2")
 
@@ -578,7 +578,8 @@ def test_clones_know_nothing(fitted):
 @pytest.mark.parametrize("estimator", [FederatedCounterfactualEstimator, FederatedGrangerEstimator])
 @pytest.mark.parametrize("server", [MomentServer(), RegressorServer()])
 def test_servers_of_the_detector_are_refused(estimator, server):
-    with pytest.raises(ValueError, match=f"{type(server).__name__} learns a plant for FederatedRCADetector"):
+    name = type(server).__name__
+    with pytest.raises(ValueError, match=rf"{name} learns a plant for FederatedRCADetector|Got {name}\(\)"):
         estimator(server=server).fit(X)
 
 

@@ -9,7 +9,7 @@ from sklearn.base import clone
 
 from skfedcausal import FederatedCounterfactualEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.excitation import InputsNotSeparableError
+from skfedcausal.server.estimation.input_checks import InputsNotSeparableError
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning"

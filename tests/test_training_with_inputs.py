@@ -16,11 +16,12 @@ from skfedcausal.federation.ledger import Ledger
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message import GradientReply
 from skfedcausal.statespace.training.augmented import augmented_problem
-from skfedcausal.statespace.training.descent import Rates, descend, descend_step
+from skfedcausal.statespace.training.descent import Rates
+from skfedcausal.statespace.training.fixed_point import fixed_point, from_delta, recurrence
 from skfedcausal.statespace.training.lagrangian import WarmUp
+from skfedcausal.theory.descent import descend, descend_step
 from skfedcausal.theory.disentanglement import disentanglement
 from skfedcausal.theory.training_costs import numbers_sent
-from skfedcausal.theory.unified import fixed_point, from_delta, recurrence
 
 SETTINGS = {
     "plain": {},

@@ -7,15 +7,9 @@ import numpy as np
 
 from skfedcausal import KalmanClient
 from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.training.fixed_point import fixed_point, from_delta, recurrence
 from skfedcausal.theory.oracle_bounds import oracle_gaps, unit_dependence
-from skfedcausal.theory.unified import (
-    codependence,
-    fixed_point,
-    from_delta,
-    normal_equations,
-    rate_conditions,
-    recurrence,
-)
+from skfedcausal.theory.unified import codependence, normal_equations, rate_conditions
 
 from .._report import table, write
 from ._setting import SETTING, by_default, clients_of, relative_error, trained, two_clients

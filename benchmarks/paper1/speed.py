@@ -11,9 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
 from skfedcausal.client.training import UnitTraining, unit_series
-from skfedcausal.statespace.training.augmented import augmented_problem, stack_problems
-from skfedcausal.statespace.training.descent import Rates, descend, descend_online
-from skfedcausal.theory.unified import fixed_point, recurrence
+from skfedcausal.statespace.training.augmented import augmented_problem
+from skfedcausal.statespace.training.descent import Rates
+from skfedcausal.statespace.training.fixed_point import fixed_point, recurrence
+from skfedcausal.theory.descent import descend, descend_online, stack_problems
 
 from .._plants import weak_links
 from .._report import table, write

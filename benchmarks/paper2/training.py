@@ -6,12 +6,12 @@ Run ``python -m benchmarks.paper2.training``.
 import numpy as np
 
 from skfedcausal import KalmanClient
+from skfedcausal.statespace.training.fixed_point import fixed_point, from_delta, recurrence
 from skfedcausal.theory.disentanglement import (
     disentanglement,
     normal_equations_of_client,
     oracle_bias,
 )
-from skfedcausal.theory.unified import fixed_point, from_delta, recurrence
 
 from .._report import table, write
 from ._setting import LAGRANGIAN, ROUNDS, SETTING, by_default, records, scientific, trained

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..message.states import StateMessage
-from ..statespace.lagcov import column_mean
-from ..statespace.positive import floor_eigenvalues
+from ..statespace.episodes import column_mean
+from ..statespace.matrices import floor_eigenvalues
 from ..statespace.riccati import predicted_covariance
 from .base import UnitClient
 from .monitor import ResidualFlag

@@ -16,8 +16,7 @@ from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..statespace.episodes import episodes, inner_rows, lagged_rows
-from ..statespace.lagcov import add_product, symmetric
+from ..statespace.episodes import add_product, episodes, inner_rows, lagged_rows, symmetric
 
 _PIECE = 1 << 14  # measurements that stay in the second-level cache together with their copies
 _ROUNDING = 1e-6  # standard deviations per level at which products need not be centred before they are summed
@@ -28,7 +27,7 @@ class Augmenter(RegressorMixin, BaseEstimator):
 
     A subclass has two methods. ``fit(Y, cross_term, transition=None, starts=(0,))`` learns the influence of
     the other units on every row, ``cross_term`` of shape (n_samples, n_states), from the unit's own centred
-    measurements ``Y`` of the rows before it; ``transition`` is the unit's own matrix, ``starts`` are the first
+    measurements ``Y`` of the rows before it; ``transition`` is the unit's own matrix, ``starts`` are first
     rows of episodes. ``predict(Y, starts=(0,))`` guesses it, zero at these rows: a row before which the unit
     has seen nothing tells nothing.
 

@@ -10,8 +10,8 @@ from ..containers import check_lengths, episode_starts
 from ..message.states import StateMessage
 from ..statespace.em import observation_step
 from ..statespace.episodes import episodes, inner_rows
+from ..statespace.matrices import floor_eigenvalues
 from ..statespace.observation import information, information_from_filter
-from ..statespace.positive import floor_eigenvalues
 from .identification import NOISE_FLOOR
 from .records import active_columns, column_means
 

@@ -14,8 +14,8 @@ from scipy.linalg import eigh
 from scipy.special import chdtrc
 from sklearn.exceptions import ConvergenceWarning
 
-from ..statespace.factors import sensor_noise
-from ..statespace.positive import cap_radius, floor_eigenvalues
+from ..statespace.matrices import cap_radius, floor_eigenvalues
+from ..statespace.observation import sensor_noise
 from .base import NOISE_FLOOR
 from .unit_model import UnitModel
 

@@ -4,16 +4,17 @@ from functools import cached_property
 
 import numpy as np
 
-from ..statespace.episodes import episodes, lagged_rows
-from ..statespace.lagcov import (
+from ..statespace.episodes import (
     PIECE,
     add_lag_products,
     column_mean,
+    episodes,
     lag_covariances,
+    lagged_rows,
     recentre_lag_sums,
     symmetric,
 )
-from ..statespace.positive import floor_eigenvalues
+from ..statespace.matrices import floor_eigenvalues
 from .records import column_means
 
 _MIN_LAGS, _MAX_LAGS = 2, 5  # of the past that identification looks at

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers import constant_columns
-from ..statespace.lagcov import column_mean
+from ..statespace.episodes import column_mean
 
 ROWS_PER_LOADING = 6  # a rule of thumb: rows for each number of C
 _REGULAR_HOLDS = 0.9  # share of reports that come after the usual number of rows

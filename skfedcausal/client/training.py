@@ -22,8 +22,8 @@ from ..message.training import (
 from ..statespace.episodes import inner_rows
 from ..statespace.training.augmented import Products, augmented_problem, correction, gradients, losses
 from ..statespace.training.descent import Rates, correction_curvature, correction_step, parameter_update
+from ..statespace.training.fixed_point import fixed_point, from_delta, recurrence
 from ..statespace.training.lagrangian import WarmUp, correction_divisor, risen
-from ..theory.unified import fixed_point, from_delta, recurrence
 from .augmenter import LinearAugmenter
 
 OPERATIONS = frozenset({REQUEST, TrainingEnd.OP, *TO_UNIT})

@@ -52,7 +52,7 @@ def _n_messages(server):
 
 def _check_server(mechanism, server, data):
     setting = "trust='server'" if mechanism.place == "gradients" else "protocol='paper'"
-    if not hasattr(server, "dialogue"):
+    if not hasattr(server, "n_rounds_at_most"):
         raise ValueError(
             f"{setting} is about gradient training; {type(server).__name__} has none. Give "
             "server=GradientServer(...), or noise on the record (the default)."

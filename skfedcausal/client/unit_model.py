@@ -5,15 +5,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..message.states import StateMessage
-from ..statespace.filter import (
+from ..statespace.inputs import input_term
+from ..statespace.kalman import (
     CovarianceSchedule,
     covariance_schedule,
+    filter_missing,
     filtered_states,
     log_likelihood_terms,
     predicted_states,
 )
-from ..statespace.inputs import input_term
-from ..statespace.missing import filter_missing
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
 

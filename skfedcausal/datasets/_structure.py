@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.linalg import block_diag
 
+from ..statespace.matrices import cap_radius, spectral_radius
 from ..statespace.partition import Partition
-from ..statespace.positive import cap_radius, spectral_radius
 from ._validation import (
     check_count,
     check_interval,

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..message.requests import AggregateRequest, FactualRequest, Measurements
 from ..message.states import EffectReply
-from ..server.estimation.excitation import InputsNotSeparableError
+from ..server.estimation.input_checks import InputsNotSeparableError
 from ..statespace.episodes import episodes
 from ..transfer import TransferFunction
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback

@@ -114,9 +114,7 @@ class Exchange:
 
         Over a one-way link only the first message can be had, and nobody is told what was learned.
         """
-        from ..server.tmp import dialogue_of
-
-        dialogue = dialogue_of(server, self.names, inputs=inputs)
+        dialogue = server.dialogue(self.names, inputs=inputs)
         question = next(dialogue)
         while question is not None:
             if self.one_way and self.round:
@@ -130,10 +128,10 @@ class Exchange:
             request = next(iter(requests.values()))
             if self._monitor and isinstance(request, FitRequest):
                 requests = {name: replace(one, monitor=True) for name, one in requests.items()}
-            self.round += getattr(request, "NEW_ROUND", True)
+            self.round += request.NEW_ROUND
             answers = self.ask(requests, question.answer, needed=question.needed)
             if question.answer in (StateMessage, LocalModel):
-                if getattr(request, "OPENS", False):
+                if request.OPENS:
                     self.messages = {}
                     self.attendance.drop_all_but(answers)
                 self.messages |= answers

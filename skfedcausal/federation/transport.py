@@ -8,7 +8,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 from ..message.packet import Failure, Packet
-from ..statespace.blas import few_threads
+from ..statespace.matrices import few_threads
 
 
 class Worker(Protocol):

@@ -46,10 +46,11 @@ from .training import (
 from .watching import FlagMessage, VerdictReply
 
 __all__ = [
-    "Acknowledgement", "AggregateRequest", "Ask", "AugmentedMessage", "BlockRow", "Close", "CorrectionMoments",
-    "EffectReply", "FactualRequest", "Failed", "FeedbackLaw", "FitRequest", "FlagMessage", "FlagsRequest", "GradientReply",
-    "LawRequest", "LocalModel", "LossAnswer", "LossRequest", "Measurements", "Message", "NetworkPlan",
-    "NetworksTrained", "NoGradient", "NothingYet", "PredictRequest", "PredictedMessage", "PredictedStates",
-    "PredictionReply", "PrivacyPromise", "RecordRequest", "SmoothedReply", "StateMessage", "StateReply",
-    "TrainRequest", "TrainingEnd", "TrainingPlan", "VerdictReply", "WatchRequest", "wire",
+    "Acknowledgement", "AggregateRequest", "Ask", "AugmentedMessage", "BlockRow", "Close",
+    "CorrectionMoments", "EffectReply", "FactualRequest", "Failed", "FeedbackLaw", "FitRequest",
+    "FlagMessage", "FlagsRequest", "GradientReply", "LawRequest", "LocalModel", "LossAnswer",
+    "LossRequest", "Measurements", "Message", "NetworkPlan", "NetworksTrained", "NoGradient",
+    "NothingYet", "PredictRequest", "PredictedMessage", "PredictedStates", "PredictionReply",
+    "PrivacyPromise", "RecordRequest", "SmoothedReply", "StateMessage", "StateReply", "TrainRequest",
+    "TrainingEnd", "TrainingPlan", "VerdictReply", "WatchRequest", "wire",
 ]  # fmt: skip

@@ -1,18 +1,25 @@
-"""The units' messages put side by side: everything the server knows about the record."""
+"""The units' messages put side by side, and the scores of their rows: what the server knows of a record."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
+from typing import NamedTuple
 
 import numpy as np
 
-from ..statespace.episodes import episodes
-from ..statespace.lagcov import column_mean, remove_episode_means, side_by_side
-from ..statespace.observation import Information
+from ..statespace.episodes import (
+    PIECE,
+    TransitionMoments,
+    column_mean,
+    episodes,
+    lag_covariances,
+    remove_episode_means,
+    side_by_side,
+)
+from ..statespace.matrices import floor_eigenvalues
+from ..statespace.observation import Information, is_regular, patterns_of
 from ..statespace.partition import Partition
-from ..statespace.patterns import patterns_of
-from ..statespace.positive import floor_eigenvalues
-from .scores import Scores
+from ..statespace.rounding import without_last_bits
 
 _PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
 _PRESENCE_LEVEL = 0.1
@@ -20,24 +27,20 @@ _MAX_REGIMES = 8
 _FORECASTS = 40  # steps of an episode in which forecasts can be compared
 
 
-@dataclass(frozen=True)
-class JointRecord:
-    """Information series of all units over the same time steps.
+class Standardised(NamedTuple):
+    """Series less their mean in each episode and of unit variance, with their standard deviations."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Unit names in the order of the plant matrices.
-    parts : tuple of Information
-        One per unit.
-    starts : tuple of int
-        First row of each episode.
-    inputs : tuple of (ndarray of shape (n_samples, k_m) or None)
-        Inputs of each unit, None for a unit without inputs; empty for a plant without inputs.
-    unpredicted : tuple of (ndarray of shape (p_m, p_m) or None)
-        See :class:`~skfedcausal.message.StateMessage`.
-    steps : tuple of int
-        Rows at which the level of some units shifts and stays shifted to the end of the episode.
+    series: np.ndarray  # (n_samples, k)
+    scale: np.ndarray  # (k,)
+
+
+@dataclass(eq=False)
+class JointRecord:
+    """Information series of all units over the same time steps, with their inputs.
+
+    `unpredicted` is the covariance of scores whose noise units leave open; `steps` are rows at which levels
+    shift, each a known series like the inputs. `has_choice` says whether some unit leaves open how much of
+    its measurements is noise and the record is complete and long enough for forecasts to tell.
     """
 
     names: tuple[str, ...]
@@ -47,21 +50,23 @@ class JointRecord:
     unpredicted: tuple[np.ndarray | None, ...] = ()
     steps: tuple[int, ...] = ()
 
+    def __post_init__(self):
+        self.n_samples = len(self.parts[0].z)
+        self.is_constant = all(part.is_constant for part in self.parts)
+        sizes = [part.z.shape[1] for part in self.parts]
+        input_sizes = [0 if u is None else u.shape[1] for u in self.inputs]
+        self.partition = Partition(sizes, input_sizes, len(self.steps))
+        self.u = None  # inputs of the plant, (n_samples, n_inputs)
+        if self.partition.n_inputs:
+            self.u = np.concatenate([u for u in self.inputs if u is not None], axis=1)
+        self.input_level = np.zeros(0) if self.u is None else column_mean(self.u)
+        is_open = any(choice is not None for choice in self.unpredicted)
+        longest = max(np.diff([*self.starts, self.n_samples]))
+        self.has_choice = bool(is_open and self.is_constant and longest >= _FORECASTS)
+
     @classmethod
     def from_messages(cls, messages, names=None):
-        """Record of messages by unit name.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-        names : sequence of str, default=None
-            Units that must be there, in this order; None takes the order of `messages`.
-
-        Raises
-        ------
-        ValueError
-            If units are missing or unknown, or the messages are not about the same time steps.
-        """
+        """Record of messages by unit name, of `names` and in their order if they are given."""
         names = tuple(messages) if names is None else tuple(names)
         if set(names) != set(messages):
             raise ValueError(
@@ -77,92 +82,40 @@ class JointRecord:
         parts = tuple(messages[name].information for name in names)
         return cls(names, parts, starts, inputs, tuple(messages[name].unpredicted for name in names))
 
-    @cached_property
-    def partition(self):
-        """Division of the states and inputs into units."""
-        sizes = tuple(part.z.shape[1] for part in self.parts)
-        inputs = tuple(0 if u is None else u.shape[1] for u in self.inputs)
-        return Partition(sizes, inputs, len(self.steps))
-
-    @cached_property
-    def u(self):
-        """Inputs of the plant, shape (n_samples, n_inputs); None for a plant without inputs."""
-        if not self.partition.n_inputs:
-            return None
-        return np.concatenate([u for u in self.inputs if u is not None], axis=1)
-
-    @cached_property
-    def input_level(self):
-        """Mean of each input, shape (n_inputs,)."""
-        return np.zeros(0) if self.u is None else column_mean(self.u)
-
-    @property
-    def input_scale(self):
-        """Standard deviation of each input within the episodes, shape (n_inputs,)."""
-        return np.ones(0) if self.u is None else self._standardised_inputs[1]
-
-    @property
-    def standard_inputs(self):
-        """Inputs less their mean in each episode, of unit variance, shape (n_samples, n_inputs)."""
-        return self._standardised_inputs[0]
-
-    @cached_property
-    def _standardised_inputs(self):
-        return _standardised(self.u, self.starts)
+    # -- inputs and steps ------------------------------------------------------------------------
 
     @cached_property
     def known(self):
-        """Inputs and steps, shape (n_samples, n_inputs + n_steps); None for a plant without either.
-
-        A step is one from the row before its onset on, so that it acts from the onset on.
-        """
-        if not self.partition.n_known:
-            return None
+        """Inputs and steps, shape (n_samples, n_inputs + n_steps)."""
         steps = step_series(self.steps, self.starts, self.n_samples)
         return steps if self.u is None else np.hstack([self.u, steps])
 
     @cached_property
-    def known_level(self):
-        """Mean of each input and step, shape (n_inputs + n_steps,)."""
-        return np.zeros(0) if self.known is None else column_mean(self.known)
-
-    @cached_property
-    def known_scale(self):
-        """Standard deviation of each input and step within the episodes, shape (n_inputs + n_steps,)."""
-        return np.concatenate([self.input_scale, self._standardised_steps[1]])
-
-    @property
-    def standard_steps(self):
-        """Steps less their mean in each episode, of unit variance, shape (n_samples, n_steps)."""
-        return self._standardised_steps[0]
-
-    @cached_property
-    def _standardised_steps(self):
-        return _standardised(step_series(self.steps, self.starts, self.n_samples), self.starts)
+    def standard_known(self):
+        """Inputs and steps as they are when `Standardised`, of a plant that has any."""
+        found = []
+        for series in (self.u, step_series(self.steps, self.starts, self.n_samples) if self.steps else None):
+            if series is not None:
+                centred = remove_episode_means(series, self.starts)
+                scale = np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
+                centred /= scale
+                found.append((centred, scale))
+        return Standardised(*(np.concatenate(each, axis=-1) for each in zip(*found, strict=True)))
 
     def at_steps(self, steps):
         """The same record with levels shifting at other rows."""
         return self if tuple(steps) == self.steps else replace(self, steps=tuple(steps))
 
-    def fingerprint(self):
-        """A few weighted sums of the information vectors, relative to their size.
-
-        Other records have others; rounding on the wire hardly moves them.
-        """
-        t = np.arange(self.n_samples, dtype=float)
-        weights = np.array([np.cos(t**2), np.sin(t**2)])
-        size = np.sqrt(np.einsum("ti,ti->i", self.z, self.z))
-        return weights @ self.z / np.maximum(size, np.finfo(float).tiny)
+    # -- measurements ----------------------------------------------------------------------------
 
     @cached_property
     def scores(self):
         """The :class:`Scores` of the record."""
         return Scores(self)
 
-    @property
-    def n_samples(self):
-        """Number of time steps."""
-        return len(self.parts[0].z)
+    def forget_scores(self):
+        """Give back the memory of the scores, which can be computed again."""
+        self.__dict__.pop("scores", None)
 
     @cached_property
     def z(self):
@@ -173,19 +126,10 @@ class JointRecord:
         """The same formed anew, for who needs it once."""
         return side_by_side([part.z for part in self.parts])
 
-    def forget_scores(self):
-        """Give back the memory of the scores, which can be computed again."""
-        self.__dict__.pop("scores", None)
-
-    @property
-    def is_constant(self):
-        """Whether every unit's information matrix is the same at every step."""
-        return all(part.is_constant for part in self.parts)
-
     @cached_property
     def determined(self):
-        """Per unit: whether its measurements determine all its states."""
-        return tuple(part.determines_states for part in self.parts)
+        """Per unit: whether its measurements determine all its states, shape (n_units,)."""
+        return np.array([part.determines_states for part in self.parts])
 
     def block_diagonal(self, matrices):
         """Plant matrix (or stack) with the units' matrices on its diagonal."""
@@ -200,20 +144,25 @@ class JointRecord:
         """Information matrices of the plant for a slice of rows, shape (n_rows, n, n)."""
         return self.block_diagonal([part.matrices(rows) for part in self.parts])
 
+    def mean_information(self):
+        """Information matrix of the plant, averaged over time, shape (n, n)."""
+        return self.block_diagonal([part.mean_information for part in self.parts])
+
     def const(self):
         """Sum over units of the log-density terms free of the states; None if any unit kept it."""
         if any(part.const is None for part in self.parts):
             return None
         return sum(part.const for part in self.parts)
 
-    def rescaled(self, scale):
-        """The same record in states ``S_m^-1 h_m``; inputs are not touched.
+    def fingerprint(self):
+        """A few weighted sums of the information vectors, relative to their size, shape (2, n)."""
+        t = np.arange(self.n_samples, dtype=float)
+        weights = np.array([np.cos(t**2), np.sin(t**2)])
+        size = np.sqrt(np.einsum("ti,ti->i", self.z, self.z))
+        return weights @ self.z / np.maximum(size, np.finfo(float).tiny)
 
-        Parameters
-        ----------
-        scale : sequence of ndarray
-            Invertible S_m per unit.
-        """
+    def rescaled(self, scale):
+        """The same record in states ``S_m^-1 h_m``; inputs are not touched."""
         parts = tuple(
             Information(part.z @ S, S.T @ part.patterns @ S, part.index, part.const)
             for part, S in zip(self.parts, scale, strict=True)
@@ -232,47 +181,25 @@ class JointRecord:
             parts.append(replace(part, z=z))
         return replace(self, parts=tuple(parts))
 
-    @property
-    def has_choice(self):
-        """Whether some unit leaves open how much of its measurements is noise, and the record can tell.
-
-        It can if it is complete and an episode is long enough for forecasts.
-        """
-        longest = max(np.diff([*self.starts, self.n_samples]))
-        is_open = any(choice is not None for choice in self.unpredicted)
-        return bool(is_open and self.is_constant and longest >= _FORECASTS)
-
     def with_noise_share(self, share):
-        """The same record with more sensor noise in the units that leave its share open.
-
-        Parameters
-        ----------
-        share : float
-            Of the way from the noise they suppose to all that their past leaves unpredicted.
-        """
+        """The same record with more sensor noise in the units that leave its share open."""
         if share == 0.0 or not self.has_choice:
             return self
-        parts = tuple(
-            part if choice is None else _noisier(part, choice, share)
-            for part, choice in zip(self.parts, self.unpredicted, strict=True)
-        )
-        return replace(self, parts=parts)
+        parts = list(self.parts)
+        for k, (part, unpredicted) in enumerate(zip(self.parts, self.unpredicted, strict=True)):
+            if unpredicted is not None:
+                N = np.linalg.inv(part.patterns[0])
+                J = np.linalg.inv((1 - share) * N + share * unpredicted)
+                J = (J + J.T) / 2
+                parts[k] = Information(part.z @ (N @ J), J[None])
+        return replace(self, parts=tuple(parts))
 
     def regimes(self, predicted=None):
-        """Average information matrices of stretches in which the same units are present.
+        """Average information matrices of stretches in which the same units are present, with their shares.
 
         What a filter gains from a measurement is concave in its information, so that a constant one worth
-        the same is less than the mean: the one that leaves the average filtered covariance.
-
-        Parameters
-        ----------
-        predicted : sequence of ndarray of shape (p, p), default=None
-            Covariance of each unit's states before a measurement; None takes the mean information.
-
-        Returns
-        -------
-        list of tuple (share, J)
-            Share of time and average information matrix of the plant.
+        the same is less than the mean: the one that leaves the average filtered covariance, for units whose
+        states have the covariances `predicted` before a measurement.
         """
         if self.is_constant:
             return [(1.0, self.block_diagonal([part.patterns[0] for part in self.parts]))]
@@ -281,51 +208,22 @@ class JointRecord:
         counts = np.bincount(key)
         kept = np.argsort(-counts, kind="stable")[:_MAX_REGIMES]
         total = counts[kept].sum()
+        before = [None] * len(self.parts) if predicted is None else predicted
         regimes = []
         for k in kept:
             rows = np.flatnonzero(key == k)
-            before = [None] * len(self.parts) if predicted is None else predicted
             worth = [_worth(part, rows, P) for part, P in zip(self.parts, before, strict=True)]
-            J = self.block_diagonal(worth)
-            regimes.append((counts[k] / total, J))
+            regimes.append((counts[k] / total, self.block_diagonal(worth)))
         return regimes
 
 
 def step_series(onsets, starts, n_samples):
-    """One from the row before each onset to the end of its episode, zero elsewhere.
-
-    Parameters
-    ----------
-    onsets : sequence of int
-        First rows of the new level.
-    starts : sequence of int
-        First row of each episode.
-    n_samples : int
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n_onsets)
-    """
+    """One from the row before each onset to the end of its episode, zero elsewhere."""
     series = np.zeros((n_samples, len(onsets)))
     for k, onset in enumerate(onsets):
         stop = min((start for start in starts if start > onset), default=n_samples)
         series[max(onset - 1, 0) : stop, k] = 1.0
     return series
-
-
-def _standardised(series, starts):
-    """Series less its mean in each episode and of unit variance, with its standard deviations."""
-    centred = remove_episode_means(series, starts)
-    scale = np.sqrt(np.einsum("ti,ti->i", centred, centred) / len(centred))
-    centred /= scale
-    return centred, scale
-
-
-def _noisier(part, unpredicted, share):
-    N = np.linalg.inv(part.patterns[0])
-    J = np.linalg.inv((1 - share) * N + share * unpredicted)
-    J = (J + J.T) / 2
-    return Information(part.z @ (N @ J), J[None])
 
 
 def _worth(part, rows, P):
@@ -354,3 +252,112 @@ def _presence(part, n_samples):
     window = min(_PRESENCE_WINDOW, n_samples)
     sums = np.convolve(level, np.ones(window), mode="same")
     return sums / np.convolve(np.ones(n_samples), np.ones(window), mode="same") > _PRESENCE_LEVEL
+
+
+class Scores:
+    """Centred scores ``s = J^-1 z`` of a record with its inputs and steps, and their lag covariances.
+
+    A score is the least-squares estimate of a unit's states from one row, with noise of covariance J^-1; rows
+    whose measurements do not determine the states have none. `series` is zero there, (n_samples, c), and
+    `present` zero too (None: all are there); `known` are the inputs and steps among them, of unit variance;
+    `noise` is the average covariance of each unit's scores, and `sums` are those of lagged products for the
+    first lags, as many as were needed so far.
+    """
+
+    def __init__(self, record):
+        self._record = record
+        partition = record.partition
+        joined = np.empty((record.n_samples, partition.n_regressors))
+        present, noise = [None] * len(record.parts), []
+        if record.is_constant and all(is_regular(part.patterns[0]) for part in record.parts):
+            noise = [np.linalg.inv(part.patterns[0]) for part in record.parts]
+            for first in range(0, len(joined), PIECE):
+                rows = slice(first, first + PIECE)
+                for part, N, own in zip(record.parts, noise, partition.slices, strict=True):
+                    np.matmul(part.z[rows], N, out=joined[rows, own])
+        else:
+            for k, (part, own) in enumerate(zip(record.parts, partition.slices, strict=True)):
+                present[k], N = _unit_scores(part, joined[:, own])
+                noise.append(N)
+        self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
+        if partition.n_known:
+            joined[:, partition.n_states :] = record.standard_known.series
+        self.present = None
+        if all(p is None for p in present):
+            self.series = remove_episode_means(joined, record.starts, copy=False)
+        else:
+            full = np.ones(record.n_samples, dtype=bool)
+            masks = [full if p is None else p for p in present]
+            owner = np.concatenate([partition.unit_of_state, np.full(partition.n_known, len(masks))])
+            self.present = np.column_stack([*masks, full])[:, owner].astype(float)
+            self.series = _without_present_means(joined, self.present, record.starts)
+        self.known = self.series[:, partition.n_states :]
+        self.sums = lag_covariances(self.series, range(1), record.starts, self.present)
+        self._scale = np.sqrt(np.diag(self.sums[0]) / record.n_samples)
+
+    def of_unit(self, unit):
+        """Centred scores of one unit and where they are there (None: everywhere)."""
+        rows = self._record.partition.slices[unit]
+        return self.series[:, rows], None if self.present is None else self.present[:, rows]
+
+    def covariance(self):
+        """Sample covariance of the scores, inputs and steps, shape (c, c)."""
+        return without_last_bits(self.sums[0] / self._record.n_samples, self._scale)
+
+    def level_covariance(self):
+        """Sample covariance of the scores around their levels before and after the steps, shape (n, n)."""
+        G, n = self.covariance(), self._record.partition.n_states
+        steps = slice(n + self._record.partition.n_inputs, None)
+        if not self._record.steps:
+            return G[:n, :n]
+        with_steps = G[:n, steps]
+        return G[:n, :n] - with_steps @ np.linalg.solve(G[steps, steps], with_steps.T)
+
+    def moments(self, n_lags):
+        """Lag covariances of the transitions, a :class:`TransitionMoments`."""
+        known, needed = len(self.sums), n_lags + 2
+        if needed > known:
+            new = lag_covariances(self.series, range(known, needed), self._record.starts, self.present)
+            self.sums = np.concatenate([self.sums, new])
+        moments = TransitionMoments.from_sums(self.sums[:needed], self.series, self._record.starts)
+        return moments.without_last_bits(self._scale)
+
+    def lagged_moments(self, n_lags, n_plant_lags, n_dropped):
+        """The same of rows ``[s[t]; s[t-1]; ...]`` of complete records, for plants of several lags.
+
+        The first `n_dropped` rows of every episode are left out, the same for plants that are compared.
+        """
+        pieces, ends = [], [0]
+        for start, stop in episodes(self._record.starts, self._record.n_samples):
+            rows = [self.series[start + n_dropped - lag : stop - lag] for lag in range(n_plant_lags)]
+            pieces.append(np.hstack(rows))
+            ends.append(ends[-1] + len(pieces[-1]))
+        series, starts = np.concatenate(pieces), tuple(ends[:-1])
+        sums = lag_covariances(series, range(n_lags + 2), starts)
+        moments = TransitionMoments.from_sums(sums, series, starts)
+        return moments.without_last_bits(np.tile(self._scale, n_plant_lags))
+
+
+def _unit_scores(part, out):
+    """Write the scores of one unit; mask of the steps that determine them (None: all), their covariance."""
+    if part.is_constant and is_regular(part.patterns[0]):
+        N = np.linalg.inv(part.patterns[0])
+        out[:] = part.z @ N
+        return None, N
+    index, definite = part.pattern_of, part.regular_patterns
+    inverse = np.zeros_like(part.patterns)
+    inverse[definite] = np.linalg.inv(part.patterns[definite])
+    counts = np.bincount(index, minlength=len(part.patterns)) * definite
+    noise = np.tensordot(counts / max(counts.sum(), 1), inverse, 1)
+    np.einsum("tij,tj->ti", inverse[index], part.z, out=out)
+    return definite[index], noise
+
+
+def _without_present_means(series, present, starts):
+    """Series less the mean of what is there in each episode, zero where nothing is."""
+    centred = series * present
+    for start, stop in episodes(starts, len(series)):
+        weight = np.maximum(present[start:stop].sum(axis=0), 1.0)
+        mean = centred[start:stop].sum(axis=0) / weight
+        centred[start:stop] -= mean * present[start:stop]
+    return centred

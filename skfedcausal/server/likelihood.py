@@ -1,31 +1,41 @@
 """The default server: maximum likelihood of the coupled plant from one message per unit."""
 
-from functools import partial
+import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
 import pandas as pd
-from sklearn.base import BaseEstimator
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..statespace.blas import few_threads
+from ..message.states import EffectReply
 from ..statespace.geweke import geweke_measures
-from .answers import StateAnswers
-from .estimation.diagnosis import warn_of_convergence, warn_of_drift
-from .estimation.estimate import estimate_plant, process_covariance, screen_plant
-from .estimation.excitation import check_separable, excitation_table
-from .estimation.feedback import controlled_units, feedback_table
-from .estimation.noise_share import choose_noise_share
-from .estimation.sandwich import COVARIANCES
-from .estimation.tracking import choose_filter
+from ..statespace.inputs import FeedbackGains, input_response, response_covariances
+from ..statespace.matrices import few_threads
+from .estimation.covariance import COVARIANCES
+from .estimation.estimate import Settings, estimate_plant, screen_plant
+from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table
+from .estimation.noise_share import choose_filter, choose_noise_share
 from .joint import JointRecord
-from .links.questions import LinkQuestions
-from .links.table import correlation_table, links_table
-from .operating_point import OperatingPoint
-from .questions import InputQuestions
+from .links.benefit import Benefit, split_messages
+from .links.intervals import intervals_table, measure_intervals, pair_of, spectrum_table
+from .links.lags import best_order, check_lags, lagged_table, order_table
+from .links.resampling import bootstrap_table, stability_table
+from .links.tables import correlation_table, links_table
+from .links.tests import check_method, tests_table
+from .plant import ServerLearner
+from .prediction import OperatingPoint
+
+# a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
+# measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
+_DRIFT = 8.0
+_SLOW = 0.98
+_USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
-class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimator):
+class LikelihoodServer(ServerLearner):
     """Learns the plant by maximum likelihood from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
@@ -101,6 +111,8 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         Inputs of each unit among the columns of `input_`.
     input_level_ : ndarray of shape (k,)
         Mean of each input.
+    controlled_units_ : tuple of str
+        Units whose inputs depend on measurements.
     coefficients_ : Coefficients or None
         ``[A | B]`` in standardised states with the covariance of its free elements; None for a plant without
         inputs.
@@ -193,6 +205,8 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         "tol": [Interval(Real, 0, None, closed="neither")],
     }
 
+    tests_links = True
+
     def __init__(
         self,
         *,
@@ -233,6 +247,11 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         """Whether the units have to send their own transition matrix."""
         return self.fix_local
 
+    def __getstate__(self):
+        return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
+
+    # -- fitting ---------------------------------------------------------------------------------
+
     def fit(self, messages):
         """Learn the plant.
 
@@ -262,118 +281,292 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         """
         self._validate_params()
         record = JointRecord.from_messages(messages)
-        check_separable(record)
+        if record.u is not None:
+            u = record.standard_known.series
+            check_independent(u.T @ u / len(u))
+        settings = self._settings(record.names, messages)
+        self.noise_share_ = self.filter_noise_share_ = None
         with few_threads(record.partition.n_states):
-            self._fit_record(record, messages)
+            if self.horizon > 1 and record.has_choice and record.u is not None:
+                self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
+            else:
+                estimate = estimate_plant(record, settings)
+            filtered = self._keep(record, estimate, settings)
+            filtered.forget_scores()
+            self._diagnose_inputs(filtered)
+            if self.has_feedback_:
+                noisy = record.with_noise_share(self.noise_share_ or 0.0)
+                estimate = estimate_plant(noisy, settings._replace(feedback=True))
+                self._keep(record, estimate, settings)
+                self._run = None
+            self._warn()
+            self._keep_links(estimate)
+            self.benefit_ = None
+            if self.held_out is not None:
+                self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
 
-    def _fit_record(self, record, messages):
-        """Everything the server learns from a record."""
-        self.noise_share_ = self.filter_noise_share_ = None
-        if self.horizon > 1 and record.has_choice and record.partition.n_inputs:
-            estimate = partial(self._estimate, messages=messages)
-            self.noise_share_, plant = choose_noise_share(record, estimate, self.horizon)
-        else:
-            plant = self._estimate(record, messages)
-        filtered = self._learn(record, plant, messages)
-        filtered.forget_scores()
-        self._diagnose_inputs(filtered)
-        if self.has_feedback_:
-            noisy = record.with_noise_share(self.noise_share_ or 0.0)
-            self._learn(record, self._estimate(noisy, messages, feedback=True), messages)
-            self._run = None
-        warn_of_convergence(self)
-        warn_of_drift(self, record.n_samples)
-        self.links_ = self._links()
-        self.benefit_ = None
-        if self.held_out is not None:
-            self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
+    def _settings(self, names, messages):
+        """How a plant of these messages is estimated."""
+        local: list[tuple | None] = []
+        for name in names:
+            message = messages[name]
+            if message.transition is not None and message.process_cov is not None:
+                local.append((message.transition, message.process_cov, message.input_matrix))
+            elif self.fix_local:
+                raise ValueError(
+                    f"fix_local=True needs the own model of unit {name!r}, which it did not send."
+                )
+            else:
+                local.append(None)
+        own = ("fix_local", "sparsity", "alpha", "shrink", "level_shifts", "covariance", "max_iter", "tol")
+        settings = {name: getattr(self, name) for name in own}
+        return Settings(tuple(local), time_domain=self.likelihood == "time-domain", **settings)
 
-    def _learn(self, record, plant, messages):
+    def _keep(self, record, estimate, settings):
         """Keep the estimate of a plant; the record with the noise that its filter supposes."""
         if self.noise_share_ is not None:
-            settings = self._likelihood_settings(messages)
-            kept = {name: settings[name] for name in ("local", "fix_local", "max_iter", "tol")}
-            self.filter_noise_share_, plant = choose_filter(
-                record, plant, partial(process_covariance, **kept)
-            )
+            self.filter_noise_share_, estimate = choose_filter(record, estimate, settings)
             record = record.with_noise_share(self.filter_noise_share_)
-        self._store(record, plant)
-        return record
-
-    def _estimate(self, record, messages, feedback=False):
-        return estimate_plant(
-            record,
-            shrinkage=self.shrink,
-            feedback=feedback,
-            level_shifts=self.level_shifts,
-            covariance=self.covariance,
-            **self._likelihood_settings(messages),
-        )
-
-    def _likelihood_settings(self, messages):
-        """What decides which likelihood is maximised."""
-        return {
-            "local": [_local_model(name, message, self.fix_local) for name, message in messages.items()],
-            "fix_local": self.fix_local,
-            "sparsity": self.sparsity,
-            "alpha": self.alpha,
-            "time_domain": self.likelihood == "time-domain",
-            "max_iter": self.max_iter,
-            "tol": self.tol,
-        }
-
-    def _store(self, record, estimate):
+        partition = self.partition_ = record.partition
         self.names_, self.n_samples_ = record.names, record.n_samples
-        self.partition_ = record.partition
-        self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
-        self.transition_ = estimate.shrunk_A
-        self.unshrunk_transition_ = estimate.A
+        self.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
+        self.transition_, self.unshrunk_transition_ = estimate.shrunk_A, estimate.A
         self.process_cov_ = estimate.Q
-        self.input_slices_ = dict(zip(record.names, record.partition.input_slices, strict=True))
-        self.input_ = estimate.shrunk_B
-        self.unshrunk_input_ = estimate.B
+        self.input_slices_ = dict(zip(record.names, partition.input_slices, strict=True))
+        self.input_, self.unshrunk_input_ = estimate.shrunk_B, estimate.B
         self.input_level_ = record.input_level
-        self.coefficients_ = estimate.coefficients if record.partition.n_inputs else None
-        self._parameters = estimate.parameters
-        complete = record.is_constant and all(record.determined)
+        self.coefficients_, self._parameters = estimate.coefficients, estimate.parameters
+        is_exact = self.likelihood == "time-domain" or not (record.is_constant and record.determined.all())
+        self.likelihood_ = "time-domain" if is_exact else "whittle"
         self.level_shifts_ = estimate.shifts.table(record.names)
-        self._operating_point = OperatingPoint.of(record, estimate)
-        self.likelihood_ = self.likelihood if complete else "time-domain"
-        self.n_iter_ = estimate.n_iter
-        self.converged_ = estimate.converged
-        self.gradient_norm_ = estimate.gradient_norm
-        self.has_prior_ = estimate.has_prior
-        self.information_ = record.block_diagonal([p.mean_information for p in record.parts])
-        self._blocks, self._input_blocks = estimate.blocks, estimate.input_blocks
+        scale = estimate.parameters.state_scale
+        point = OperatingPoint.of(record, estimate.A, estimate.steps, estimate.levels, scale)
+        self._operating_point = point
+        self.n_iter_, self.converged_ = estimate.n_iter, estimate.converged
+        self.gradient_norm_, self.has_prior_ = estimate.gradient_norm, estimate.has_prior
+        self.information_ = record.mean_information()
         self.correlations_ = correlation_table(record.names, estimate)
+        return record
 
     def _diagnose_inputs(self, record):
         """Find out whether inputs are excited and whether they depend on measurements."""
         self.feedback_, self.excitation_, self.has_feedback_, self.laws_ = None, None, False, {}
-        self._run = None
+        self.controlled_units_, self._run = (), None
         if record.partition.n_inputs:
             self.excitation_ = excitation_table(record, self.coefficients_.regressors)
             run = self._run = self._filter(self._operating_point.placed(record))
             self.feedback_ = feedback_table(record, run.updates)
+            self.controlled_units_ = controlled_units(self.feedback_, self.names_)
             self.has_feedback_ = bool(self.controlled_units_)
 
-    @property
-    def controlled_units_(self):
-        """Units whose inputs depend on measurements."""
-        return () if self.feedback_ is None else controlled_units(self.feedback_, self.names_)
+    def _warn(self):
+        """Say when the climb ended early, and which units cannot be told from random walks."""
+        if not self.converged_:
+            warnings.warn(
+                f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
+                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
+                "fewer states or more data; the links are tested at the point reached.",
+                ConvergenceWarning,
+                stacklevel=_USER,
+            )
+        values, modes = np.linalg.eig(self.unshrunk_transition_)
+        slow = np.abs(values) > max(1 - _DRIFT / self.n_samples_, _SLOW)
+        carriers = {int(np.abs(mode).argmax()) for mode in modes.T[slow]}
+        slices = self.state_slices_.items()
+        drifting = [name for name, rows in slices if carriers.intersection(range(rows.start, rows.stop))]
+        if drifting:
+            warnings.warn(
+                f"Units whose states drift like a random walk within this record: {', '.join(drifting)}. "
+                "Units that drift on their own seem to influence each other. Give differences or detrended "
+                "measurements, or a record that is long against the drift.",
+                UserWarning,
+                stacklevel=_USER,
+            )
 
-    def _links(self):
-        partition = self.partition_
+    def _keep_links(self, estimate):
+        partition, self._blocks = self.partition_, estimate.blocks["state"]
         geweke = geweke_measures(self.unshrunk_transition_, self.process_cov_, self.information_, partition)
         levels = {"alpha": self.alpha, "margin": self.margin}
-        states = links_table(self.names_, partition, self._blocks, geweke, **levels)
-        pairs = partition.input_pairs
-        if not len(pairs.pairs):
-            return states
-        unknown = np.full_like(geweke, np.nan)  # Geweke's measure is between measured processes
-        inputs = links_table(self.names_, pairs, self._input_blocks, unknown, **levels, kind="input")
-        return pd.concat([states, inputs], ignore_index=True)
+        self.links_ = links_table(self.names_, partition, self._blocks, geweke, **levels)
+        if partition.n_inputs and len(partition.input_pairs.pairs):
+            unknown = np.full_like(geweke, np.nan)  # Geweke's measure is between measured processes
+            blocks = estimate.blocks["input"]
+            inputs = links_table(self.names_, partition.input_pairs, blocks, unknown, **levels, kind="input")
+            self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
+
+    # -- the plant over a record -----------------------------------------------------------------
+
+    def _record(self, messages):
+        """Record of the units of `fit`, with their inputs and shifts."""
+        record = super()._record(messages)
+        if self.filter_noise_share_:
+            record = record.with_noise_share(self.filter_noise_share_)
+        return self._operating_point.placed(record)
+
+    def _drive(self, A, B):
+        return self._operating_point.drive(A, B)
+
+    def _filter(self, record):
+        """Filter over a record, for the record of `fit` the one that it has been through, once."""
+        run, self._run = self._run, None
+        return run if run is not None and run.is_about(record) else super()._filter(record)
+
+    def smoothed(self, messages):
+        """Every unit's own states given all units' messages, by the plant that is not shrunk.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        dict of str to SmoothedReply
+        """
+        return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
+
+    def replies(self, messages):
+        """Every unit's reply: its own part of the plant, and what the other units do to its states.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        dict of str to StateReply
+        """
+        replies = super().replies(messages)
+        if self.filter_noise_share_ is None:
+            return replies
+        share = np.array([self.filter_noise_share_])
+        return {
+            name: reply if messages[name].unpredicted is None else replace(reply, noise_share=share)
+            for name, reply in replies.items()
+        }
+
+    # -- inputs, on states; every unit maps the answers through its own sensors ------------------
+
+    def take_laws(self, laws):
+        """Remember how controllers compute inputs from measurements.
+
+        Parameters
+        ----------
+        laws : dict of str to FeedbackLaw
+            Of the units whose inputs depend on measurements.
+        """
+        self.laws_ = dict(laws)
+
+    def effects(self, change, *, held=None):
+        """What a change of inputs does to every unit's states.
+
+        Parameters
+        ----------
+        change : ndarray of shape (n_steps, k)
+            Change of all inputs at each step.
+        held : ndarray of bool, shape (k,), default=None
+            Inputs that no controller moves; the known controllers of the others respond. None holds all.
+
+        Returns
+        -------
+        dict of str to EffectReply
+            Row j is the effect one step after row j of `change`. The effect uses `transition_` and `input_`;
+            its covariance is that of the estimate before shrinkage, given the selected links and laws. What
+            links that were not selected add to the effect is added as a standard error too: the data speak
+            for their absence, and a band must not contradict that.
+        """
+        c = self.coefficients_
+        gains = None if held is None else self._gains(held)
+        effect = input_response(self.transition_, self.input_, change, gains).effect
+        # without the small posterior means of links that were not selected
+        estimates = (self.transition_, self.unshrunk_transition_), (self.input_, self.unshrunk_input_)
+        A, B = (np.where(unshrunk == 0, 0.0, shrunk) for shrunk, unshrunk in estimates)
+        doubtful = effect - input_response(A, B, change, gains).effect
+        A, B = np.hsplit(c.matrix, [self.partition_.n_states])
+        if gains is not None:
+            gains = gains.scaled(c.state_scale, c.input_scale)
+        unshrunk = input_response(A, B, change / c.input_scale, gains)
+        blocks = self.partition_.slices
+        covariances = response_covariances(unshrunk, c.rows, c.cols, c.covariance, blocks)
+        replies = {}
+        for (name, rows), V in zip(self.state_slices_.items(), covariances, strict=True):
+            S, d = c.state_scale[rows, rows], doubtful[:, rows]
+            V = S @ V @ S.T + d[:, :, None] * d[:, None, :]
+            replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), V)
+        return replies
+
+    def _gains(self, held):
+        """Laws of all controllers as matrices of the plant, without the inputs that are held."""
+        n, k = self.input_.shape
+        present, previous, persistence = np.zeros((k, n)), np.zeros((k, n)), np.zeros((k, k))
+        for name, law in self.laws_.items():
+            states, inputs = self.state_slices_[name], self.input_slices_[name]
+            present[inputs, states], previous[inputs, states] = law.present, law.previous
+            persistence[inputs, inputs] = law.persistence
+        for matrix in (present, previous, persistence):
+            matrix[held] = 0.0
+        return FeedbackGains(present, previous, persistence)
+
+    # -- links: functions in `links` take the settings, estimators' methods say what they are -----
+
+    def link_intervals(self, level=0.95, *, geweke=False):
+        """Intervals of the strength of every link between states, and the rows that would decide them."""
+        pairs, levels = self.partition_.pairs, {"level": level, "alpha": self.alpha, "margin": self.margin}
+        table = intervals_table(self.names_, pairs, self._blocks, self.n_samples_, **levels)
+        if geweke:
+            effect, cause = pairs.T
+            found = measure_intervals(self._parameters, self.information_, self.partition_, level)
+            for name, values in zip(("geweke", "geweke_low", "geweke_high"), found, strict=True):
+                table[name] = values[effect, cause]
+        return table
+
+    def spectrum(self, cause, effect, **settings):
+        """Geweke's measure of the influence of one unit on another over frequency."""
+        plant = self.unshrunk_transition_, self.process_cov_, self.information_
+        pair = pair_of(self.names_, cause, effect)
+        return spectrum_table(plant, self._parameters, self.partition_, pair, **settings)
+
+    def benefit(self, messages, *, held_out=0.3):
+        """What every unit gains from the plant, on rows that nothing was learned from, a `Benefit`."""
+        if self.partition_.n_inputs:
+            raise ValueError("The benefit of joining is computed for plants without inputs.")
+        head, tail = split_messages(messages, held_out)
+
+        def learn(known):
+            return clone(self).set_params(held_out=None).fit(known)
+
+        return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
+
+    def test_links(self, messages, method="lr"):
+        """Every link between states given the others, by one of the three classical tests."""
+        check_method(method, self.covariance)
+        plant = clone(self).set_params(held_out=None).fit(messages)
+        return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
+
+    def lag_orders(self, messages, max_lags=5, *, held_out=0.3):
+        """How many lags of the states a record asks for."""
+        settings = self._settings(self.names_, messages)
+        head, tail = (self._record(part) for part in split_messages(messages, held_out))
+        return order_table(self._record(messages), head, tail, max_lags, settings)
+
+    def lagged_links(self, messages, n_lags="aic", *, max_lags=5, by="pair"):
+        """Links that act after several time steps, and their delays."""
+        check_lags(n_lags, by)
+        if isinstance(n_lags, str):
+            n_lags = best_order(self.lag_orders(messages, max_lags), n_lags)
+        settings = self._settings(self.names_, messages)
+        return lagged_table(self._record(messages), n_lags, by, settings, self.margin)
+
+    def bootstrap_links(self, messages, **settings):
+        """How the estimates of links scatter over resampled records, as a check of their standard errors."""
+        record = self._record(messages)
+        return bootstrap_table(record, self._settings(self.names_, messages), **settings)
+
+    def stable_links(self, messages, **settings):
+        """Links that the search finds in most halves of a record: stability selection."""
+        return stability_table(self._record(messages), self.alpha, **settings)
 
     def screen(self, messages):
         """Test every pair once, at the uncoupled plant: the fast first step of :meth:`fit`.
@@ -404,15 +597,5 @@ class LikelihoodServer(StateAnswers, InputQuestions, LinkQuestions, BaseEstimato
         record = JointRecord.from_messages(messages)
         blocks = screen_plant(record)
         unknown = np.full((record.partition.n_units,) * 2, np.nan)
-        return links_table(
-            record.names, record.partition, blocks, unknown, alpha=self.alpha, margin=self.margin
-        )
-
-
-def _local_model(name, message, needed):
-    """A unit's own transition matrix and process covariance as far as it sent them."""
-    if message.transition is None or message.process_cov is None:
-        if needed:
-            raise ValueError(f"fix_local=True needs the own model of unit {name!r}, which it did not send.")
-        return None
-    return message.transition, message.process_cov, message.input_matrix
+        levels = {"alpha": self.alpha, "margin": self.margin}
+        return links_table(record.names, record.partition, blocks, unknown, **levels)

@@ -6,21 +6,21 @@ import numpy as np
 from scipy.stats import chi2
 from sklearn.utils._param_validation import Interval
 
-from ..statespace.lagcov import remove_episode_means
+from ..statespace.em import block_statistics, expectation_maximisation
+from ..statespace.episodes import remove_episode_means
 from ..statespace.observation import is_regular
-from ..statespace.plant_em import block_statistics, expectation_maximisation
 from ..statespace.units import moment_start
 from .estimation.evidence import benjamini_hochberg
 from .joint import JointRecord
-from .likelihood import LikelihoodServer
-from .operating_point import OperatingPoint
+from .plant import ServerLearner
+from .prediction import PlantFilter
 from .watching.nominal import LEAST_ATTENDED, attended_rows, filled_states, usual_pattern
 
 _FALSE_LINKS = 0.05  # false discovery rate of the links that are kept
 _SPARSE_STEPS = 5  # of expectation maximisation with these only
 
 
-class MomentServer(LikelihoodServer):
+class MomentServer(ServerLearner):
     """Learns the plant by errors-in-variables moments and a few steps of expectation maximisation.
 
     The moments give ``A = G1 (G0 - N)^-1``: G0 and G1 are the covariances at lags 0 and 1 of the scores
@@ -67,10 +67,6 @@ class MomentServer(LikelihoodServer):
 
     _parameter_constraints = {"n_steps": [Interval(Integral, 0, None, closed="left")]}
 
-    needs_local_model = False
-    tests_links = False
-    n_rounds = 1
-
     def __init__(self, *, n_steps=20):
         self.n_steps = n_steps
 
@@ -84,44 +80,40 @@ class MomentServer(LikelihoodServer):
         Returns
         -------
         self : MomentServer
+
+        Raises
+        ------
+        ValueError
+            If units send inputs.
         """
         self._validate_params()
         record = JointRecord.from_messages(messages)
-        scores = record.scores
-        N = record.block_diagonal(scores.noise)
-        A, Q = moment_start(scores.moments(1), N)
-        self.names_, self.partition_ = record.names, record.partition
-        self.noise_share_ = self.filter_noise_share_ = self.support_ = None
+        if record.u is not None:
+            raise ValueError(f"{type(self).__name__} learns plants without inputs; use a LikelihoodServer.")
+        A, Q = moment_start(record.scores.moments(1), record.block_diagonal(record.scores.noise))
+        self.names_, self.partition_, self.support_ = record.names, record.partition, None
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
-        self._take(A, Q)
-        self.input_slices_ = dict(zip(record.names, record.partition.input_slices, strict=True))
-        self.input_ = self.unshrunk_input_ = np.zeros((record.partition.n_states, record.partition.n_inputs))
-        self.input_level_, self.coefficients_, self._run = record.input_level, None, None
-        self._operating_point = OperatingPoint.without_shifts(record)
-        self.information_ = record.block_diagonal([part.mean_information for part in record.parts])
-        if self.n_steps and record.u is None:
-            self._refine(record)
+        self.information_ = record.mean_information()
+        if self.n_steps:
+            A, Q = self._refined(record, A, Q)
+        self.transition_, self.process_cov_ = A, (Q + Q.T) / 2
         return self
 
-    def _take(self, A, Q):
-        self.transition_ = self.unshrunk_transition_ = A
-        self.process_cov_ = (Q + np.swapaxes(Q, -1, -2)) / 2
-
-    def _refine(self, record):
+    def _refined(self, record, A, Q):
         """Steps towards maximum likelihood on the states as measured."""
         J = record.block_diagonal([usual_pattern(part) for part in record.parts])
         rows, starts = attended_rows(record)
         if not is_regular(J) or len(rows) < LEAST_ATTENDED * record.n_samples:
-            return
+            return A, Q
+        Q, N = (Q + Q.T) / 2, np.linalg.inv(J)
         if record.is_constant:
-            x = record.z @ np.linalg.inv(J)
+            x = record.z @ N
         else:
-            x = filled_states(record, self._filter(record).predicted)[rows]
+            x = filled_states(record, PlantFilter(A, Q, record).predicted)[rows]
         x = x - x.mean(axis=0) if len(starts) > len(record.starts) else remove_episode_means(x, starts)
-        N = np.linalg.inv(J)
-        A, Q = expectation_maximisation(x, N, self.transition_, self.process_cov_, starts, self.n_steps)
+        A, Q = expectation_maximisation(x, N, A, Q, starts, self.n_steps)
         self.support_ = _support(block_statistics(x, N, A, Q, record.partition.slices, starts), record)
-        self._take(*expectation_maximisation(x, N, A, Q, starts, _SPARSE_STEPS, self.support_))
+        return expectation_maximisation(x, N, A, Q, starts, _SPARSE_STEPS, self.support_)
 
 
 def _support(statistics, record):

@@ -1,43 +1,38 @@
-"""Running the learned plant over a record: filtered and predicted states, log-likelihood."""
+"""Running the learned plant over a record, around its operating point: filter, smoother, inputs."""
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
-from ..statespace.filter import (
+from ..statespace.episodes import PIECE, column_mean
+from ..statespace.inputs import input_term
+from ..statespace.kalman import (
+    Covariances,
     CovarianceSchedule,
     covariance_schedule,
+    filter_rows,
     filtered_states,
+    log_density_terms,
     log_likelihood_terms,
     predicted_states,
 )
-from ..statespace.inputs import input_term
-from ..statespace.lagcov import PIECE
 from ..statespace.riccati import filtered_covariance, stationary_covariance
-from ..statespace.timedomain import smooth_series
-from ..statespace.varying import Covariances, filter_rows, log_density_terms
+from ..statespace.smoother import smooth
+
+_SAME_RECORD = 0.01  # difference of sums below which records are the same; those of others differ by one
 
 
 class PlantFilter:
     """Kalman filter of the whole plant over the units' messages, exact for missing measurements.
 
-    Parameters
-    ----------
-    A, Q : ndarray of shape (n, n)
-    record : JointRecord
-    drive : InputDrive, default=None
-        How the inputs act; None for a plant without inputs.
-
-    Attributes
-    ----------
-    inputs : ndarray of shape (n_samples, k) or None
-        Inputs less their level.
+    `drive`, an :class:`InputDrive`, says how inputs act; None for a plant without inputs or steps.
     """
 
     def __init__(self, A, Q, record, drive=None):
         self._A, self._Q, self._record = A, Q, record
-        self.inputs = None if drive is None else drive.inputs(record)
+        self.inputs = np.zeros((record.n_samples, 0)) if drive is None else drive.inputs(record)
         self._drive = drive
         self._P0 = self._first_covariance()
         if drive is not None:
@@ -58,15 +53,16 @@ class PlantFilter:
         """``E[h_t | messages up to t]``, shape (n_samples, n)."""
         if not self._record.is_constant:
             return self._with_gaps[0]
-        z = self._record.stacked()
-        return filtered_states(self._schedule, (z, None), out=z, **self._settings)
+        z, settings = self._record.stacked(), {"starts": self._record.starts, "exogenous": self._exogenous}
+        return filtered_states(self._schedule, (z, None), out=z, **settings)
 
     @cached_property
     def predicted(self):
         """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
         if not self._record.is_constant:
             return self._with_gaps[1]
-        return predicted_states(self._A, self.filtered, **self._settings)
+        settings = {"starts": self._record.starts, "exogenous": self._exogenous}
+        return predicted_states(self._A, self.filtered, **settings)
 
     def updates(self, start, stop):
         """Filtered less predicted states of rows `start` to `stop` of one episode."""
@@ -84,18 +80,16 @@ class PlantFilter:
         """What inputs and steps add to the state equation at each row; as large as the states, not kept."""
         return None if self._drive is None else self._drive.exogenous(self.inputs, self._record.starts)
 
-    @property
-    def _settings(self):
-        return {"starts": self._record.starts, "exogenous": self._exogenous}
+    def _parts_with_gaps(self):
+        record, settings = self._record, {"starts": self._record.starts, "exogenous": self._exogenous}
+        return filter_rows(self._A, self._Q, self._P0, record.z, record.matrices, **settings)
 
     @cached_property
     def _with_gaps(self):
         """Filtered and predicted states, and the log-likelihood terms, where measurements are missing."""
-        record = self._record
-        n_samples, n = record.z.shape
-        filtered, predicted = np.empty((n_samples, n)), np.empty((n_samples, n))
-        terms = np.empty(n_samples)
-        for part in filter_rows(self._A, self._Q, self._P0, record.z, record.matrices, **self._settings):
+        filtered, predicted = np.empty((2, *self._record.z.shape))
+        terms = np.empty(len(filtered))
+        for part in self._parts_with_gaps():
             predicted[part.rows], filtered[part.rows] = part.predicted, part.filtered
             terms[part.rows] = part.terms
         return filtered, predicted, terms
@@ -108,8 +102,7 @@ class PlantFilter:
     def carried(self, matrix, drive=None):
         """What the row before makes of the states, ``matrix @ E[h_(t-1) | messages up to t - 1]``.
 
-        With a drive also ``drive.B @ u_(t-1)``, u the inputs of the filter. Zero in the first row of an
-        episode.
+        And ``drive.B`` times the inputs of the row before; zero in the first row of an episode.
         """
         return np.hstack(self.carried_to_units(matrix, drive))
 
@@ -131,19 +124,17 @@ class PlantFilter:
     def unit_log_densities(self):
         """Log-density of each unit's own measurements at each step given the past of all units.
 
-        Less the term free of the states, which only the unit knows and which is the same for every plant.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_units)
+        Shape (n_samples, n_units), less the terms free of the states.
         """
         record, slices = self._record, self._record.partition.slices
         terms = np.empty((len(record.z), len(slices)))
         if not record.is_constant:
-            parts = filter_rows(self._A, self._Q, self._P0, record.z, record.matrices, **self._settings)
-            for part in parts:
+            for part in self._parts_with_gaps():
                 for m, own in enumerate(slices):
-                    covariances = _of_unit(part.covariances, own)
+                    # before and after the unit's own measurement alone
+                    J, P = part.covariances.J[:, own, own], part.covariances.predicted[:, own, own]
+                    filtered = np.linalg.solve(np.eye(J.shape[1]) + P @ J, P)
+                    covariances = Covariances(J, P, filtered, None, None)
                     z, means = record.z[part.rows, own], part.predicted[:, own]
                     terms[part.rows, m] = log_density_terms(covariances, z, means)
             return terms
@@ -156,13 +147,7 @@ class PlantFilter:
         return terms
 
     def log_likelihood(self):
-        """Log-density of all measurements at each step given the past, shape (n_samples,).
-
-        Raises
-        ------
-        ValueError
-            If a message came without the constants of its density.
-        """
+        """Log-density of all measurements at each step given the past, shape (n_samples,)."""
         record = self._record
         const = record.const()
         if const is None:
@@ -172,34 +157,19 @@ class PlantFilter:
         return log_likelihood_terms(self._schedule, record.z, const, self.predicted, record.starts)
 
 
-def _of_unit(covariances, own):
-    """Covariances of one unit's states before and after its own measurement alone."""
-    J, P = covariances.J[:, own, own], covariances.predicted[:, own, own]
-    filtered = np.linalg.solve(np.eye(J.shape[1]) + P @ J, P)
-    return Covariances(J, P, filtered, None, None)
-
-
 @dataclass(frozen=True)
 class InputDrive:
-    """How the inputs and steps of a record act on the states.
+    """How the inputs and steps of a record act on the states, steps behind inputs.
 
-    Attributes
-    ----------
-    B : ndarray of shape (n, k)
-        With the columns of the steps behind those of the inputs.
-    level : ndarray of shape (k,)
-        Level of the inputs and steps at which the states have theirs.
-    spread : ndarray of shape (n, n)
-        Covariance that unknown inputs before an episode add to its first state.
-    held : ndarray of shape (n, k), default=None
-        What an input or step makes of the states that has been there before an episode: the new level for a
-        step, zero for inputs, which vary. None: nothing.
+    `level` is that of inputs and steps at which the states have theirs, `spread` the covariance that unknown
+    inputs before an episode add to its first state, `held` what an input or step makes of the states that has
+    been there before an episode: the new level for a step, zero for inputs, which vary.
     """
 
-    B: np.ndarray
-    level: np.ndarray
-    spread: np.ndarray
-    held: np.ndarray | None = None
+    B: np.ndarray  # (n, k)
+    level: np.ndarray  # (k,)
+    spread: np.ndarray  # (n, n)
+    held: np.ndarray | None = None  # (n, k) or None
 
     def inputs(self, record):
         """Inputs and steps less their level, shape (n_samples, k)."""
@@ -222,31 +192,63 @@ class InputDrive:
         return term
 
 
+class OperatingPoint(NamedTuple):
+    """Levels that a fitted plant moves around: of its inputs, and of its units before and after shifts."""
+
+    known_level: np.ndarray  # (n_inputs + n_steps,)
+    steps: tuple[int, ...]
+    new_levels: np.ndarray  # (n, n_steps)
+    spread: np.ndarray  # (n, n)
+    starts: tuple[int, ...]
+    n_samples: int
+    sums: np.ndarray | None  # (2, n) or None
+
+    @classmethod
+    def of(cls, record, A, steps, levels, state_scale):
+        """Of a plant with transition matrix A, to whose states the steps add `levels` (n, n_steps)."""
+        placed, n = record.at_steps(steps) if steps else record, record.partition.n_states
+        return cls(
+            column_mean(placed.known) if placed.partition.n_known else np.zeros(0),
+            steps,
+            np.linalg.solve(np.eye(n) - A, levels),
+            # driven states of unknown past: the variance of the record
+            state_scale @ state_scale.T if record.partition.n_inputs else np.zeros((n, n)),
+            record.starts,
+            record.n_samples,
+            record.fingerprint() if steps else None,
+        )
+
+    def drive(self, A, B):
+        """How inputs and shifts act on a plant ``[A | B]``; None for a plant without either."""
+        if not (B.shape[1] or self.steps):
+            return None
+        steps = self.new_levels - A @ self.new_levels
+        held = np.hstack([np.zeros_like(B), self.new_levels])
+        return InputDrive(np.hstack([B, steps]), self.known_level, self.spread, held)
+
+    def placed(self, record):
+        """The record with the shifts where they were found, if it is the one of the fit.
+
+        Any other is taken to have the level that the units had in the end.
+        """
+        if not self.steps:
+            return record
+        is_fitted = record.starts == self.starts and record.n_samples == self.n_samples
+        is_fitted = is_fitted and np.abs(record.fingerprint() - self.sums).max() < _SAME_RECORD
+        return record.at_steps(self.steps if is_fitted else (0,) * len(self.steps))
+
+
 def smooth_plant(A, Q, record, drive=None, *, intercept=True):
-    """States of the plant given a whole record.
+    """States of the plant given a whole record, (n_samples, n), and covariances of each unit's states.
 
-    Parameters
-    ----------
-    A, Q : ndarray of shape (n, n)
-    record : JointRecord
-    drive : InputDrive, default=None
-    intercept : bool, default=True
-        Estimate a level of the states in each episode and leave it out.
-
-    Returns
-    -------
-    states : ndarray of shape (n_samples, n)
-        Less the level of each episode, if one was estimated.
-    covariances : list of ndarray of shape (n_samples or 1, p, p)
-        Of each unit's states: per time step, or averaged over time for a unit whose sensors are always
-        there (only the sum enters its estimates then).
+    The covariance of a unit that has the same sensors in every row is one for all of them, averaged.
     """
     J = record.block_diagonal([part.patterns[0] for part in record.parts]) if record.is_constant else None
     settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
     if drive is not None:
         A = np.hstack([A, drive.B])
         settings |= {"inputs": drive.inputs(record), "spread": drive.spread}
-    _, _, smoothed = smooth_series(A, Q, record.z, record.matrices, **settings)
+    _, smoothed = smooth(A, Q, record.z, record.matrices, **settings)
     covariances = [
         covariance.mean(axis=0, keepdims=True) if part.is_constant else covariance
         for part, covariance in zip(record.parts, smoothed.covariances, strict=True)

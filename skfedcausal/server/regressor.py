@@ -10,10 +10,13 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ..message.training import GradientReply, NetworkPlan, NoGradient
+from ..message.requests import NetworksTrained
+from ..message.states import StateMessage
+from ..message.training import GradientReply, NetworkPlan, NoGradient, PredictedStates
 from ..seeding import seeded
 from ..statespace.detection.energy import ScaledMap
 from .moments import MomentServer
+from .plant import Acknowledgement, Ask, FitRequest
 
 
 class RegressorServer(MomentServer):
@@ -134,6 +137,41 @@ class RegressorServer(MomentServer):
         """Whether units and server are trained together."""
         return self.labels == "augmented"
 
+    @property
+    def needs_replies(self):
+        """Whether a fit needs more than the first message of every unit."""
+        return self.trains_corrections
+
+    def dialogue(self, names, inputs=False):
+        """All rounds of a fit; with ``labels="augmented"`` those of Algorithm 1 follow the first message.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Units of the plant, in the order of its matrices.
+        inputs : bool, default=False
+            Whether the plant has inputs.
+
+        Yields
+        ------
+        Ask
+            One message to each unit; in training every unit has to answer.
+        """
+        if not self.trains_corrections:
+            yield from super().dialogue(names, inputs)
+            return
+        messages = dict((yield Ask(dict.fromkeys(names, FitRequest()), StateMessage)))
+        self.fit(messages)
+        training = self.corrections(messages)
+        requests = next(training)
+        while requests is not None:
+            answers = yield Ask(requests, PredictedStates, needed=len(requests))
+            try:
+                requests = training.send(answers)
+            except StopIteration:
+                requests = None
+        yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
+
     def corrections(self, messages):
         """Algorithm 1 as a generator: yields one reply per unit, is sent their predicted states.
 
@@ -146,27 +184,6 @@ class RegressorServer(MomentServer):
         TypeError
             If the regressor has no ``partial_fit``.
         """
-        network = self._stepwise_regressor()
-        lengths = next(iter(messages.values())).lengths
-        n_pairs = sum(lengths) - len(lengths)
-        n_batches = -(-n_pairs // self.batch_size)
-        plan = NetworkPlan(self.batch_size, float(self.client_weight))
-        told = yield dict.fromkeys(self.names_, plan)
-        level, unit = np.hstack([told[name].spread for name in self.names_])
-        filtered, history = [], []
-        for k in range(self.n_epochs * n_batches):
-            if k < n_batches:
-                filtered.append((self._joined(told, "filtered") - level) / unit)
-            past = filtered[k % n_batches]
-            labels = (self._joined(told, "predicted") - level) / unit
-            network.partial_fit(past, labels)
-            gap = labels - network.predict(past)
-            history.append(self._losses(told, gap))
-            told = yield self._replies(2 * gap / unit)
-        self.network_ = ScaledMap(network, level, unit)
-        self.loss_history_ = _by_epoch(history, n_batches, self.names_)
-
-    def _stepwise_regressor(self):
         network = clone(self._template)
         if self.estimator is None:
             network.set_params(early_stopping=False, learning_rate_init=1e-3)
@@ -175,30 +192,38 @@ class RegressorServer(MomentServer):
                 f"labels='augmented' trains step by step, which a {type(network).__name__} cannot: it has no "
                 "`partial_fit`. Use MLPRegressor or LSTMRegressor, or labels='next'."
             )
-        return network
+        lengths = next(iter(messages.values())).lengths
+        n_pairs = sum(lengths) - len(lengths)
+        n_batches = -(-n_pairs // self.batch_size)
+        plan = NetworkPlan(self.batch_size, float(self.client_weight))
+        answers = yield dict.fromkeys(self.names_, plan)
+        level, unit = np.hstack([answers[name].spread for name in self.names_])
+        filtered, history = [], []
+        for k in range(self.n_epochs * n_batches):
+            if k < n_batches:
+                filtered.append((self._joined(answers, "filtered") - level) / unit)
+            past = filtered[k % n_batches]
+            labels = (self._joined(answers, "predicted") - level) / unit
+            network.partial_fit(past, labels)
+            gap = labels - network.predict(past)
+            by_unit = np.add.reduceat(gap**2, [rows.start for rows in self.partition_.slices], axis=1)
+            history.append([*(answers[name].loss for name in self.names_), *by_unit.mean(axis=0)])
+            pull = 2 * gap / unit
+            if self.feedback:
+                answers = yield {name: GradientReply(pull[:, at]) for name, at in self.state_slices_.items()}
+            else:
+                answers = yield dict.fromkeys(self.names_, NoGradient())
+        self.network_ = ScaledMap(network, level, unit)
+        means = np.array(history).reshape(-1, n_batches, 2 * len(self.names_)).mean(axis=1)
+        columns = pd.MultiIndex.from_product([["client", "server"], self.names_], names=["loss", "unit"])
+        self.loss_history_ = pd.DataFrame(means, columns=columns).rename_axis("epoch")
 
-    def _joined(self, told, series):
+    def _joined(self, answers, series):
         """Series of all units side by side."""
-        parts = [getattr(told[name], series) for name in self.names_]
+        parts = [getattr(answers[name], series) for name in self.names_]
         for name, part, rows in zip(self.names_, parts, self.partition_.slices, strict=True):
             expected = (len(parts[0]), rows.stop - rows.start)
             if part is None or part.shape != expected:
                 came = None if part is None else part.shape
                 raise ValueError(f"Unit {name!r} sent {series!r} of shape {came}, expected {expected}.")
         return np.hstack(parts)
-
-    def _losses(self, told, gap):
-        by_unit = np.add.reduceat(gap**2, [rows.start for rows in self.partition_.slices], axis=1)
-        return [*(told[name].loss for name in self.names_), *by_unit.mean(axis=0)]
-
-    def _replies(self, pull):
-        if not self.feedback:
-            return dict.fromkeys(self.names_, NoGradient())
-        return {name: GradientReply(pull[:, rows]) for name, rows in self.state_slices_.items()}
-
-
-def _by_epoch(history, n_batches, names):
-    """Losses of all batches averaged over each epoch."""
-    means = np.array(history).reshape(-1, n_batches, 2 * len(names)).mean(axis=1)
-    columns = pd.MultiIndex.from_product([["client", "server"], names], names=["loss", "unit"])
-    return pd.DataFrame(means, columns=columns).rename_axis("epoch")

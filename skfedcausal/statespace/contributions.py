@@ -13,9 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from .inputs import input_term
-from .positive import spectral_radius
+from .kalman import filter_rows
+from .matrices import spectral_radius
 from .riccati import predicted_covariance, stationary_covariance
-from .varying import filter_rows
 
 _FORGOTTEN = 1e-3  # what a filter may still remember where derivatives stop going back
 _MOST_STEPS = 400
@@ -24,51 +24,16 @@ _PIECE = 2**21  # numbers in the matrices of the rows that are taken together
 
 @dataclass(frozen=True)
 class Contributions:
-    """Gradients of the log-densities of consecutive rows given their past.
-
-    Attributes
-    ----------
-    rows : slice
-    grad_A : ndarray of shape (n_rows, n, c)
-        Derivatives with respect to the elements of ``[A | B]``.
-    grad_Q : ndarray of shape (n_rows, n, n)
-        Derivatives with respect to the elements of (symmetric) Q.
-    """
+    """Gradients of the log-densities of consecutive rows given their past."""
 
     rows: slice
-    grad_A: np.ndarray
-    grad_Q: np.ndarray
+    grad_A: np.ndarray  # (n_rows, n, c)
+    grad_Q: np.ndarray  # (n_rows, n, n)
 
 
 def score_contributions(A, Q, z, matrices, *, J, starts=(0,), known=None, spread=None, memory=None):
     """Contributions of every row, some rows at a time and in their order.
 
-    Parameters
-    ----------
-    A : ndarray of shape (n, n + k)
-        Transition matrix, with the columns of B appended where there are inputs.
-    Q : ndarray of shape (n, n)
-    z : ndarray of shape (n_samples, n)
-        Information vectors of states without a level.
-    matrices : callable
-        ``matrices(rows)`` gives the information matrices of a slice of rows.
-    J : ndarray of shape (n, n)
-        Average information matrix, which tells how long the filter remembers.
-    starts : sequence of int
-        First row of each episode.
-    known : ndarray of shape (n_samples, k), default=None
-        Known inputs, less their level.
-    spread : ndarray of shape (n, n), default=None
-        Covariance added to the first state of an episode.
-    memory : int, default=None
-        Rows that derivatives go back; None takes as many as the filter remembers.
-
-    Yields
-    ------
-    Contributions
-
-    Notes
-    -----
     How the stationary distribution of an episode's first state depends on the plant is left out.
     """
     n = len(Q)

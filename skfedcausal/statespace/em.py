@@ -1,6 +1,93 @@
-"""The part of expectation maximisation that a unit does at home: its own sensors, given smoothed states."""
+"""Expectation maximisation: a plant on complete data, a step at a time, and a unit's sensors at home.
+
+With the same sensors in every row the covariances of filter and smoother are steady, so that a step costs two
+linear recurrences over the record and one regression [1]_. The first steps gain the most: a few of them from
+the closed-form moments are nearly as good as the maximum, at a cost that is known beforehand.
+
+References
+----------
+.. [1] Shumway, Stoffer (1982), An approach to time series smoothing and forecasting using the EM algorithm,
+       Journal of Time Series Analysis 3(4).
+"""
 
 import numpy as np
+
+from .detection.energy import block_sums
+from .episodes import episodes
+from .matrices import cap_radius
+from .recurrence import driven_recurrence
+from .riccati import filtered_covariance, predicted_covariance, stationary_covariance
+
+_RADIUS = 0.999
+_RIDGE = 1e-12  # of the moments' trace, where rows are too few to tell states apart
+
+
+def expectation_maximisation(s, N, A, Q, starts=(0,), n_steps=20, support=None):
+    """Climb from a plant towards the likeliest one."""
+    J = np.linalg.inv(N)
+    for _ in range(n_steps):
+        now, before, cross = _expected_moments(s @ J, J, A, Q, starts)
+        A = cap_radius(_regression(before, cross, support), _RADIUS)
+        Q = now - A @ cross.T - cross @ A.T + A @ before @ A.T
+        Q = (Q + Q.T) / 2
+    return A, Q
+
+
+def block_statistics(s, N, A, Q, blocks, starts=(0,)):
+    """Wald statistics of the blocks of A, those of a regression of the states on the filtered ones.
+
+    What later innovations say of an element through the filter is left out, so that they are a little too
+    small.
+    """
+    J = np.linalg.inv(N)
+    P = predicted_covariance(A, J, Q)
+    Pf = filtered_covariance(P, J)
+    F = A - Pf @ J @ A
+    z = s @ J
+    filtered = np.concatenate([driven_recurrence(F, (z[i:j], Pf)) for i, j in episodes(starts, len(z))])
+    moments = filtered.T @ filtered
+    precision = np.linalg.inv(moments + _RIDGE * np.trace(moments) * np.eye(len(A)))
+    innovations = P + N
+    left, right = np.zeros_like(A), np.zeros_like(A)
+    for b in blocks:
+        left[b, b] = np.linalg.cholesky(np.linalg.inv(innovations[b, b]))
+        right[b, b] = np.linalg.cholesky(np.linalg.inv(precision[b, b]))
+    sums = block_sums(blocks)
+    return sums.T @ (left.T @ A @ right) ** 2 @ sums
+
+
+def _regression(before, cross, support):
+    """A from the expected moments; rows of the same support are solved together."""
+    if support is None:
+        return np.linalg.solve(before, cross.T).T
+    A = np.zeros_like(before)
+    patterns, group = np.unique(support, axis=0, return_inverse=True)
+    for k, pattern in enumerate(patterns):
+        rows, columns = np.flatnonzero(group.reshape(-1) == k), np.flatnonzero(pattern)
+        solved = np.linalg.solve(before[np.ix_(columns, columns)], cross[np.ix_(rows, columns)].T)
+        A[np.ix_(rows, columns)] = solved.T
+    return A
+
+
+def _expected_moments(z, J, A, Q, starts):
+    """Moments of the states given the record, rows taken as if the filter had always run."""
+    P = predicted_covariance(A, J, Q)
+    Pf = filtered_covariance(P, J)
+    G = np.linalg.solve(P, A @ Pf).T  # smoother gain
+    spread = stationary_covariance(G, Pf - G @ P @ G.T)
+    n = len(A)
+    now, before, cross = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
+    n_pairs = 0
+    for start, stop in episodes(starts, len(z)):
+        filtered = driven_recurrence(A - Pf @ J @ A, (z[start:stop], Pf))
+        h = np.empty_like(filtered)
+        h[-1] = filtered[-1]
+        h[:-1] = driven_recurrence(G, (filtered[-2::-1], np.eye(n) - G @ A), x0=h[-1])[::-1]
+        now += h[1:].T @ h[1:]
+        before += h[:-1].T @ h[:-1]
+        cross += h[1:].T @ h[:-1]
+        n_pairs += stop - start - 1
+    return now / n_pairs + spread, before / n_pairs + spread, cross / n_pairs + spread @ G.T
 
 
 def observation_step(Y, states, covariances, noise_floor):
@@ -8,28 +95,6 @@ def observation_step(Y, states, covariances, noise_floor):
 
     Each sensor is a regression of its own on the states, with moments ``E[h h'] = h h' + V`` instead of
     products of the states alone [1]_. Time steps at which a sensor is missing do not enter.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n_samples, n_sensors)
-        Measurements, NaN where missing.
-    states : ndarray of shape (n_samples, n_states)
-        Smoothed states.
-    covariances : ndarray of shape (n_states, n_states) or (n_samples, n_states, n_states)
-        Their covariances, one for all time steps or one each.
-    noise_floor : ndarray of shape (n_sensors,)
-        Smallest noise variance allowed.
-
-    Returns
-    -------
-    C : ndarray of shape (n_sensors, n_states)
-    R : ndarray of shape (n_sensors,)
-    mean : ndarray of shape (n_sensors,)
-
-    References
-    ----------
-    .. [1] Shumway, Stoffer (1982), An approach to time series smoothing and forecasting using the EM
-           algorithm, Journal of Time Series Analysis 3(4).
     """
     present = (~np.isnan(Y)).astype(float)
     counts = present.sum(axis=0)

@@ -1,56 +1,61 @@
-"""Fisher information of chosen elements of (A, Q), assembled by products over frequencies.
-
-Formulas: :class:`~skfedcausal.statespace.whittle.SpectralInformation`. Elements of a block (effect m,
-cause n) are ordered row by row; blocks of unequal size are padded to the size of the largest.
-"""
+"""Fisher information of chosen elements of (A, Q), assembled by products over frequencies."""
 
 from copy import copy
-from dataclasses import dataclass
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
+
+from .matrices import hermitian
 
 _COLUMNS = 32  # columns of the information matrix formed at a time
 _ROWS = 4  # rows of it formed at a time from the free elements alone
 _KEPT = 2**27  # bytes of columns against all elements that are kept; larger ones are formed row by row
 
 
-@dataclass(frozen=True)
-class FreeElements:
-    """The free elements of a transition matrix and of a symmetric process covariance.
+class Evaluation(NamedTuple):
+    """Value, up to a constant, and gradients of a log-likelihood per time step."""
 
-    Attributes
-    ----------
-    rows, cols : ndarray of int, shape (n_transition,)
-        Free elements of A.
-    first, second : ndarray of int, shape (n_covariance,)
-        Free elements of Q, ``first >= second``.
+    value: np.ndarray | float
+    grad_A: np.ndarray  # (..., n, c) with respect to the elements of ``[A | B]``
+    grad_Q: np.ndarray  # (..., n, n) with respect to the elements of (symmetric) Q
+
+
+class SpectralInformation:
+    """Fisher information of the elements of ``[A | B]`` and Q per time step, kept in factors.
+
+    With ``U = Phi^-1``, ``H = Z^-1 Q``, ``W = H U`` and ``V = W H^H`` the information of elements (i, j)
+    and (k, l) of A is ``mean Re [W_jk W_li + V_jl U_ki]``, that of (i, j) of A and (a, b) of Q is ``mean
+    Re W_ja U_bi`` and that of (a, b) and (c, d) of Q is ``1/2 mean Re U_da U_bc``. Inputs are known: their
+    rows of W are zero, and the spectrum S (..., n_frequencies, c, c) of the regressors as far as they follow
+    from the inputs is added to V; None without inputs.
     """
 
-    rows: np.ndarray
-    cols: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
+    def __init__(self, U, H, S=None):
+        self.U, self.H, self.S = U, H, S
+        self.W = H @ U
+        own = self.W @ hermitian(H)
+        if S is None:
+            self.V = own
+            return
+        n, c = H.shape[-2], S.shape[-1]
+        self.V = S.copy()
+        self.V[..., :n, :n] += own
+        rest = np.zeros((*self.W.shape[:-2], c - n, self.W.shape[-1]), dtype=self.W.dtype)
+        self.W = np.concatenate([self.W, rest], axis=-2)
+
+
+class FreeElements:
+    """The free elements (rows, cols) of a transition matrix and (first, second) of a symmetric Q."""
+
+    def __init__(self, rows, cols, first, second):
+        self.rows, self.cols, self.first, self.second = rows, cols, first, second
+        self.n_transition, self.n_elements = len(rows), len(rows) + len(first)
+        self.half_on_diagonal = np.where(first == second, 0.5, 1.0)  # the others stand for two
 
     @classmethod
     def from_masks(cls, transition, covariance):
         """The elements at which boolean masks over A and over Q are set."""
         return cls(*np.nonzero(transition), *np.nonzero(np.tril(covariance)))
-
-    @property
-    def n_transition(self):
-        """Number of free elements of A."""
-        return len(self.rows)
-
-    @property
-    def n_elements(self):
-        """Number of free elements."""
-        return len(self.rows) + len(self.first)
-
-    @cached_property
-    def half_on_diagonal(self):
-        """One half for the diagonal elements of Q, one for the others, which stand for two."""
-        return np.where(self.first == self.second, 0.5, 1.0)
 
     def gather(self, A, Q):
         """The free elements of given matrices, A first."""
@@ -69,185 +74,136 @@ class FreeElements:
         Q[self.second, self.first] = vector[self.n_transition :]
         return A, Q
 
+    def positions(self, shape):
+        """Number among the free elements of each element of A (of the given shape) and of Q, flat.
 
-def _by_column(x, sign=1.0):
-    """Real and imaginary parts stacked over frequencies, one column first: (n_cols, 2 n_freq, n_rows)."""
-    return np.ascontiguousarray(np.moveaxis(np.concatenate([x.real, sign * x.imag]), -1, 0))
+        -1 for those that are not free, and for one more at the end.
+        """
+        n, width = shape
+        transition, covariance = np.full(n * width + 1, -1), np.full(n * n + 1, -1)
+        transition[self.rows * width + self.cols] = np.arange(self.n_transition)
+        numbers = np.arange(self.n_transition, self.n_elements)
+        covariance[self.first * n + self.second] = covariance[self.second * n + self.first] = numbers
+        return transition, covariance
 
 
 class InformationColumns:
     """Columns of the information matrix of one plant, one per free element.
 
-    Parameters
-    ----------
-    info : SpectralInformation
-    free : FreeElements
+    Columns against all elements are kept, or formed anew each time where they are large.
     """
 
     def __init__(self, info, free):
-        self._free = free
-        self._n_lagged = info.H.shape[-2]
+        self.info, self._free, self._n_lagged = info, free, info.H.shape[-2]
         # a product Re(x y) over frequencies is one real product if one factor has its sign flipped
         self._W_left, self._V_left = _by_column(info.W, -1.0), _by_column(info.V, -1.0)
         self._U_left = _by_column(info.U, -1.0)
         # the right factors carry the mean over frequencies
         self._W_right = _by_column(np.swapaxes(info.W, -1, -2)) / len(info.U)
         self._U_right = _by_column(np.swapaxes(info.U, -1, -2)) / len(info.U)
+        n, row_bytes = len(self._U_right), free.n_elements * self._W_left.shape[2] * 8
+        self.is_large = n * row_bytes > _KEPT
+        self.rows_at_once = max(_KEPT // (2 * row_bytes), 1) if self.is_large else n
+        self._all_transition = self._all_covariance = self._own_covariance = None
 
-    @cached_property
-    def is_large(self):
-        """Whether columns against all elements are too large to be kept."""
-        n, c = self._U_right.shape[0], self._W_left.shape[2]
-        return self._free.n_elements * n * c * 8 > _KEPT
-
-    @property
-    def rows_at_once(self):
-        """Rows of the plant matrices whose columns are formed in one go."""
-        n, c = self._U_right.shape[0], self._W_left.shape[2]
-        return max(_KEPT // (2 * self._free.n_elements * c * 8), 1) if self.is_large else n
-
-    @cached_property
-    def transition(self):
-        """Against all elements (i, j) of A, shape (n_free, n_rows, n_cols)."""
-        return self._transition(slice(None))
-
-    def transition_rows(self, rows):
-        """Against the elements in a slice of rows of A, shape (n_free, len(rows), n_cols)."""
-        return self._transition(rows) if self.is_large else self.transition[:, rows]
-
-    def _transition(self, rows):
-        free = self._free
-        split = free.n_transition
-        W_right, U_right = self._W_right[..., rows], self._U_right[..., rows]
-        n_lagged = self._n_lagged
+    def transition(self, rows=slice(None)):
+        """Against the elements in a slice of rows of ``[A | B]``, shape (n_free, n_rows, c)."""
+        if self._all_transition is not None:
+            return self._all_transition[:, rows]
+        kept = slice(None) if not self.is_large else rows
+        free, split, n_lagged = self._free, self._free.n_transition, self._n_lagged
+        W_right, U_right = self._W_right[..., kept], self._U_right[..., kept]
         columns = np.empty((free.n_elements, W_right.shape[2], self._W_left.shape[2]))
         of_states = free.cols < n_lagged
         for chosen, terms in ((of_states, 2), (~of_states, 1)):  # W is zero in the rows of the inputs
-            rows, cols = free.rows[chosen], free.cols[chosen]
-            self._products(
-                ((U_right, rows), (W_right, cols))[:terms],
-                ((self._V_left, cols), (self._W_left, rows))[:terms],
+            i, j = free.rows[chosen], free.cols[chosen]
+            _products(
+                ((U_right, i), (W_right, j))[:terms],
+                ((self._V_left, j), (self._W_left, i))[:terms],
                 columns[:split],
                 np.flatnonzero(chosen),
             )
         columns[split:, :, n_lagged:] = 0.0
         W_left = self._W_left[..., :n_lagged]
-        self._products(
+        _products(
             ((U_right, free.second), (U_right, free.first)),
             ((W_left, free.first), (W_left, free.second)),
             columns[split:, :, :n_lagged],
         )
         columns[split:] *= free.half_on_diagonal[:, None, None]
-        return columns
+        if self.is_large:
+            return columns
+        self._all_transition = columns
+        return columns[:, rows]
 
-    @cached_property
-    def covariance(self):
-        """Against all symmetric elements (a, b) of Q, shape (n_free, n, n)."""
-        free = self._free
-        of_transitions = self._symmetric(((self._W_right, free.cols),), ((self._U_left, free.rows),))
-        return np.concatenate([of_transitions, self._of_covariances])
-
-    def covariance_rows(self, rows):
-        """Against the elements in a slice of rows of Q, shape (n_free, len(rows), n)."""
+    def covariance(self, rows=slice(None)):
+        """Against the symmetric elements in a slice of rows of Q, shape (n_free, n_rows, n)."""
+        free, split, n = self._free, self._free.n_transition, len(self._U_left)
+        of_A = (self._W_right, free.cols), (self._U_left, free.rows)
         if not self.is_large:
-            return self.covariance[:, rows]
-        free = self._free
-        split = free.n_transition
-        n = self._U_left.shape[0]
+            if self._all_covariance is None:
+                half = np.empty((split, n, n))
+                _products((of_A[0],), (of_A[1],), half)
+                self._all_covariance = np.concatenate([_with_mirrored(half), self._of_covariances()])
+            return self._all_covariance[:, rows]
         columns = np.empty((free.n_elements, len(range(n)[rows]), n))
-        for right, left, out in (
-            ((self._W_right, free.cols), (self._U_left, free.rows), columns[:split]),
-            ((self._U_right, free.first), (self._U_left, free.second), columns[split:]),
-        ):
+        of_Q = (self._U_right, free.first), (self._U_left, free.second)
+        for (right, left), out in ((of_A, columns[:split]), (of_Q, columns[split:])):
             transposed = [(source[..., rows], index) for source, index in (right, left)]
-            self._products(transposed, (left, right), out)
+            _products(transposed, (left, right), out)
         columns[split:] *= free.half_on_diagonal[:, None, None]
         own = np.arange(n)[rows]
         columns[:, np.arange(len(own)), own] /= 2
         return columns
 
-    @cached_property
     def _of_covariances(self):
         """Free elements of Q against all symmetric elements of Q."""
-        free = self._free
-        columns = self._symmetric(((self._U_right, free.first),), ((self._U_left, free.second),))
-        columns *= free.half_on_diagonal[:, None, None]
-        return columns
-
-    def _symmetric(self, right, left):
-        n = self._U_left.shape[0]
-        half = np.empty((len(right[0][1]), n, n))
-        self._products(right, left, half)
-        columns = half + np.swapaxes(half, 1, 2)
-        diagonal = np.arange(n)
-        columns[:, diagonal, diagonal] /= 2
-        return columns
-
-    def _products(self, right, left, out, places=None):
-        """``Re sum_wk right_k' left_k`` for every column, in chunks that stay in cache.
-
-        Columns go to the `places` in `out`, one after the other by default.
-        """
-        n_columns = len(right[0][1])
-        width = min(_COLUMNS, n_columns)
-        rights, lefts = (_workspace(factors, width) for factors in (right, left))
-        for start in range(0, n_columns, _COLUMNS):
-            stop = min(n_columns, start + _COLUMNS)
-            for buffer, factors in ((rights, right), (lefts, left)):
-                _take(factors, start, stop, buffer)
-            size = stop - start
-            turned = np.swapaxes(rights[:size], 1, 2)
-            if places is None:
-                np.matmul(turned, lefts[:size], out=out[start:stop])
-            else:
-                out[places[start:stop]] = turned @ lefts[:size]
+        if self._own_covariance is None:
+            free, n = self._free, len(self._U_left)
+            half = np.empty((len(free.first), n, n))
+            _products(((self._U_right, free.first),), ((self._U_left, free.second),), half)
+            self._own_covariance = _with_mirrored(half) * free.half_on_diagonal[:, None, None]
+        return self._own_covariance
 
     def square(self):
         """Information matrix of the free elements, shape (n_free, n_free)."""
-        free = self._free
-        split = free.n_transition
+        free, split = self._free, self._free.n_transition
         matrix = np.empty((free.n_elements, free.n_elements))
         if self.is_large:
             matrix[:, :split] = self.transition_at(free.rows, free.cols)
             matrix[split:, split:] = self.covariance_at(free.first, free.second)[split:]
-        else:
-            matrix[:, :split] = chosen_elements(self.transition, free.rows, free.cols)
-            matrix[split:, split:] = chosen_elements(self._of_covariances, free.first, free.second)
+        else:  # several times faster than an index for every axis
+            for x, i, j, out in (
+                (self.transition(), free.rows, free.cols, matrix[:, :split]),
+                (self._of_covariances(), free.first, free.second, matrix[split:, split:]),
+            ):
+                flat = x.reshape(len(x), x.shape[1] * x.shape[2])
+                out[:] = np.take(flat, i * x.shape[2] + j, axis=1, mode="clip")
         matrix[:split, split:] = matrix[split:, :split].T
         return matrix
 
     def transition_at(self, rows, cols):
         """Against chosen elements of A alone, shape (n_free, n_chosen)."""
         free, W, U = self._free, self._W_right, self._U_right
-        split = free.n_transition
+        V_left, W_left, split = self._V_left, self._W_left, free.n_transition
         columns = np.empty((free.n_elements, len(rows)))
-        self._pairwise(
-            (
-                (W, free.cols, rows, self._W_left, free.rows, cols),
-                (U, free.rows, rows, self._V_left, free.cols, cols),
-            ),
-            columns[:split],
-        )
-        self._pairwise(
-            (
-                (U, free.second, rows, self._W_left, free.first, cols),
-                (U, free.first, rows, self._W_left, free.second, cols),
-            ),
-            columns[split:],
-        )
+        of_A = (W, free.cols, rows, W_left, free.rows, cols), (U, free.rows, rows, V_left, free.cols, cols)
+        _pairwise(of_A, columns[:split])
+        first, second = free.first, free.second
+        of_Q = (U, second, rows, W_left, first, cols), (U, first, rows, W_left, second, cols)
+        _pairwise(of_Q, columns[split:])
         columns[split:] *= free.half_on_diagonal[:, None]
         return columns
 
     def covariance_at(self, first, second):
         """Against chosen symmetric elements of Q alone, shape (n_free, n_chosen)."""
-        free, U = self._free, self._U_left
-        split = free.n_transition
+        free, U, split = self._free, self._U_left, self._free.n_transition
         columns = np.empty((free.n_elements, len(first)))
         for x, r, s, out in (
             (self._W_right, free.cols, free.rows, columns[:split]),
             (self._U_right, free.first, free.second, columns[split:]),
         ):
-            self._pairwise(((x, r, first, U, s, second), (x, r, second, U, s, first)), out)
+            _pairwise(((x, r, first, U, s, second), (x, r, second, U, s, first)), out)
         columns[split:] *= free.half_on_diagonal[:, None]
         columns[:, first == second] /= 2
         return columns
@@ -261,36 +217,57 @@ class InformationColumns:
                 of_A = slice(chosen.start, min(chosen.stop, split))
                 of_Q = slice(max(chosen.start - split, 0), max(chosen.stop - split, 0))
                 piece = copy(self)
-                piece.__dict__.pop("is_large", None)
+                piece.is_large = False
+                piece._all_transition = piece._all_covariance = piece._own_covariance = None
                 piece._free = FreeElements(
                     free.rows[of_A], free.cols[of_A], free.first[of_Q], free.second[of_Q]
                 )
                 yield chosen, piece
 
-    def _pairwise(self, terms, out):
-        """Terms ``Re sum_w x[r, w, k] y[s, w, m]`` of every row (r, s) of `out` and column (k, m), summed."""
-        out[:] = 0.0
-        for start in range(0, len(out), _ROWS):
-            rows = slice(start, start + _ROWS)
-            for x, r, k, y, s, m in terms:
-                left, right = np.take(x[r[rows]], k, axis=2), np.take(y[s[rows]], m, axis=2)
-                out[rows] += np.einsum("fwg,fwg->fg", left, right)
+
+def _by_column(x, sign=1.0):
+    """Real and imaginary parts stacked over frequencies, one column first: (n_cols, 2 n_freq, n_rows)."""
+    return np.ascontiguousarray(np.moveaxis(np.concatenate([x.real, sign * x.imag]), -1, 0))
 
 
-def chosen_elements(matrices, rows, cols):
-    """``matrices[:, rows, cols]``, several times faster."""
-    n_rows, width = matrices.shape[1:]
-    return np.take(matrices.reshape(len(matrices), n_rows * width), rows * width + cols, axis=1, mode="clip")
+def _products(right, left, out, places=None):
+    """``Re sum_wk right_k' left_k`` for every column, in chunks that stay in cache.
+
+    Factors are pairs (source, index): the terms k, of which column c takes ``source[index[c]]``. They are
+    written to `places` of `out`, None for all.
+    """
+    n_columns = len(right[0][1])
+    buffers = []
+    for factors in (right, left):
+        depth, n = factors[0][0].shape[1:]
+        buffers.append(np.empty((min(_COLUMNS, n_columns), len(factors) * depth, n)))
+    for start in range(0, n_columns, _COLUMNS):
+        size = min(_COLUMNS, n_columns - start)
+        for buffer, factors in zip(buffers, (right, left), strict=True):
+            for term, (source, index) in enumerate(factors):
+                depth = source.shape[1]
+                rows = buffer[:size, term * depth : (term + 1) * depth]
+                np.take(source, index[start : start + size], axis=0, out=rows, mode="clip")
+        turned, lefts = np.swapaxes(buffers[0][:size], 1, 2), buffers[1][:size]
+        if places is None:
+            np.matmul(turned, lefts, out=out[start : start + size])
+        else:
+            out[places[start : start + size]] = turned @ lefts
 
 
-def _workspace(factors, width):
-    depth, n = factors[0][0].shape[1:]
-    return np.empty((width, len(factors) * depth, n))
+def _with_mirrored(half):
+    """Sums of square matrices and their transposes, but for the diagonals."""
+    columns = half + np.swapaxes(half, 1, 2)
+    diagonal = np.arange(half.shape[1])
+    columns[:, diagonal, diagonal] /= 2
+    return columns
 
 
-def _take(factors, start, stop, buffer):
-    """Write the factors of columns `start` to `stop` into `buffer`, terms below each other."""
-    for term, (source, index) in enumerate(factors):
-        depth = source.shape[1]
-        rows = buffer[: stop - start, term * depth : (term + 1) * depth]
-        np.take(source, index[start:stop], axis=0, out=rows, mode="clip")
+def _pairwise(terms, out):
+    """Terms ``Re sum_w x[r, w, k] y[s, w, m]`` of every row (r, s) of `out` and column (k, m), summed."""
+    out[:] = 0.0
+    for start in range(0, len(out), _ROWS):
+        rows = slice(start, start + _ROWS)
+        for x, r, k, y, s, m in terms:
+            left, right = np.take(x[r[rows]], k, axis=2), np.take(y[s[rows]], m, axis=2)
+            out[rows] += np.einsum("fwg,fwg->fg", left, right)

@@ -1,40 +1,21 @@
-"""What known inputs make of the states: their deterministic part, its lag covariances and spectrum."""
+"""Known inputs: the part of the states that they drive, its spectrum, and the effect of changing them."""
+
+from typing import NamedTuple
 
 import numpy as np
 
-from .likelihood import hermitian
-from .positive import floor_eigenvalues
+from .episodes import fourier_sums
+from .matrices import eigen_root, floor_eigenvalues
+from .recurrence import driven_recurrence
 from .riccati import adjoint_lyapunov
 
 
 def input_term(B, u, starts=(0,)):
-    """Known term ``B u[t-1]`` of the state equation at each row, zero in the first row of an episode.
-
-    Parameters
-    ----------
-    B : ndarray of shape (n, k)
-    u : ndarray of shape (n_samples, k)
-        Inputs of each row; those of row t act on the states of row t + 1.
-    starts : sequence of int
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n)
-    """
+    """Known term ``B u[t-1]`` of the state equation at each row, zero in the first row of an episode."""
     term = np.empty((len(u), len(B)))
     np.dot(u[:-1], B.T, out=term[1:])
     term[list(starts)] = 0.0
     return term
-
-
-def _phase(frequencies, n_lags):
-    return np.exp(-1j * np.outer(frequencies, np.arange(1, n_lags)))
-
-
-def _fourier(G, phase):
-    """Sum over positive and negative lags, frequencies before the last two axes."""
-    forward = np.moveaxis(np.tensordot(phase, G[1:], 1), 0, -3)
-    return G[0][..., None, :, :] + forward + hermitian(forward)
 
 
 class DrivenSpectrum:
@@ -48,19 +29,11 @@ class DrivenSpectrum:
 
     Inputs that depend on the noise (feedback) correlate with the states beyond what they drive; X(0) is kept
     at least at what the inputs of the same time step explain.
-
-    Parameters
-    ----------
-    moments : ndarray of shape (n_lags + 1, ..., c, c)
-        Lag covariances ``mean x[t+l] x[t]'`` of the regressors, states or their scores first.
-    n : int
-        Number of states.
-    frequencies : ndarray of shape (n_frequencies,)
     """
 
     def __init__(self, moments, n, frequencies):
         self._moments, self._n = moments, n
-        self._phase = _phase(frequencies, len(moments))
+        self._phase = np.exp(-1j * np.outer(frequencies, np.arange(1, len(moments))))
 
     def covariance(self, A, B):
         """Covariance of the driven states, ``X(0)``."""
@@ -79,4 +52,78 @@ class DrivenSpectrum:
         G[0, ..., :n, :n] = self.covariance(A, B)
         for lag in range(1, len(G)):
             G[lag, ..., :n, :n] = A @ G[lag - 1, ..., :n, :n] + B @ G[lag - 1, ..., n:, :n]
-        return _fourier(G, self._phase)
+        return fourier_sums(G, G, self._phase)
+
+
+class FeedbackGains(NamedTuple):
+    """Linear laws ``u[t] = K0 h[t] + K1 h[t-1] + F u[t-1] + ...`` of the controllers of a plant.
+
+    Rows of inputs that no controller moves are zero.
+    """
+
+    present: np.ndarray  # (k, n)
+    previous: np.ndarray  # (k, n)
+    persistence: np.ndarray  # (k, k)
+
+    def step(self, A, B):
+        """Transition matrix of ``[h[t]; h[t-1]; u[t-1]]`` with the loops closed."""
+        n, k = B.shape
+        law = np.hstack([self.present, self.previous, self.persistence])
+        step = np.zeros((2 * n + k, 2 * n + k))
+        step[:n] = B @ law
+        step[:n, :n] += A
+        step[n : 2 * n, :n] = np.eye(n)
+        step[2 * n :] = law
+        return step
+
+    def scaled(self, S, D):
+        """The laws for states ``S^-1 h`` and inputs ``D^-1 u``, D a vector."""
+        inverse = 1 / D[:, None]
+        return FeedbackGains(
+            inverse * self.present @ S, inverse * self.previous @ S, inverse * self.persistence * D
+        )
+
+
+class Response(NamedTuple):
+    """Effect of a change of inputs."""
+
+    effect: np.ndarray  # (n_steps, n)
+    regressors: np.ndarray  # (n_steps, n + k)
+    step: np.ndarray  # (N, N)
+
+
+def input_response(A, B, change, gains=None):
+    """Effect of a change of inputs on the states one step later and on."""
+    n, k = B.shape
+    if gains is None:
+        step, drive = A, B
+    else:
+        step, drive = gains.step(A, B), np.vstack([B, np.zeros((n, k)), np.eye(k)])
+    states = driven_recurrence(step, (np.ascontiguousarray(change), drive))
+    before = np.vstack([np.zeros(n), states[:-1, :n]])
+    inputs = change if gains is None else states[:, 2 * n :]
+    return Response(states[:, :n], np.hstack([before, inputs]), step)
+
+
+def response_covariances(response, rows, cols, covariance, blocks):
+    """Covariance of an estimated effect by the delta method.
+
+    The derivatives of the effect follow its own equation, ``dh[j+1] = A dh[j] + d[A | B] x[j]`` with the
+    regressors ``x[j] = [h[j]; u[j]]``; they are run for the columns of a square root of the covariance.
+    Controllers count as known.
+    """
+    n_steps = len(response.effect)
+    found = [np.zeros((n_steps, b.stop - b.start, b.stop - b.start)) for b in blocks]
+    if not len(rows):
+        return found
+    order = np.argsort(rows, kind="stable")
+    root = eigen_root(covariance)[order]
+    cols = cols[order]
+    present, first = np.unique(rows[order], return_index=True)
+    derivative = np.zeros((len(response.step), root.shape[1]))
+    for j, x in enumerate(response.regressors):
+        derivative = response.step @ derivative
+        derivative[present] += np.add.reduceat(root * x[cols, None], first, axis=0)
+        for out, block in zip(found, blocks, strict=True):
+            out[j] = derivative[block] @ derivative[block].T
+    return found

@@ -4,6 +4,7 @@ Every network takes rows ``(n_samples, n_inputs)`` to rows ``(n_samples, n_outpu
 ``(n_samples, n_outputs, n_inputs)`` with ``jacobian``.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,7 +27,7 @@ def _logistic_slope(z):
 
 
 #: Activation and its derivative by name.
-ACTIVATIONS = {
+ACTIVATIONS: dict[str, tuple[Callable, Callable]] = {
     "tanh": (np.tanh, lambda z: 1 - np.tanh(z) ** 2),
     "selu": (_selu, _selu_slope),
     "logistic": (expit, _logistic_slope),
@@ -37,18 +38,10 @@ ACTIVATIONS = {
 
 @dataclass(frozen=True)
 class FeedForward:
-    """Layers ``act(x W + b)``, the last one without an activation.
+    """Layers ``act(x W + b)``, the last one without an activation."""
 
-    Attributes
-    ----------
-    weights : tuple of ndarray of shape (n_inputs, n_outputs)
-    biases : tuple of ndarray of shape (n_outputs,)
-    activation : str
-        One of `ACTIVATIONS`.
-    """
-
-    weights: tuple
-    biases: tuple
+    weights: tuple  # (n_inputs, n_outputs)
+    biases: tuple  # (n_outputs,)
     activation: str = "tanh"
 
     def value(self, X):
@@ -74,21 +67,11 @@ class LSTM:
     """Long short-term memory that starts from zero state, and a linear layer on its last hidden state.
 
     With ``n_steps=1`` it is a map of its input alone; its memory then never acts, its gates do.
-
-    Attributes
-    ----------
-    layers : tuple of tuple (W, R, b)
-        Weights of the inputs ``(4 h, n_inputs)``, of the hidden state ``(4 h, h)`` and biases ``(4 h,)``,
-        gates in the order input, forget, cell, output.
-    weight, bias : ndarray of shape (n_outputs, h), (n_outputs,)
-        Linear layer.
-    n_steps : int, default=1
-        Time steps in a row, the newest first.
     """
 
     layers: tuple
-    weight: np.ndarray
-    bias: np.ndarray
+    weight: np.ndarray  # (n_outputs, h), (n_outputs,)
+    bias: np.ndarray  # (n_outputs, h), (n_outputs,)
     n_steps: int = 1
 
     def value(self, X):

@@ -5,14 +5,14 @@ The log-density of a unit's measurements given its state is
     log p(y | h) = const + h' z - 1/2 h' J h,    const = -1/2 (D log 2 pi + log|R| + y' R^-1 y),
 
 so the pair (z, J) is a sufficient statistic: every filter, smoother and likelihood downstream uses only
-these, and a sensor that is missing at time t changes only z and J at time t.
+these, and a sensor that is missing at time t changes only z and J at time t. Where only the loadings C are
+known, :func:`sensor_noise` gives the noise R of the sensors.
 """
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-
-from .patterns import patterns_of, rows_of_patterns
 
 _MAX_CONDITION = 1e12
 _PIECE = 1024  # rows of measurements that stay in cache
@@ -20,29 +20,20 @@ _SAME = 1e-9  # relative difference of information matrices that is rounding
 _ROUNDING = 1e-11  # part of a precision that is rounding in a difference of two
 _LOSS = 1e-6  # part of a precision that a measurement cannot have taken away by rounding
 _LOG_2PI = np.log(2 * np.pi)
+_MAX_STEPS = 200  # of the search for sensor noise
+_TOLERANCE = 1e-6  # relative change of a noise variance, far below its standard error
+_MAX_LOG_STEP = 2.0
+_MAX_DAMPING = 1e12
 
 
 @dataclass(frozen=True)
 class Information:
-    """Sufficient statistic of a series of measurements.
+    """Sufficient statistic of a series of measurements."""
 
-    Attributes
-    ----------
-    z : ndarray of shape (n_samples, n_states)
-        ``C' R^-1 y`` over the sensors present.
-    patterns : ndarray of shape (n_patterns, n_states, n_states)
-        Distinct information matrices ``C' R^-1 C``; the first is that of complete rows when there is
-        only one.
-    index : ndarray of shape (n_samples,) or None
-        Which pattern holds at each time step; None when there is one.
-    const : ndarray of shape (n_samples,) or None
-        The term of the log-density that does not depend on the state; only formed when asked for.
-    """
-
-    z: np.ndarray
-    patterns: np.ndarray
-    index: np.ndarray | None = None
-    const: np.ndarray | None = None
+    z: np.ndarray  # (n_samples, n_states)
+    patterns: np.ndarray  # (n_patterns, n_states, n_states)
+    index: np.ndarray | None = None  # (n_samples,) or None
+    const: np.ndarray | None = None  # (n_samples,) or None
 
     @property
     def is_constant(self):
@@ -99,24 +90,7 @@ def weights(C, R):
 
 
 def information(Y, C, R, *, mean=None, with_const=False):
-    """Sufficient statistic of measurements, NaN standing for a sensor that is missing.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n_samples, n_sensors)
-        Measurements.
-    C : ndarray of shape (n_sensors, n_states)
-    R : ndarray of shape (n_sensors,) or (n_sensors, n_sensors)
-        Measurement noise covariance, or its diagonal.
-    mean : ndarray of shape (n_sensors,), default=None
-        Level of the measurements; None for centred ones.
-    with_const : bool, default=False
-        Also form the term of the log-density that is free of the state.
-
-    Returns
-    -------
-    Information
-    """
+    """Sufficient statistic of measurements, NaN standing for a sensor that is missing."""
     W = weights(C, R)
     z = np.empty((len(Y), W.shape[1]))
     for first in range(0, len(Y), _PIECE):  # in cache, where a product with few columns is faster
@@ -169,9 +143,22 @@ def _missing_full(Y, C, R, present, first, index, with_const):
             continue
         part = _complete(Y[np.ix_(rows, seen)], C[seen], R[np.ix_(seen, seen)], with_const)
         z[rows], patterns[k] = part.z, part.patterns[0]
-        if with_const:
+        if const is not None:
             const[rows] = part.const
     return Information(z, patterns, index, const)
+
+
+def patterns_of(present):
+    """Different patterns of rows: the first row of each, and the pattern of every row."""
+    packed = np.packbits(present, axis=1)
+    _, first, index = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    return first, index.reshape(-1)
+
+
+def rows_of_patterns(index, n_patterns):
+    """Rows of each pattern, a list of arrays."""
+    order = np.argsort(index, kind="stable")
+    return np.split(order, np.searchsorted(index[order], np.arange(1, n_patterns)))
 
 
 def information_from_filter(prior, prior_cov, posterior, posterior_cov):
@@ -179,23 +166,6 @@ def information_from_filter(prior, prior_cov, posterior, posterior_cov):
 
     A unit whose model is a black box can still take part: its filter's means and covariances before and
     after each measurement determine ``J = P+^-1 - P-^-1`` and ``z = P+^-1 h+ - P-^-1 h-``.
-
-    Parameters
-    ----------
-    prior, posterior : ndarray of shape (n_samples, n_states)
-        Predicted and filtered states.
-    prior_cov, posterior_cov : ndarray of shape (n_states, n_states) or (n_samples, n_states, n_states)
-        Their covariances, constant or per time step.
-
-    Returns
-    -------
-    Information
-        Matrices that differ by rounding only count as one.
-
-    Raises
-    ------
-    ValueError
-        If a covariance is singular, or a measurement seems to have taken information away.
     """
     before, after = _precision(prior_cov, "predicted"), _precision(posterior_cov, "filtered")
     z = (after @ posterior[..., None] - before @ prior[..., None])[..., 0]
@@ -237,3 +207,78 @@ def _without_rounding(z, J, scale):
     right = np.swapaxes(vectors, -1, -2)
     z = (vectors @ (kept[..., None] * (right @ z[..., None])))[..., 0]
     return z, (vectors * (kept * values)[..., None, :]) @ right
+
+
+class NoiseFit(NamedTuple):
+    """Noise variances and whether the search for them ended at a maximum."""
+
+    R: np.ndarray  # (n_sensors,)
+    converged: bool
+    n_steps: int
+
+
+def sensor_noise(G, C, floor, max_steps=_MAX_STEPS):
+    """Noise variances of maximum likelihood when the loadings are known and the states' covariance is not.
+
+    The states' covariance is concentrated out: with ``W = R^-1 C (C' R^-1 C)^-1`` its maximum, given R, is
+    ``M - (C' R^-1 C)^-1`` with ``M = W' G W``. What is left of -2 log-likelihood per row is
+
+        log|R| + log|C' R^-1 C| + log|M| + tr(P G),    P = R^-1 - W C' R^-1,
+
+    whose Fisher information for R is ``1/2 P * (P + 2 W M^-1 W')`` (elementwise). Scoring in log R with
+    Levenberg's damping reaches the maximum in a few steps, however strong the signal; EM takes about as
+    many steps as the signal is times stronger than the noise [1]_.
+
+    .. [1] Rubin, Thayer (1982), EM algorithms for ML factor analysis, Psychometrika 47(1).
+    """
+    low, high = np.log(floor), np.log(np.maximum(np.diag(G), floor))
+    # to start with, what the projection on the space of C leaves over, scaled to all dimensions
+    d, p = C.shape
+    basis = np.linalg.qr(C)[0]
+    rest = np.eye(d) - basis @ basis.T
+    left_over = np.einsum("ij,jk,ki->i", rest, G, rest) * d / (d - p)
+    theta = np.clip(np.log(np.maximum(left_over, np.finfo(float).tiny)), low, high)
+    value, score, fisher = _profile(theta, G, C)
+    damping = 1e-3
+    for n_steps in range(1, max_steps + 1):
+        step = _scoring_step(theta, score, fisher, damping, low, high)
+        if np.abs(step).max(initial=0.0) < _TOLERANCE:
+            return NoiseFit(np.exp(theta), True, n_steps)
+        trial = _profile(theta + step, G, C)
+        if trial[0] <= value:
+            theta, (value, score, fisher) = theta + step, trial
+            damping = max(damping / 10, 1e-12)
+        elif damping < _MAX_DAMPING:
+            damping *= 10
+        else:  # no step of any length lowers the value any more: rounding is in the way
+            return NoiseFit(np.exp(theta), True, n_steps)
+    return NoiseFit(np.exp(theta), False, max_steps)
+
+
+def _profile(theta, G, C):
+    """-2 log-likelihood per row, and score and information of the log-likelihood in log R."""
+    R = np.exp(theta)
+    scaled = C / R[:, None]
+    J = C.T @ scaled
+    W = np.linalg.solve(J, scaled.T).T
+    P = np.diag(1 / R) - W @ scaled.T
+    GW = G @ W
+    M = W.T @ GW
+    states = W @ np.linalg.solve(M, W.T)
+    PG = P @ G
+    value = theta.sum() + np.linalg.slogdet(J)[1] + np.linalg.slogdet(M)[1] + np.trace(PG)
+    score = np.einsum("ij,ji->i", PG, P + 2 * states) - np.diag(P)
+    fisher = P * (P + 2 * states) * np.outer(R, R)
+    return value, 0.5 * R * score, 0.5 * (fisher + fisher.T) / 2
+
+
+def _scoring_step(theta, score, fisher, damping, low, high):
+    """Damped step over the variances that are not held at a bound."""
+    free = ~(((theta <= low) & (score < 0)) | ((theta >= high) & (score > 0)))
+    step = np.zeros_like(theta)
+    if free.any():
+        H = fisher[np.ix_(free, free)]
+        scale = np.diag(H) + 1e-12 * max(np.trace(H), np.finfo(float).tiny)
+        step[free] = np.linalg.solve(H + damping * np.diag(scale), score[free])
+    step = np.clip(step, -_MAX_LOG_STEP, _MAX_LOG_STEP)
+    return np.clip(theta + step, low, high) - theta

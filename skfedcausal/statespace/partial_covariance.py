@@ -7,31 +7,15 @@ covariance always gives one, and uses what the cells that are there tell about t
 
 import numpy as np
 
-from .patterns import patterns_of, rows_of_patterns
-from .positive import floor_eigenvalues
+from .matrices import floor_eigenvalues
+from .observation import patterns_of, rows_of_patterns
 
 _FLOOR = 1e-3  # of the largest eigenvalue: start of the expectation maximisation
 
 
 def partial_covariance(Y, start, *, max_iter=50, tol=1e-3):
-    """Covariance of centred rows, NaN standing for a missing cell.
+    """Covariance of centred rows, NaN standing for a missing cell, shape (n, n).
 
-    Parameters
-    ----------
-    Y : ndarray of shape (n_samples, n)
-        Rows of mean zero; cells missing at random.
-    start : ndarray of shape (n, n)
-        First guess, symmetric; its small and negative eigenvalues are raised.
-    max_iter : int, default=50
-    tol : float, default=1e-3
-        Largest change of a step, measured in the covariance itself, at which the iteration ends.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-
-    Notes
-    -----
     Equations of section 11.3 of Little, Rubin, Statistical Analysis with Missing Data, for a known mean.
     """
     patterns = _patterns(Y)
@@ -48,19 +32,7 @@ def partial_covariance(Y, start, *, max_iter=50, tol=1e-3):
 
 
 def expected_cells(Y, covariance):
-    """Centred rows with missing cells at their expectation given the cells that are there.
-
-    Parameters
-    ----------
-    Y : ndarray of shape (n_samples, n)
-        Rows of mean zero, NaN standing for a missing cell.
-    covariance : ndarray of shape (n, n)
-        Positive definite.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n)
-    """
+    """Centred rows with missing cells at their expectation given the cells that are there."""
     filled = Y.copy()
     for seen, rows in _rows_by_pattern(~np.isnan(Y)):
         if not seen.all():

@@ -1,192 +1,80 @@
-"""Which states and inputs belong to which unit, and where each block of the plant matrices lies.
+"""Which states and inputs belong to which unit; blocks of the plant matrices and their information by pairs.
 
 The matrix of coefficients is ``[A | B]``: the transition matrix of the plant with the input matrix appended,
 shape (n_states, n_regressors). Without inputs it is A. A plant of several lags has ``[A_1 | A_2 | ...]`` in
-the place of A. Steps (shifts of a level at known times) have columns
-behind those of the inputs.
+the place of A. Steps (shifts of a level at known times) have columns behind those of the inputs. Elements of
+a block (effect m, cause n) are ordered row by row; blocks of unequal size are padded to the size of the
+largest.
 """
 
-from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
 
-@dataclass(frozen=True)
-class InputPairs:
-    """Ordered pairs of different units (effect, cause) whose cause has inputs, with their blocks of B.
+class PairFamily(NamedTuple):
+    """Blocks of ``[A | B]`` by pairs: of a unit and one that has inputs, or of a unit and a step."""
 
-    Also the pairs (unit, step) of a plant with steps.
-
-    Attributes
-    ----------
-    pairs : ndarray of int, shape (n_pairs, 2)
-    pair_elements : ndarray of int, shape (n_pairs, e)
-        Flat index into ``[A | B]`` of each element of each block, ``n_elements`` where padded.
-    pair_dof : ndarray of int, shape (n_pairs,)
-    n_elements : int
-        Number of elements of ``[A | B]``.
-    """
-
-    pairs: np.ndarray
-    pair_elements: np.ndarray
-    pair_dof: np.ndarray
-    n_elements: int
+    pairs: np.ndarray  # (n_pairs, 2): (effect, cause) or (unit, step)
+    pair_elements: np.ndarray  # (n_pairs, e): flat index into ``[A | B]``, ``n_elements`` where padded
+    pair_dof: np.ndarray  # (n_pairs,)
+    n_elements: int  # of ``[A | B]``
 
 
-@dataclass(frozen=True)
 class Partition:
-    """Division of the plant's states and inputs into units.
+    """Division of the plant's states and inputs into units; itself the family of off-diagonal blocks of A.
 
-    Parameters
-    ----------
-    sizes : tuple of int
-        Number of states of each unit, in the order of the plant matrices.
-    input_sizes : tuple of int, default=()
-        Number of inputs of each unit; empty for a plant without inputs.
-    n_steps : int, default=0
-        Number of steps.
-    n_lags : int, default=1
-        Number of earlier states that act on a state.
+    `sizes` and `input_sizes` are the numbers of states and of inputs of each unit, in the order of the plant
+    matrices; `n_lags` earlier states act on a state.
     """
 
-    sizes: tuple[int, ...]
-    input_sizes: tuple[int, ...] = ()
-    n_steps: int = 0
-    n_lags: int = 1
-
-    @property
-    def n_units(self):
-        """Number of units."""
-        return len(self.sizes)
-
-    @cached_property
-    def n_states(self):
-        """Number of states of the plant."""
-        return int(sum(self.sizes))
-
-    @cached_property
-    def n_inputs(self):
-        """Number of inputs of the plant."""
-        return int(sum(self.input_sizes))
-
-    @property
-    def n_known(self):
-        """Number of regressors that are no states: inputs and steps."""
-        return self.n_inputs + self.n_steps
-
-    @property
-    def n_regressors(self):
-        """Number of states, at every lag, inputs and steps."""
-        return self.n_lagged + self.n_known
-
-    @property
-    def n_lagged(self):
-        """Number of columns of the transition matrices of all lags."""
-        return self.n_states * self.n_lags
-
-    @cached_property
-    def without_inputs(self):
-        """The same division of the states of one lag alone."""
-        return Partition(self.sizes) if self.n_known or self.n_lags > 1 else self
-
-    @property
-    def first_lag(self):
-        """The states of one lag alone where there are more."""
-        return self.without_inputs if self.n_lags > 1 else self
-
-    @cached_property
-    def without_steps(self):
-        """The same division of states and inputs."""
-        return replace(self, n_steps=0) if self.n_steps else self
-
-    @property
-    def n_elements(self):
-        """Number of elements of ``[A | B]``."""
-        return self.n_states * self.n_regressors
-
-    @cached_property
-    def slices(self):
-        """Slice of each unit's states."""
-        return _slices(self.sizes)
-
-    @cached_property
-    def input_slices(self):
-        """Slice of each unit's inputs among the columns of B."""
-        return _slices(self.input_sizes or (0,) * self.n_units)
-
-    @cached_property
-    def unit_of_input(self):
-        """Unit of each input, shape (n_inputs,)."""
-        return np.repeat(np.arange(len(self.input_sizes)), self.input_sizes)
-
-    @cached_property
-    def unit_of_state(self):
-        """Unit of each state, shape (n_states,)."""
-        return np.repeat(np.arange(self.n_units), self.sizes)
-
-    @cached_property
-    def block_diagonal(self):
-        """Boolean mask of the diagonal blocks, shape (n_states, n_states)."""
-        unit = self.unit_of_state
-        return unit[:, None] == unit[None, :]
-
-    @cached_property
-    def pairs(self):
-        """Ordered pairs of different units as columns (effect, cause), shape (n_pairs, 2)."""
+    def __init__(self, sizes, input_sizes=(), n_steps=0, n_lags=1):
+        self.sizes, self.input_sizes = tuple(sizes), tuple(input_sizes)
+        self.n_steps, self.n_lags = n_steps, n_lags
+        self.n_units, self.n_states, self.n_inputs = len(sizes), int(sum(sizes)), int(sum(input_sizes))
+        self.n_known = self.n_inputs + n_steps  # regressors that are no states
+        self.n_lagged = self.n_states * n_lags  # columns of ``[A_1 | A_2 | ...]``
+        self.n_regressors = self.n_lagged + self.n_known
+        self.n_elements = self.n_states * self.n_regressors  # of ``[A | B]``
+        self.slices = _slices(sizes)
+        self.input_slices = _slices(input_sizes or (0,) * self.n_units)
+        n, sizes, units = self.n_states, np.asarray(sizes), np.arange(self.n_units)
+        self.unit_of_state = np.repeat(units, sizes)
+        self.unit_of_input = np.repeat(np.arange(len(input_sizes)), input_sizes)
+        self.block_diagonal = self.unit_of_state[:, None] == self.unit_of_state
+        self.groups = {int(p): np.flatnonzero(sizes == p) for p in np.unique(sizes)}  # units by size
+        place = np.arange(max(sizes))
+        first = np.array([rows.start for rows in self.slices])[:, None]
+        self.padded = np.where(place < sizes[:, None], first + place, n)  # states of each unit, (n_units, p)
         effect, cause = np.nonzero(~np.eye(self.n_units, dtype=bool))
-        return np.column_stack([effect, cause])
-
-    @cached_property
-    def groups(self):
-        """Units of equal size: dict size -> array of unit numbers."""
-        sizes = np.asarray(self.sizes)
-        return {int(p): np.flatnonzero(sizes == p) for p in np.unique(sizes)}
-
-    @cached_property
-    def padded(self):
-        """States of each unit, padded with ``n_states`` to the size of the largest unit.
-
-        Shape (n_units, max size). Arrays that get a zero row and column appended can be indexed with it,
-        so that blocks of unequal size are handled in one batch.
-        """
-        width = max(self.sizes)
-        states = np.full((self.n_units, width), self.n_states)
-        for m, rows in enumerate(self.slices):
-            states[m, : self.sizes[m]] = np.arange(rows.start, rows.stop)
-        return states
-
-    @cached_property
-    def pair_elements(self):
-        """Flat index into ``[A | B]`` of each element of each off-diagonal block of A.
-
-        Shape (n_pairs, p * p * n_lags), p the size of the largest unit, blocks row by row and lag by lag,
-        ``n_elements`` where padded.
-        """
-        n = self.n_states
-        effect, cause = self.pairs.T
+        self.pairs = np.column_stack([effect, cause])
+        number = np.empty((self.n_units, self.n_units), dtype=int)
+        number[effect, cause] = np.arange(len(effect))
+        self.reverse_pairs = number[cause, effect]  # number of the pair (n, m) of each pair (m, n)
+        self.pair_dof = sizes[effect] * sizes[cause] * n_lags
+        k = np.asarray(input_sizes or (0,) * self.n_units)
+        self.n_input_pairs = int(np.count_nonzero(k[cause]))
         rows, cols = self.padded[effect][:, :, None], self.padded[cause][:, None, :]
-        real, first = (rows < n) & (cols < n), rows * self.n_regressors + cols
-        lags = [np.where(real, first + lag * n, self.n_elements) for lag in range(self.n_lags)]
-        return np.stack(lags, axis=1).reshape(len(effect), self.padded.shape[1] ** 2 * self.n_lags)
+        real, index = (rows < n) & (cols < n), rows * self.n_regressors + cols
+        lags = [np.where(real, index + lag * n, self.n_elements) for lag in range(n_lags)]
+        self.pair_elements = np.stack(lags, axis=1).reshape(len(effect), len(place) ** 2 * n_lags)
+        self.without_inputs = self if self.n_regressors == n else Partition(self.sizes)  # states of one lag
 
     @cached_property
     def input_pairs(self):
-        """Pairs of units whose inputs may act on each other's states, an :class:`InputPairs`."""
+        """Pairs of units whose inputs may act on each other's states, a :class:`PairFamily`."""
         k = np.asarray(self.input_sizes or (0,) * self.n_units)
         pairs = self.pairs[k[self.pairs[:, 1]] > 0]
         effect, cause = pairs.T
-        width = max(k.max(), 1)
-        starts = np.array([s.start for s in self.input_slices])
-        place = np.arange(width)[None, :]
+        place = np.arange(max(k.max(), 1))
+        starts = np.array([inputs.start for inputs in self.input_slices])
         cols = np.where(place < k[cause][:, None], self.n_lagged + starts[cause][:, None] + place, -1)
         rows, cols = self.padded[effect][:, :, None], cols[:, None, :]
         real = (rows < self.n_states) & (cols >= 0)
         index = np.where(real, rows * self.n_regressors + cols, self.n_elements)
-        dof = np.asarray(self.sizes)[effect] * k[cause]
-        return InputPairs(
-            pairs, index.reshape(len(pairs), self.padded.shape[1] * width), dof, self.n_elements
-        )
+        index = index.reshape(len(pairs), self.padded.shape[1] * len(place))
+        return PairFamily(pairs, index, np.asarray(self.sizes)[effect] * k[cause], self.n_elements)
 
     @cached_property
     def step_pairs(self):
@@ -195,79 +83,137 @@ class Partition:
         rows = self.padded[unit]
         index = rows * self.n_regressors + (self.n_lagged + self.n_inputs + step)[:, None]
         index = np.where(rows < self.n_states, index, self.n_elements)
-        return InputPairs(np.column_stack([unit, step]), index, np.asarray(self.sizes)[unit], self.n_elements)
+        return PairFamily(np.column_stack([unit, step]), index, np.asarray(self.sizes)[unit], self.n_elements)
 
-    @cached_property
-    def pair_dof(self):
-        """Number of elements of each off-diagonal block, shape (n_pairs,)."""
-        sizes = np.asarray(self.sizes)
-        effect, cause = self.pairs.T
-        return sizes[effect] * sizes[cause] * self.n_lags
-
-    @cached_property
-    def reverse_pairs(self):
-        """Number of the opposite pair (n, m) of each ordered pair (m, n), shape (n_pairs,)."""
-        effect, cause = self.pairs.T
-        number = np.empty((self.n_units, self.n_units), dtype=int)
-        number[effect, cause] = np.arange(len(effect))
-        return number[cause, effect]
-
-    def input_mask(self, chosen):
-        """Boolean mask over B of the blocks of chosen pairs.
-
-        Parameters
-        ----------
-        chosen : ndarray of bool, shape (n_input_pairs,)
-        """
+    def mask(self, pairs, units=False, *, of_inputs=False):
+        """Mask over a plant matrix, or over B, of blocks of pairs (effect, cause) and of units' own ones."""
         blocks = np.zeros((self.n_units, self.n_units), dtype=bool)
-        effect, cause = self.input_pairs.pairs[chosen].T
-        blocks[effect, cause] = True
-        return blocks[self.unit_of_state[:, None], self.unit_of_input[None, :]]
+        blocks[pairs[:, 0], pairs[:, 1]] = True
+        np.fill_diagonal(blocks, units)
+        return blocks[self.unit_of_state[:, None], self.unit_of_input if of_inputs else self.unit_of_state]
 
     def step_mask(self, chosen):
-        """Boolean mask over the columns of the steps.
-
-        Parameters
-        ----------
-        chosen : ndarray of bool, shape (n_steps * n_units,)
-            Pairs of :attr:`step_pairs`.
-        """
+        """Boolean mask over the columns of the steps of chosen `step_pairs`."""
         return np.asarray(chosen).reshape(self.n_steps, self.n_units).T[self.unit_of_state]
-
-    def own_input_mask(self, chosen):
-        """Boolean mask over B of the inputs of chosen units acting on their own states.
-
-        Parameters
-        ----------
-        chosen : ndarray of bool, shape (n_units,)
-        """
-        own = self.unit_of_state[:, None] == self.unit_of_input[None, :]
-        return own & np.asarray(chosen)[self.unit_of_state][:, None]
-
-    def unit_mask(self, chosen):
-        """Boolean mask over a plant matrix of the diagonal blocks of chosen units.
-
-        Parameters
-        ----------
-        chosen : ndarray of bool, shape (n_units,)
-        """
-        return self.block_diagonal & np.asarray(chosen)[self.unit_of_state][:, None]
-
-    def pair_mask(self, chosen):
-        """Boolean mask over a plant matrix of the off-diagonal blocks of chosen pairs.
-
-        Parameters
-        ----------
-        chosen : ndarray of bool, shape (n_pairs,)
-        """
-        blocks = np.zeros((self.n_units, self.n_units), dtype=bool)
-        effect, cause = self.pairs[chosen].T
-        blocks[effect, cause] = True
-        unit = self.unit_of_state
-        return blocks[unit[:, None], unit[None, :]]
 
 
 def _slices(sizes):
     """Consecutive slices of given sizes."""
     edges = np.concatenate([[0], np.cumsum(sizes)])
     return tuple(slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True))
+
+
+def padded_blocks(x, partition):
+    """Blocks of a square matrix (or stack), zero-padded: shape (..., n_units, p, n_units, p)."""
+    states = partition.padded
+    if len(partition.groups) > 1:
+        widths = [(0, 0)] * (x.ndim - 2) + [(0, 1), (0, 1)]
+        x = np.pad(x, widths)[..., states.ravel()[:, None], states.ravel()[None, :]]
+    m, p = states.shape
+    return x.reshape(*x.shape[:-2], m, p, m, p)
+
+
+def diagonal_blocks(x, partition):
+    """Blocks of every unit with itself, zero-padded: a stack of shape (f, n, n) as (n_units, f, p, p)."""
+    units = np.arange(partition.n_units)
+    return padded_blocks(x, partition)[:, units, :, units, :]
+
+
+def pair_blocks(matrix, partition):
+    """Off-diagonal blocks as rows, shape (n_pairs, p * p), zero where padded."""
+    blocks = padded_blocks(matrix, partition)
+    effect, cause = partition.pairs.T
+    p = blocks.shape[-1]
+    return np.moveaxis(blocks, -2, -3)[effect, cause].reshape(len(effect), p * p)
+
+
+def coefficient_pair_information(info, partition, family):
+    """Information of each block of a family of ``[A | B]`` with itself, shape (n_pairs, e, e).
+
+    `family` is the partition, its `input_pairs` or its `step_pairs`. Padded elements get a unit on the
+    diagonal, so that they change no solve and no statistic.
+    """
+    if family is not partition or partition.n_lags > 1:
+        return _elementwise_information(info, partition, family)
+    n = partition.n_states
+    U, V = (diagonal_blocks(x, partition) for x in (info.U, info.V[..., :n, :n]))
+    own = _unit_products(U, V, partition)  # (pairs, k, i, j, l)
+    return _with_cross(np.transpose(own, (0, 2, 3, 1, 4)), info.W[..., :n, :], "xfjk,xfli->xijkl", partition)
+
+
+def _elementwise_information(info, partition, family):
+    """Information of blocks given by their elements."""
+    padded = family.pair_elements == family.n_elements
+    rows, cols = np.divmod(np.where(padded, 0, family.pair_elements), partition.n_regressors)
+    matrices = np.empty((*padded.shape, padded.shape[1]))
+    for x, (i, j) in enumerate(zip(rows, cols, strict=True)):
+        products = info.V[:, j[:, None], j] * info.U[:, i, i[:, None]]
+        if family is partition:  # inputs are known: their rows of W are zero
+            W = info.W[:, j[:, None], i]
+            products += W * np.swapaxes(W, 1, 2)
+        matrices[x] = products.real.mean(axis=0)
+    matrices[padded[:, :, None] | padded[:, None, :]] = 0.0
+    pair, element = np.nonzero(padded)
+    matrices[pair, element, element] = 1.0
+    return matrices
+
+
+def covariance_pair_information(info, partition):
+    """Information of each off-diagonal block of Q with itself, shape (n_pairs, e, e).
+
+    A block and its transpose are one parameter.
+    """
+    own = diagonal_blocks(info.U, partition)
+    own = _unit_products(own, own, partition)  # (pairs, c, c', d', d)
+    return _with_cross(np.transpose(own, (0, 1, 4, 2, 3)), info.U, "xfda,xfbc->xcdab", partition)
+
+
+def _with_cross(own, x, products, partition):
+    """Information of blocks from products of units with themselves, and of x between units of each pair."""
+    effect, cause = partition.pairs.T
+    cross = padded_blocks(x, partition)[:, cause, :, effect, :]  # (pairs, freq, p, p)
+    cross = np.einsum(products, cross, cross).real / cross.shape[1]
+    e = own.shape[1] ** 2
+    matrices = (own + cross).reshape(len(own), e, e)
+    pair, element = np.nonzero(partition.pair_elements == partition.n_elements)
+    matrices[pair, element, element] += 1.0
+    return matrices
+
+
+def uncoupled_pair_information(info, partition):
+    """Joint information of the blocks A_mn, A_nm and Q_mn of each pair when no unit is coupled.
+
+    Every other cross term vanishes then, unless inputs drive the states of several units.
+    """
+    U, V, W = info.U, info.V, info.W
+    terms = (  # of which two blocks, and axes (a, b, c, d) of x_m[a, b] y_n[c, d]
+        (0, 0, U, V, (2, 3, 1, 4)),  # V_n[j, l] U_m[k, i]
+        (1, 1, V, U, (4, 1, 3, 2)),  # V_m[j, l] U_n[k, i] for rows i of n
+        (0, 1, W, W, (2, 3, 4, 1)),  # W_n[j, k] W_m[l, i], (k, l) of A_nm
+        (2, 2, U, U, (1, 4, 2, 3)),  # U_m[c, c'] U_n[d', d]
+        (0, 2, U, W, (2, 3, 1, 4)),  # W_n[j, d] U_m[c, i]
+        (1, 2, W, U, (4, 1, 2, 3)),  # W_m[j, c] U_n[d, i]
+    )
+    n_pairs, e = len(partition.pairs), partition.padded.shape[1] ** 2
+    joint = np.empty((n_pairs, 3, e, 3, e))
+    for first, second, x, y, axes in terms:
+        block = np.transpose(_unit_products(x, y, partition), (0, *axes)).reshape(n_pairs, e, e)
+        joint[:, first, :, second, :] = block
+        if first != second:
+            joint[:, second, :, first, :] = np.swapaxes(block, 1, 2)
+    joint = joint.reshape(n_pairs, 3 * e, 3 * e)
+    padded, element = partition.pair_elements == partition.n_elements, np.arange(3 * e)
+    joint[:, element, element] += np.hstack([padded, padded[partition.reverse_pairs], padded])
+    return joint
+
+
+def _unit_products(x, y, partition):
+    """``mean_w Re x_m[a, b] y_n[c, d]`` of the units' blocks, for each pair (m, n): (n_pairs, a, b, c, d)."""
+    m, n_frequencies, p, _ = x.shape
+    left = np.concatenate([x.real, -x.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
+    right = np.concatenate([y.real, y.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
+    of_left = np.swapaxes(left, 1, 2).reshape(m * p * p, -1)
+    of_right = np.swapaxes(right, 0, 1).reshape(-1, m * p * p)
+    product = (of_left @ of_right / n_frequencies).reshape(m, p, p, m, p, p)
+    effect, cause = partition.pairs.T
+    return np.moveaxis(product, 3, 1)[effect, cause]

@@ -7,15 +7,14 @@ and once the block ends are known every block is one product with a block-Toepli
 of ``F``. All work is in matrix products; a chunk and its buffers stay in cache.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 _CHUNK_BYTES = 1 << 19  # a chunk of states and its buffer stay in the second-level cache
 
 
-@dataclass(frozen=True)
-class _Level:
+class _Level(NamedTuple):
     """Matrices that solve the recurrence inside blocks of one level."""
 
     block: int
@@ -24,31 +23,22 @@ class _Level:
     step: np.ndarray  # F, transposed
 
 
-def _block_length(p):
-    return 8 if p <= 8 else 4 if p <= 32 else 2
-
-
-def _level(F, block):
-    p = len(F)
-    powers = [np.eye(p)]
-    for _ in range(block - 1):
-        powers.append(powers[-1] @ F)
-    toeplitz = np.zeros((block * p, block * p))
-    for out in range(block):
-        for source in range(out + 1):
-            rows, cols = slice(source * p, (source + 1) * p), slice(out * p, (out + 1) * p)
-            toeplitz[rows, cols] = powers[out - source].T
-    last = np.ascontiguousarray(toeplitz[:, -p:])
-    return _Level(block, toeplitz, last, np.ascontiguousarray(F.T)), powers[-1] @ F
-
-
 def _levels(F, rows):
     """Levels for up to `rows` rows and the matrix that steps from block end to block end."""
-    block = _block_length(len(F))
-    levels = []
+    p, levels = len(F), []
+    block = 8 if p <= 8 else 4 if p <= 32 else 2
     while rows >= 2 * block:
-        level, F = _level(F, block)
-        levels.append(level)
+        powers = [np.eye(p)]
+        for _ in range(block - 1):
+            powers.append(powers[-1] @ F)
+        toeplitz = np.zeros((block * p, block * p))
+        for out in range(block):
+            for source in range(out + 1):
+                at = slice(source * p, (source + 1) * p), slice(out * p, (out + 1) * p)
+                toeplitz[at] = powers[out - source].T
+        last = np.ascontiguousarray(toeplitz[:, -p:])
+        levels.append(_Level(block, toeplitz, last, np.ascontiguousarray(F.T)))
+        F = powers[-1] @ F
         rows //= block
     return levels, F
 
@@ -81,14 +71,7 @@ def _solve(g, out, levels, F_last):
 
 
 class Recurrence:
-    """A recurrence whose powers of ``F`` are prepared once, for use on many records.
-
-    Parameters
-    ----------
-    F : ndarray of shape (p, p)
-    n_rows : int
-        Rows of a usual record; longer ones are done in chunks, shorter ones with a part of the powers.
-    """
+    """A recurrence whose powers of ``F`` are prepared once, for use on many records."""
 
     def __init__(self, F, n_rows=1 << 62):
         self._F = np.ascontiguousarray(F, dtype=float)
@@ -102,13 +85,22 @@ class Recurrence:
         X = np.empty((*batch, n_samples, p)) if out is None else out
         if n_samples == 0:
             return X
-        drives = [(Y, None if K is None else np.ascontiguousarray(K.T)) for Y, K in drives]
+        turned = [(Y, None if K is None else np.ascontiguousarray(K.T)) for Y, K in drives]
         buffer = np.empty((*batch, min(n_samples, self._chunk), p))
         x = x0
         for start in range(0, n_samples, self._chunk):
             stop = min(n_samples, start + self._chunk)
             g = buffer[..., : stop - start, :]
-            _gather(drives, offset, start, stop, g)
+            for k, (Y, KT) in enumerate(turned):
+                rows = Y[..., start:stop, :]
+                if k > 0:
+                    g += rows if KT is None else rows @ KT
+                elif KT is None:
+                    np.copyto(g, rows)
+                else:
+                    np.matmul(rows, KT, out=g)
+            if offset is not None:
+                g += offset
             if x is not None:
                 g[..., 0, :] += x @ self._F.T
             _solve(g, X[..., start:stop, :], self._levels, self._F_last)
@@ -117,44 +109,10 @@ class Recurrence:
 
 
 def driven_recurrence(F, *drives, offset=None, x0=None, out=None):
-    """States of ``x[t] = F x[t-1] + sum_i K_i y_i[t] + offset``.
+    """States of ``x[t] = F x[t-1] + sum_i K_i y_i[t] + offset``, shape (..., n_samples, p).
 
-    Parameters
-    ----------
-    F : ndarray of shape (p, p)
-    *drives : tuples (Y, K)
-        ``Y`` of shape (n_samples, d) holds one row per time step, ``K`` of shape (p, d) maps it to the
-        state; ``K=None`` stands for the identity. Reversed views run the recurrence backwards. Several
-        series of the same length are run together with axes before these two.
-    offset : ndarray of shape (p,), default=None
-        Constant added at every step.
-    x0 : ndarray of shape (p,), default=None
-        State before the first row; None stands for zero.
-    out : ndarray of shape (n_samples, p), default=None
-        C-contiguous array to write to; an input that overlaps it has to be the same array.
-
-    Returns
-    -------
-    X : ndarray of shape (..., n_samples, p)
-
-    Notes
-    -----
     A value that is not finite spoils the block of rows it lies in, not only the later ones. Costs one
     product ``Y K'`` per drive plus about ``2 * block * p**2`` flops per row; beyond the output, memory is a
     fixed buffer of about half a megabyte.
     """
     return Recurrence(F, drives[0][0].shape[-2]).run(*drives, offset=offset, x0=x0, out=out)
-
-
-def _gather(drives, offset, start, stop, g):
-    """Write the summed drive of rows `start` to `stop` into `g`."""
-    for k, (Y, KT) in enumerate(drives):
-        rows = Y[..., start:stop, :]
-        if k > 0:
-            g += rows if KT is None else rows @ KT
-        elif KT is None:
-            np.copyto(g, rows)
-        else:
-            np.matmul(rows, KT, out=g)
-    if offset is not None:
-        g += offset

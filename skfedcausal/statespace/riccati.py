@@ -7,7 +7,7 @@ depend on the number of sensors. The solvers of both equations take one matrix o
 import numpy as np
 from scipy.linalg.lapack import dgesv
 
-from .positive import spectral_radius
+from .matrices import spectral_radius
 
 _MAX_DOUBLINGS = 60
 _SETTLED = 1e-9  # convergence is quadratic: an update of this size leaves an error of its square
@@ -28,72 +28,38 @@ def predicted_covariance(A, J, Q):
 
     Solves ``P = A (P^-1 + J)^-1 A' + Q`` by the structure-preserving doubling algorithm [1]_.
 
-    Parameters
-    ----------
-    A, J, Q : ndarray of shape (..., n, n)
-        Transition matrix, information matrix ``C' R^-1 C`` (may be singular), process covariance.
-
-    Returns
-    -------
-    P : ndarray of shape (..., n, n)
-
-    Raises
-    ------
-    NotStationaryError
-        If the filter does not settle: some unstable direction is not measured or not excited.
-    ValueError
-        If a matrix has values that are not finite.
-
-    References
-    ----------
     .. [1] Chu, Fan, Lin, Wang (2004), Structure-preserving algorithms for periodic discrete-time
            algebraic Riccati equations, International Journal of Control 77(8).
     """
     _require_finite(A=A, J=J, Q=Q)
     with np.errstate(over="ignore", invalid="ignore"):
-        P, F = _riccati_one(A, J, Q) if A.ndim == 2 else _riccati_stack(A, J, Q)
+        P, F = _doubled(A, J, Q)
     # F is a power of the filter's transition matrix: it has vanished unless the filter is not stable
-    if np.abs(F).max(initial=0.0) >= 1 and spectral_radius(_filter_transition(A, J, P)).max() >= 1:
-        raise NotStationaryError(_RICCATI_MESSAGE)
+    if np.abs(F).max(initial=0.0) >= 1:
+        step = A - A @ filtered_covariance(P, J) @ J  # which carries a prediction error to the next step
+        if spectral_radius(step).max() >= 1:
+            raise NotStationaryError(_RICCATI_MESSAGE)
     return P
 
 
-def _riccati_one(A, J, Q):
-    n = len(A)
-    eye = np.eye(n)
-    right = np.empty((n, 2 * n), order="F")
-    F, G, P = A.T, J, Q
-    for _ in range(_MAX_DOUBLINGS):
-        right[:, :n] = F
-        right[:, n:] = G
-        _, _, solved, info = dgesv(eye + G @ P, right)
-        WF, WG = solved[:, :n], solved[:, n:]
-        update = F.T @ P @ WF
-        P = P + update
-        growth = update.diagonal()
-        if info or not growth.max() < np.inf:
-            break
-        settled = (growth <= _SETTLED * P.diagonal()).all()
-        G = G + F @ WG @ F.T
-        F = F @ WF
-        if settled:
-            return (P + P.T) / 2, F
-    raise NotStationaryError(_RICCATI_MESSAGE)
-
-
-def _riccati_stack(A, J, Q):
+def _doubled(A, J, Q):
+    """Solution of the Riccati equation, and a high power of the transition matrix of its filter."""
     n = A.shape[-1]
+    eye, right = np.eye(n), np.empty((n, 2 * n), order="F")
     F, G, P = np.swapaxes(A, -1, -2), J, Q
     for _ in range(_MAX_DOUBLINGS):
-        solved = np.linalg.solve(np.eye(n) + G @ P, np.concatenate([F, G], axis=-1))
-        WF, WG = solved[..., :n], solved[..., n:]
-        FT = np.swapaxes(F, -1, -2)
+        if A.ndim == 2:  # of small matrices, for which the way to LAPACK is what counts
+            right[:, :n], right[:, n:] = F, G
+            _, _, solved, info = dgesv(eye + G @ P, right)
+        else:
+            solved, info = np.linalg.solve(eye + G @ P, np.concatenate([F, G], axis=-1)), 0
+        WF, WG, FT = solved[..., :n], solved[..., n:], np.swapaxes(F, -1, -2)
         update = FT @ P @ WF
         P = P + update
-        growth = _diagonal(update)
-        if not growth.max(initial=0.0) < np.inf:
+        growth = np.diagonal(update, axis1=-2, axis2=-1)
+        if info or not growth.max(initial=0.0) < np.inf:
             break
-        settled = (growth <= _SETTLED * _diagonal(P)).all()
+        settled = (growth <= _SETTLED * np.diagonal(P, axis1=-2, axis2=-1)).all()
         G = G + F @ WG @ FT
         F = F @ WF
         if settled:
@@ -102,30 +68,18 @@ def _riccati_stack(A, J, Q):
 
 
 def stationary_covariance(A, Q):
-    """Covariance of the stationary states, ``S = A S A' + Q``, by doubling.
-
-    Parameters
-    ----------
-    A, Q : ndarray of shape (..., n, n)
-
-    Raises
-    ------
-    NotStationaryError
-        If the spectral radius of `A` is not below one.
-    ValueError
-        If a matrix has values that are not finite.
-    """
+    """Covariance of the stationary states, ``S = A S A' + Q``, by doubling."""
     _require_finite(A=A, Q=Q)
     F, S = A, Q
     with np.errstate(over="ignore", invalid="ignore"):
         for _ in range(_MAX_DOUBLINGS):
             update = F @ S @ np.swapaxes(F, -1, -2)
             S = S + update
-            growth = _diagonal(update)
+            growth = np.diagonal(update, axis1=-2, axis2=-1)
             if not growth.max(initial=0.0) < np.inf:
                 break
             F = F @ F
-            if (growth <= _SETTLED * _diagonal(S)).all():
+            if (growth <= _SETTLED * np.diagonal(S, axis1=-2, axis2=-1)).all():
                 if np.abs(F).max(initial=0.0) >= 1 and spectral_radius(A).max() >= 1:
                     break  # an unstable mode that no noise excites
                 return (S + np.swapaxes(S, -1, -2)) / 2
@@ -140,10 +94,6 @@ def adjoint_lyapunov(A, G):
 
     If G is the derivative of a function of the stationary covariance S, X is its derivative with respect
     to Q and ``2 X A S`` that with respect to A.
-
-    Parameters
-    ----------
-    A, G : ndarray of shape (..., n, n)
     """
     F, X = A, (G + np.swapaxes(G, -1, -2)) / 2
     for _ in range(_MAX_DOUBLINGS):
@@ -160,15 +110,6 @@ def filtered_covariance(P, J):
     n = P.shape[-1]
     Pf = np.linalg.solve(np.eye(n) + P @ J, P)
     return (Pf + np.swapaxes(Pf, -1, -2)) / 2
-
-
-def _filter_transition(A, J, P):
-    """``A (I - Pf J)``, which carries a prediction error to the next step."""
-    return A - A @ filtered_covariance(P, J) @ J
-
-
-def _diagonal(x):
-    return np.diagonal(x, axis1=-2, axis2=-1)
 
 
 def _require_finite(**matrices):

@@ -22,39 +22,13 @@ def power_of_two(values):
 
 
 def without_last_bits(S, scale):
-    """Covariances without their last bits, which depend on the order in which machines add.
-
-    Parameters
-    ----------
-    S : ndarray of shape (..., n, n)
-    scale : ndarray of shape (n,)
-        Standard deviations of the series.
-
-    Returns
-    -------
-    ndarray of shape (..., n, n)
-        Multiples of ``2**-30`` (1e-9) of the product of two scales: far below any standard error, far above
-        rounding errors. Sums that differ by rounding become identical, but for the rare one that lies
-        between two multiples.
-    """
+    """Covariances without their last bits, which depend on the order in which machines add."""
     unit = power_of_two(np.outer(scale, scale)) * _LAST_BIT
     return np.rint(S / unit) * unit
 
 
 def scaled_columns(series, dtype):
-    """Series in the given precision, and the scale of each column that gives back its size.
-
-    Parameters
-    ----------
-    series : ndarray of shape (n_samples, n_columns)
-    dtype : str
-
-    Returns
-    -------
-    rounded : ndarray of shape (n_samples, n_columns)
-    scale : ndarray of shape (n_columns,)
-        ``rounded * scale`` is the series.
-    """
+    """Series in the given precision, and the scale of each column that gives back its size."""
     top = np.abs(series).max(axis=0, initial=0.0)
     scale = np.maximum(power_of_two(top) / _TOP, _SMALLEST)
     return np.ascontiguousarray((series / scale).astype(dtype)), scale
@@ -65,19 +39,6 @@ def whitened_columns(z, J, dtype):
 
     In this form the measurement noise is one in every direction, whatever the units of the states, so that
     rounding costs every direction the same share of its noise. Directions that `J` does not see are dropped.
-
-    Parameters
-    ----------
-    z : ndarray of shape (n_samples, n_states)
-    J : ndarray of shape (n_states, n_states)
-        Information matrix, averaged over time where it changes.
-    dtype : str
-
-    Returns
-    -------
-    rounded : ndarray of shape (n_samples, n_states)
-    unscale : ndarray of shape (n_states, n_states)
-        ``rounded @ unscale`` is the series.
     """
     units = state_units(J[None])
     values, vectors = np.linalg.eigh(J / units[:, None] / units)
@@ -94,31 +55,26 @@ def state_units(matrices):
 
 @cache
 def _triangle(p):
-    """Positions of the lower triangle of a p x p matrix."""
-    return np.tril_indices(p)
-
-
-@cache
-def _flat_triangle(p):
-    """The same in the matrix written row by row."""
-    return np.ravel_multi_index(_triangle(p), (p, p))
+    """Positions (rows, columns) of the lower triangle of a p x p matrix, and in the matrix row by row."""
+    rows, cols = np.tril_indices(p)
+    return rows, cols, rows * p + cols
 
 
 def packed_triangles(matrices):
     """Lower triangles of symmetric matrices, shape (n_matrices, p (p + 1) / 2)."""
     k, p = matrices.shape[:2]
-    return matrices.reshape(k, p * p).take(_flat_triangle(p), axis=1)
+    return matrices.reshape(k, p * p).take(_triangle(p)[2], axis=1)
 
 
 def packed_products(units):
     """Products of the units of both variables of each packed element."""
-    rows, cols = _triangle(len(units))
+    rows, cols, _ = _triangle(len(units))
     return units[rows] * units[cols]
 
 
 def unpacked_triangles(packed, p):
     """Symmetric p x p matrices from their lower triangles."""
-    rows, cols = _triangle(p)
+    rows, cols, _ = _triangle(p)
     matrices = np.empty((len(packed), p, p))
     matrices[:, rows, cols] = packed
     matrices[:, cols, rows] = packed

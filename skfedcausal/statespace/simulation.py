@@ -3,30 +3,13 @@
 import numpy as np
 
 from .episodes import episodes
-from .positive import covariance_root, eigen_root
+from .matrices import covariance_root, eigen_root
 from .recurrence import driven_recurrence
 from .riccati import stationary_covariance
 
 
 def simulated_states(A, Q, starts, n_samples, rng, *, exogenous=None, spread=None):
-    """States of a plant, every episode from the stationary distribution.
-
-    Parameters
-    ----------
-    A, Q : ndarray of shape (n, n)
-    starts : sequence of int
-        First row of each episode.
-    n_samples : int
-    rng : numpy.random.Generator or RandomState
-    exogenous : ndarray of shape (n_samples, n), default=None
-        Known term of the state equation at each row but the first of an episode.
-    spread : ndarray of shape (n, n), default=None
-        Covariance added to the first state of an episode.
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n)
-    """
+    """States of a plant, every episode from the stationary distribution, shape (n_samples, n)."""
     n = len(Q)
     first = stationary_covariance(A, Q)
     first = covariance_root(first if spread is None else first + spread)
@@ -41,21 +24,7 @@ def simulated_states(A, Q, starts, n_samples, rng, *, exogenous=None, spread=Non
 
 
 def simulated_information(patterns, index, states, rng):
-    """What measurements with information matrices J say of known states: ``J h + e``, e of covariance J.
-
-    Parameters
-    ----------
-    patterns : ndarray of shape (n_patterns, n, n)
-        Positive semidefinite.
-    index : ndarray of int, shape (n_samples,)
-        Which of them holds at each time step.
-    states : ndarray of shape (n_samples, n)
-    rng : numpy.random.Generator or RandomState
-
-    Returns
-    -------
-    ndarray of shape (n_samples, n)
-    """
+    """What measurements with information matrices J say of known states: ``J h + e``, e of covariance J."""
     z = np.einsum("tij,tj->ti", patterns[index], states)
     z += np.einsum("tij,tj->ti", eigen_root(patterns)[index], rng.normal(size=z.shape))
     return z

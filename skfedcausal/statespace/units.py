@@ -1,35 +1,24 @@
 """Maximum likelihood of every unit on its own, all units of one size in one batch."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import fractional_matrix_power
 
-from .positive import absolute_values, cap_radius, floor_eigenvalues, spectral_radius, symmetric_basis
+from .episodes import TransitionMoments, episodes, lag_covariances
+from .matrices import absolute_values, cap_radius, floor_eigenvalues, spectral_radius, symmetric_basis
+from .riccati import stationary_covariance
 from .whittle import WhittleLikelihood
 
 _START_RADIUS = 0.98
 _MAX_RADIUS = 0.999
 _START_FLOOR = 0.05  # share of the sample variance a start leaves to the states at least
+_NOISE_FLOOR = 1e-3  # share of a slow unit's state variance that is process noise at least
 _COVARIANCE_FLOOR = 0.02  # share of the previous trace below which a step may not take an eigenvalue
 
 
 def moment_start(moments, N):
-    """Errors-in-variables estimate ``A = G1 (G0 - N)^-1`` and its residual covariance.
-
-    Parameters
-    ----------
-    moments : TransitionMoments
-        Of each unit's scores and, after them, of c - p inputs.
-    N : ndarray of shape (..., p, p)
-        Covariance of the scores around the states.
-
-    Returns
-    -------
-    A : ndarray of shape (..., p, c)
-        Transition matrix inside the unit circle, with the columns of B appended.
-    Q : ndarray of shape (..., p, p)
-        Positive definite.
-    """
+    """Errors-in-variables estimate ``A = G1 (G0 - N)^-1`` and its residual covariance."""
     p = N.shape[-1]
     G0, G1 = moments.early[0].copy(), moments.cross[0][..., :p, :]
     scale = np.trace(G0[..., :p, :p], axis1=-2, axis2=-1) / p
@@ -47,14 +36,7 @@ def moment_start(moments, N):
 
 
 def unit_information(info, basis):
-    """Information matrix of (vec A, q) per time step, shape (..., p*c + len(basis), ...).
-
-    Parameters
-    ----------
-    info : SpectralInformation
-    basis : ndarray of shape (n_q, p, p)
-        ``Q = sum_k q_k basis[k]``.
-    """
+    """Information matrix of (vec A, q) per time step, shape (..., p*c + len(basis), ...)."""
     U, W, V = info.U, info.W, info.V
     p, c = U.shape[-1], V.shape[-1]
     batch = U.shape[:-3]
@@ -80,45 +62,17 @@ def _element_products(x, y):
     return products.reshape(*shape, *x.shape[-2:], *y.shape[-2:])
 
 
-@dataclass(frozen=True)
-class UnitFit:
-    """Maximum-likelihood models of units on their own.
+class UnitFit(NamedTuple):
+    """Maximum-likelihood models of units on their own."""
 
-    Attributes
-    ----------
-    A : ndarray of shape (n_units, p, c)
-        With the columns of B appended where there are inputs.
-    Q : ndarray of shape (n_units, p, p)
-    converged : ndarray of bool, shape (n_units,)
-    value : ndarray of shape (n_units,)
-        Log-likelihood per time step.
-    """
-
-    A: np.ndarray
-    Q: np.ndarray
-    converged: np.ndarray
-    value: np.ndarray
+    A: np.ndarray  # (n_units, p, c)
+    Q: np.ndarray  # (n_units, p, p)
+    converged: np.ndarray  # (n_units,)
+    value: np.ndarray  # (n_units,)
 
 
 def fit_units(moments, N, *, fixed_A=None, max_iter=30, tol=1e-3):
-    """Fisher scoring on the Whittle likelihood of each unit.
-
-    Parameters
-    ----------
-    moments : TransitionMoments
-        Of each unit's scores and the inputs, arrays of shape (n_lags + 1, n_units, c, c).
-    N : ndarray of shape (n_units, p, p)
-    fixed_A : ndarray of shape (n_units, p, p), default=None
-        Transition matrices to keep; input matrices and process covariances are estimated then.
-    max_iter : int, default=30
-    tol : float, default=1e-3
-        Stop when ``T g' I^-1 g``, twice the gain in log-likelihood that a step promises, is less for every
-        unit.
-
-    Returns
-    -------
-    UnitFit
-    """
+    """Fisher scoring on the Whittle likelihood of each unit."""
     likelihood = WhittleLikelihood(moments, N)
     A, Q = moment_start(moments, N)
     p = N.shape[-1]
@@ -179,3 +133,37 @@ def _line_search(likelihood, current, A, Q, step_A, step_Q, n_halvings=12):
     new_A = A + length * step_A
     new_Q = np.where(length > 0, floor_eigenvalues(Q + length * step_Q, floor), Q)
     return new_A, new_Q, likelihood.evaluate(new_A, new_Q)
+
+
+def lag_shares(present, n_lags):
+    """Share of products ``s_m[t+l] s_n[t]`` that are there, shape (n_lags + 1, n_units, n_units)."""
+    T = len(present)
+    shares = np.ones((n_lags + 1, *present.shape[1:] * 2))
+    for lag in range(min(n_lags, T - 1) + 1):
+        shares[lag] = present[lag:].T @ present[: T - lag] / (T - lag)
+    return shares
+
+
+def slow_start(scores, present, N, starts, period, n_lags):
+    """Model (A, Q) at the rate of the record of a unit that reports in every `period`-th row.
+
+    Its scores have no products at lags that are not multiples of the period, so nothing follows from their
+    lag covariances at the rate of the record. At its own rate it is an ordinary unit with ``A^period`` for A.
+    Of the roots of that, which the unit alone cannot tell apart, the principal one is taken, which turns
+    least from row to row.
+    """
+    chosen = []
+    for start, stop in episodes(starts, len(scores)):
+        offset = np.argmax([present[start + k : stop : period].sum() for k in range(period)])
+        chosen.append(np.arange(start + offset, stop, period))
+    first = np.cumsum([0, *(len(rows) for rows in chosen[:-1])])
+    rows = np.concatenate(chosen)
+    own = scores[rows]
+    mask = np.repeat(present[rows, None], own.shape[1], axis=1)
+    sums = lag_covariances(own, range(n_lags + 2), first, mask)
+    moments = TransitionMoments.from_sums(sums, own, first)
+    fit = fit_units(moments.blocks([slice(0, own.shape[1])]), N[None])
+    A = cap_radius(fractional_matrix_power(fit.A[0], 1 / period).real, _MAX_RADIUS)
+    states = stationary_covariance(fit.A[0], fit.Q[0])
+    Q = floor_eigenvalues(states - A @ states @ A.T, _NOISE_FLOOR * np.trace(states) / len(states))
+    return A, Q

@@ -22,32 +22,41 @@ References
 
 import numpy as np
 
+from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum
-from .lagcov import frequencies_of_states, midpoints
-from .likelihood import Evaluation, SpectralInformation, hermitian
-from .pairs import diagonal_blocks
-from .positive import companion
+from .matrices import companion, hermitian
+from .partition import diagonal_blocks
 
 _PIECE = 2**18  # complex numbers in the matrices of the frequencies that are taken together
+
+
+def midpoints(n_frequencies):
+    """Midpoints ``(k + 1/2) pi / n`` of a half circle."""
+    return (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
+
+
+def frequencies_of_states(A, least, most=400, aliased=0.01):
+    """How many midpoints integrate the spectrum of the states of a plant.
+
+    What such a spectrum has at lag l comes back at a distance of ``2 n`` lags on n midpoints, and falls as
+    ``A^l``.
+    """
+    n_frequencies = least
+    while n_frequencies < most:
+        left = np.linalg.matrix_power(A, 2 * n_frequencies)
+        if np.square(left).sum(axis=-2).max(initial=0.0) <= aliased**2:
+            return n_frequencies
+        n_frequencies = min(3 * n_frequencies // 2 + 1, most)
+    return most
 
 
 class WhittleLikelihood:
     """Whittle likelihood as a function of (A, Q), given lag covariances of the scores.
 
-    Parameters
-    ----------
-    moments : TransitionMoments
-        Lag covariances of the centred scores' transitions, or of scores and inputs side by side: c columns.
-    N : ndarray of shape (..., n, n)
-        Covariance of the scores around the states.
-    n_lags : int, default=1
-        Lags of the plant: the moments are those of ``[s[t]; s[t-1]; ...; s[t-n_lags+1]]``, and A is
-        ``[A_1 | A_2 | ...]``. Without inputs then.
-
-    Notes
-    -----
-    With several lags r is a moving average of their number, ``Z = exp(i w) I - A E`` with ``E = [I; exp(-i w)
-    I; ...]``; all else stays.
+    `moments` are those of the centred scores' transitions, with inputs beside them if there are any; `N`
+    (..., n, n) is the covariance of the scores around the states. For a plant of several lags they are those
+    of ``[s[t]; s[t-1]; ...; s[t-n_lags+1]]``, A is ``[A_1 | A_2 | ...]``, without inputs, and ``Z = exp(i w)
+    I - A E`` with ``E = [I; exp(-i w) I; ...]``.
     """
 
     def __init__(self, moments, N, n_lags=1):
@@ -64,41 +73,25 @@ class WhittleLikelihood:
         self._inputs = moments.early if early.shape[-1] > n * n_lags else None
         self._driven = {}  # by number of frequencies
 
-    def _Z(self, A, rotation):
-        n = A.shape[-2]
-        acts = A[..., None, :, :n]
-        for lag, delay in enumerate(self._delays(rotation), 1):
-            acts = acts + delay * A[..., None, :, lag * n : (lag + 1) * n]
-        return rotation * np.eye(n) - acts
-
-    def _delays(self, rotation):
-        """``exp(-i w l)`` for the lags l after the first."""
-        return [rotation ** (-lag) for lag in range(1, self.n_lags)]
-
     def evaluate(self, A, Q):
         """Value and gradients at (A, Q), A with the columns of B appended where there are inputs."""
         n = Q.shape[-1]
-        value, grad_A, grad_E = 0.0, 0.0, 0.0
-        for chosen in self._pieces(n):
-            of_piece = self._evaluate(A, Q, chosen)
+        value = grad_A = grad_E = np.zeros(())
+        at_once = max(_PIECE // n**2, 1) if self.N.ndim == 2 else self._n_frequencies
+        for first in range(0, self._n_frequencies, at_once):
+            of_piece = self._sums(A, Q, slice(first, first + at_once))
             value, grad_A, grad_E = value + of_piece[0], grad_A + of_piece[1], grad_E + of_piece[2]
         grad_Q = 0.5 * (grad_E / self._n_frequencies)
         value, grad_A = -0.5 * (value / self._n_frequencies), grad_A / self._n_frequencies
         return Evaluation(value, grad_A, (grad_Q + np.swapaxes(grad_Q, -1, -2)) / 2)
 
-    def _pieces(self, n):
-        """Frequencies in pieces whose matrices stay small."""
-        at_once = max(_PIECE // n**2, 1) if self.N.ndim == 2 else self._n_frequencies
-        return [slice(k, k + at_once) for k in range(0, self._n_frequencies, at_once)]
-
-    def _evaluate(self, A, Q, chosen):
+    def _sums(self, A, Q, chosen):
         """Sums over a slice of frequencies of log-determinant and trace, their gradient in A, and of E."""
         n = Q.shape[-1]
         late, cross, back, early = (
             x[..., chosen, :, :] for x in (self._late, self._cross, self._back, self._early)
         )
-        rotation = self._rotation[chosen]
-        Z = self._Z(A, rotation)
+        Z, delays = self._transfer(A, self._rotation[chosen])
         ZN = Z @ self.N[..., None, :, :]
         Phi = Q[..., None, :, :] + ZN @ hermitian(Z)
         logdet = np.linalg.slogdet(Phi)[1]
@@ -112,64 +105,56 @@ class WhittleLikelihood:
         grad_A = (X @ early).real.sum(axis=-3)
         through_Z = E @ ZN
         grad_A[..., :n] -= through_Z.real.sum(axis=-3)
-        for lag, delay in enumerate(self._delays(rotation), 1):
+        for lag, delay in enumerate(delays, 1):
             grad_A[..., lag * n : (lag + 1) * n] -= (delay * np.conj(through_Z)).real.sum(axis=-3)
         return (logdet + trace).sum(axis=-1), grad_A, E.real.sum(axis=-3)
 
-    def information(self, A, Q):
-        """Expected information at (A, Q) as a :class:`SpectralInformation`.
+    def _transfer(self, A, rotation):
+        """Z at some frequencies, and ``exp(-i w l)`` of the lags l after the first."""
+        n = A.shape[-2]
+        delays = [rotation ** (-lag) for lag in range(1, self.n_lags)] if self.n_lags > 1 else []
+        acts = A[..., None, :, :n]
+        for lag, delay in enumerate(delays, 1):
+            acts = acts + delay * A[..., None, :, lag * n : (lag + 1) * n]
+        return rotation * np.eye(n) - acts, delays
 
-        It holds the spectrum of the states, whose poles are those of A: slow states need more frequencies
-        than the likelihood.
-        """
-        n = Q.shape[-1]
-        A, B = A[..., : n * self.n_lags], A[..., n * self.n_lags :]
-        frequencies = self._frequencies(A)
-        rotation = np.exp(1j * frequencies)[:, None, None]
-        U, H = self._inverse_and_filter(A, Q, self.N, rotation)
-        lagged = [delay * H for delay in self._delays(rotation)]
-        return SpectralInformation(
-            U, np.concatenate([H, *lagged], axis=-2), self._spectrum(A, B, frequencies)
-        )
+    def information(self, A, Q):
+        """Expected information at (A, Q), a :class:`SpectralInformation`."""
+        rotation, S = self._of_states(A, Q.shape[-1])
+        U, H, delays = self._inverse_and_filter(A, Q, self.N, rotation)
+        return SpectralInformation(U, np.concatenate([H, *(delay * H for delay in delays)], axis=-2), S)
 
     def unit_information(self, A, Q, partition):
-        """The diagonal blocks of :meth:`information` at a plant whose units are not coupled.
-
-        Of the first lag: arrays of shape (n_units, n_frequencies, p, p), zero where units have fewer states
-        than others.
-        """
+        """The diagonal blocks of :meth:`information` at a plant whose units are not coupled."""
         n, p = Q.shape[-1], partition.padded.shape[1]
-        A, B = A[:, : n * self.n_lags], A[:, n * self.n_lags :]
-        frequencies = self._frequencies(A)
-        rotation = np.exp(1j * frequencies)[:, None, None]
-        U, H = np.zeros((2, partition.n_units, len(frequencies), p, p), dtype=complex)
+        rotation, S = self._of_states(A, n)
+        U, H = np.zeros((2, partition.n_units, len(rotation), p, p), dtype=complex)
         for size, units in partition.groups.items():
             rows = partition.padded[units, :size]
             own = rows[:, :, None], rows[:, None, :]
-            own_A = [A[own[0], own[1] + lag * n] for lag in range(self.n_lags)]
-            U[units, :, :size, :size], H[units, :, :size, :size] = self._inverse_and_filter(
-                np.concatenate(own_A, axis=-1), Q[own], self.N[own], rotation
+            lags = [A[own[0], own[1] + lag * n] for lag in range(self.n_lags)]
+            U[units, :, :size, :size], H[units, :, :size, :size], _ = self._inverse_and_filter(
+                np.concatenate(lags, axis=-1), Q[own], self.N[own], rotation
             )
-        S = self._spectrum(A, B, frequencies)
         return SpectralInformation(U, H, None if S is None else diagonal_blocks(S[..., :n, :n], partition))
 
-    def _frequencies(self, A):
+    def _of_states(self, A, n):
+        """``exp(i w)`` at as many frequencies as the states need, and what inputs make of the regressors."""
+        A, B = A[..., : n * self.n_lags], A[..., n * self.n_lags :]
         states = A if self.n_lags == 1 else companion(A, self.n_lags)
-        return midpoints(frequencies_of_states(states, self._n_frequencies))
+        frequencies = midpoints(frequencies_of_states(states, self._n_frequencies))
+        rotation = np.exp(1j * frequencies)[:, None, None]
+        if self._inputs is None:
+            return rotation, None
+        if len(frequencies) not in self._driven:
+            self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, n, frequencies)
+        return rotation, self._driven[len(frequencies)].at(A, B)
 
     def _inverse_and_filter(self, A, Q, N, rotation):
-        """``Phi^-1`` and ``Z^-1 Q``, shape (..., n_frequencies, n, n)."""
-        Z, Q = self._Z(A, rotation), Q[..., None, :, :]
+        """``Phi^-1`` and ``Z^-1 Q``, shape (..., n_frequencies, n, n), and the delays of later lags."""
+        (Z, delays), Q = self._transfer(A, rotation), Q[..., None, :, :]
         Phi = Q + Z @ N[..., None, :, :] @ hermitian(Z)
-        return np.linalg.inv(Phi), np.linalg.solve(Z, np.broadcast_to(Q, Z.shape))
-
-    def _spectrum(self, A, B, frequencies):
-        """Spectrum of the regressors as far as inputs determine them."""
-        if self._inputs is None:
-            return None
-        if len(frequencies) not in self._driven:
-            self._driven[len(frequencies)] = DrivenSpectrum(self._inputs, A.shape[-2], frequencies)
-        return self._driven[len(frequencies)].at(A, B)
+        return np.linalg.inv(Phi), np.linalg.solve(Z, np.broadcast_to(Q, Z.shape)), delays
 
 
 def _real_times(A, x):

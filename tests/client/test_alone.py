@@ -13,7 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from skfedcausal import KalmanClient
 from skfedcausal.client import identification
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.statespace.factors import NoiseFit
+from skfedcausal.statespace.observation import NoiseFit
 
 from ._reference import EPS, random_unit
 

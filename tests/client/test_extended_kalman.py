@@ -13,7 +13,7 @@ from skfedcausal.client.black_box import NonlinearClient
 from skfedcausal.client.maps import fitted_map
 from skfedcausal.client.monitor import NonlinearMonitor
 from skfedcausal.datasets import make_nonlinear_plant
-from skfedcausal.statespace.filter import covariance_schedule, filtered_states
+from skfedcausal.statespace.kalman import covariance_schedule, filtered_states
 
 
 def test_jacobian_of_a_network_is_its_derivative():

@@ -6,8 +6,7 @@ import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal.message import StateMessage
-from skfedcausal.server.estimation.scoring import Point, Scoring
-from skfedcausal.server.estimation.structure import Structure
+from skfedcausal.server.estimation.scoring import Point, Scoring, Structure
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.statespace.observation import information
 from skfedcausal.statespace.partition import Partition
@@ -105,10 +104,10 @@ def structure_of(partition, linked=(), correlated=(), *, free_dynamics=True, fre
     pairs = [tuple(pair) for pair in partition.pairs.tolist()]
     return Structure(
         partition,
-        np.array([pair in links for pair in pairs]),
-        np.array([pair in noise for pair in pairs]),
-        np.full(partition.n_units, free_dynamics),
-        np.full(partition.n_units, free_noise),
+        linked=np.array([pair in links for pair in pairs], dtype=bool),
+        correlated=np.array([pair in noise for pair in pairs], dtype=bool),
+        free_dynamics=np.full(partition.n_units, free_dynamics),
+        free_noise=np.full(partition.n_units, free_noise),
     )
 
 

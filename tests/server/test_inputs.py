@@ -8,10 +8,9 @@ from scipy import stats
 
 from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.feedback import feedback_table
+from skfedcausal.server.estimation.input_checks import feedback_table
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.statespace.episodes import episodes, lagged_rows
-from skfedcausal.statespace.lagcov import lag_covariances
+from skfedcausal.statespace.episodes import episodes, lag_covariances, lagged_rows
 
 
 def messages_of(X, truth, inputs):
@@ -163,7 +162,7 @@ def test_feedback_statistics_are_those_of_whole_series_over_several_episodes():
     }
     record = JointRecord.from_messages(messages)
     updates = np.random.default_rng(0).standard_normal((record.n_samples, 2))
-    u, n_lags = record.standard_inputs, 5
+    u, n_lags = record.standard_known.series, 5
     past = lagged_rows(u, n_lags, starts)
     # normal equations as if every product of a lag were there, from sums that never cross an episode
     G = lag_covariances(u, range(n_lags + 1), starts)

@@ -7,7 +7,7 @@ from skfedcausal import LikelihoodServer
 from skfedcausal.client.kalman import KalmanClient
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation import scoring as scoring_module
-from skfedcausal.server.estimation.blocktests import correlation_estimates, link_estimates
+from skfedcausal.server.estimation.block_tests import correlation_estimates, link_estimates
 from skfedcausal.server.estimation.evidence import benjamini_hochberg
 from skfedcausal.server.estimation.scoring import Point, Scoring
 from skfedcausal.statespace import fisher, whittle
@@ -43,9 +43,10 @@ def test_rows_give_what_all_columns_give(sizes, estimates, request):
     expected = estimates(whole)
     request.getfixturevalue("large")
     by_rows = scored(sizes)
-    assert by_rows.columns.is_large
-    assert by_rows.columns.rows_at_once == 1
-    np.testing.assert_allclose(by_rows.columns.square(), whole.columns.square(), rtol=ROUNDING, atol=ROUNDING)
+    columns = by_rows.form()
+    assert columns.is_large
+    assert columns.rows_at_once == 1
+    np.testing.assert_allclose(columns.square(), whole.form().square(), rtol=ROUNDING, atol=ROUNDING)
     actual = estimates(by_rows)
     np.testing.assert_allclose(actual.estimate, expected.estimate, rtol=ROUNDING, atol=ROUNDING)
     np.testing.assert_allclose(actual.covariance, expected.covariance, rtol=ROUNDING, atol=ROUNDING)

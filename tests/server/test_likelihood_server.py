@@ -13,7 +13,7 @@ from skfedcausal import KalmanClient
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.likelihood import LikelihoodServer
-from skfedcausal.server.links.table import COLUMNS
+from skfedcausal.server.links.tables import COLUMNS
 from skfedcausal.server.prediction import PlantFilter, smooth_plant
 
 from ..statespace._reference import with_gaps

@@ -7,7 +7,7 @@ import numpy as np
 from scipy.linalg import block_diag, solve_discrete_are, solve_discrete_lyapunov
 from statsmodels.tsa.statespace.kalman_smoother import KalmanSmoother
 
-from skfedcausal.statespace.lagcov import frequencies_of_states
+from skfedcausal.statespace.whittle import frequencies_of_states
 
 EPS = np.finfo(float).eps
 

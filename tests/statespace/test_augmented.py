@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.training.augmented import Products, gradients, losses, stack_problems
+from skfedcausal.statespace.training.augmented import Products, gradients, losses
+from skfedcausal.theory.descent import stack_problems
 
 from ._training import make_record, random_point
 

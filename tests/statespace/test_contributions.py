@@ -5,9 +5,9 @@ import pytest
 
 from skfedcausal.statespace.contributions import score_contributions
 from skfedcausal.statespace.inputs import input_term
+from skfedcausal.statespace.kalman import filter_rows
 from skfedcausal.statespace.riccati import stationary_covariance
-from skfedcausal.statespace.timedomain import KnownInputs, TimeDomainLikelihood
-from skfedcausal.statespace.varying import filter_rows
+from skfedcausal.statespace.timedomain import TimeDomainLikelihood
 
 STARTS = (0, 13)
 N_SAMPLES = 25
@@ -76,7 +76,7 @@ def test_rows_taken_in_pieces_contribute_the_same(monkeypatch):
     whole = joined(A, Q, z, matrices, J=J, known=known, memory=6)
     monkeypatch.setattr("skfedcausal.statespace.contributions._PIECE", 4 * 9)
     monkeypatch.setattr(
-        "skfedcausal.statespace.varying._chunks",
+        "skfedcausal.statespace.kalman.chunks",
         lambda start, stop, n: [slice(a, min(a + 7, stop)) for a in range(start, stop, 7)],
     )
     for cut, once in zip(joined(A, Q, z, matrices, J=J, known=known, memory=6), whole, strict=True):
@@ -95,7 +95,7 @@ def test_the_sum_is_the_gradient_but_for_the_start():
     z = h @ J + rng.normal(size=h.shape) * np.sqrt(np.diag(J))
     z -= z.mean(axis=0)
     exact = TimeDomainLikelihood(
-        z, lambda rows: np.broadcast_to(J, (len(z[rows]), 3, 3)), [(1.0, J)], (0,), 12, True, KnownInputs()
+        z, lambda rows: np.broadcast_to(J, (len(z[rows]), 3, 3)), [(1.0, J)], (0,), 12, is_constant=True
     ).evaluate(A, Q)
     parts = list(score_contributions(A, Q, z, lambda rows: np.broadcast_to(J, (len(z[rows]), 3, 3)), J=J))
     for name in ("grad_A", "grad_Q"):

@@ -5,8 +5,7 @@ import pytest
 
 from skfedcausal.statespace.em import observation_step
 from skfedcausal.statespace.observation import information
-from skfedcausal.statespace.smoothed import SmoothedStates
-from skfedcausal.statespace.varying import smooth
+from skfedcausal.statespace.smoother import smooth_varying
 
 from ._reference import (
     EPS,
@@ -109,8 +108,8 @@ def test_with_smoothed_states_the_step_raises_the_likelihood():
         plant = Plant(model.A, model.Q, C, np.diag(R), model.P0)
         values.append(statsmodels_moments(plant, Y - mean).log_density.sum())
         info = information(Y - mean, C, R)
-        kept = SmoothedStates(len(Y), N_STATES, [slice(0, N_STATES)])
-        smooth(model.A, model.Q, model.P0, info.z, info.matrices, keep=kept)
+        keep = [slice(0, N_STATES)]
+        kept = smooth_varying(model.A, model.Q, model.P0, info.z, info.matrices, keep=keep)
         C, R, mean = observation_step(Y, kept.states, kept.covariances[0], NO_FLOOR)
     gains = np.diff(values)
     assert np.all(gains > 0)

@@ -70,21 +70,21 @@ def test_columns_hold_the_information_against_every_element(shares):
     free_of_A, free_of_Q = elements(free)
     places = [of_A.index(e) for e in free_of_A] + [n * n + of_Q.index(e) for e in free_of_Q]
     columns = InformationColumns(spectral_information(A, Q, N), free)
-    against_A = columns.transition.reshape(len(places), n * n)
+    against_A = columns.transition().reshape(len(places), n * n)
     assert_within(against_A, expected[places, : n * n], error)
-    against_Q = columns.covariance[:, every.first, every.second]
+    against_Q = columns.covariance()[:, every.first, every.second]
     assert_within(against_Q, expected[places, n * n :], error)
-    np.testing.assert_array_equal(columns.covariance, np.swapaxes(columns.covariance, 1, 2))
+    np.testing.assert_array_equal(columns.covariance(), np.swapaxes(columns.covariance(), 1, 2))
 
 
 @pytest.mark.parametrize("width", [1, 3, 7, 1000])
 def test_columns_do_not_depend_on_how_many_are_formed_at_a_time(width, monkeypatch):
     info, free = spectral_information(*matrices(3)), masked(3, 0.7, 1.0)
     expected = InformationColumns(info, free)
-    expected_parts = expected.transition, expected.covariance, expected.square()
+    expected_parts = expected.transition(), expected.covariance(), expected.square()
     monkeypatch.setattr(fisher, "_COLUMNS", width)
     result = InformationColumns(info, free)
-    for a, b in zip((result.transition, result.covariance, result.square()), expected_parts, strict=True):
+    for a, b in zip((result.transition(), result.covariance(), result.square()), expected_parts, strict=True):
         # the same sums of 4 * 9 * 3 products, in other batches
         assert_within(a, b, rounding(4 * N_FREQUENCIES * 3) * np.abs(b).max())
 

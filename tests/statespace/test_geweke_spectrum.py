@@ -5,9 +5,9 @@ import pytest
 from scipy.linalg import block_diag
 from statsmodels.tsa.api import VAR
 
-from skfedcausal.statespace.geweke import geweke_measures
-from skfedcausal.statespace.geweke_spectrum import geweke_spectrum, unconditional_measures
+from skfedcausal.statespace.geweke import geweke_measures, geweke_spectrum
 from skfedcausal.statespace.partition import Partition
+from skfedcausal.theory.geweke import unconditional_measures
 
 from ._reference import random_covariance, random_transition
 

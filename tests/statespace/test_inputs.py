@@ -4,12 +4,17 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
-from skfedcausal.statespace.inputs import DrivenSpectrum, input_term
-from skfedcausal.statespace.lagcov import TransitionMoments, lag_covariances, midpoints, remove_episode_means
+from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances, remove_episode_means
+from skfedcausal.statespace.inputs import (
+    DrivenSpectrum,
+    FeedbackGains,
+    input_response,
+    input_term,
+    response_covariances,
+)
 from skfedcausal.statespace.observation import information
-from skfedcausal.statespace.responses import FeedbackGains, input_response, response_covariances
 from skfedcausal.statespace.timedomain import KnownInputs, TimeDomainLikelihood
-from skfedcausal.statespace.whittle import WhittleLikelihood
+from skfedcausal.statespace.whittle import WhittleLikelihood, midpoints
 
 N, K, STARTS = 3, 2, (0, 130)
 RNG = np.random.default_rng(0)
@@ -43,7 +48,9 @@ def likelihoods():
         info = information(s, np.eye(N), np.diag(NOISE))
         known = KnownInputs(u, moments.early, np.eye(N))
         matrices = info.matrices
-        yield TimeDomainLikelihood(info.z, matrices, [(1.0, J)], STARTS, 12, constant, inputs=known)
+        yield TimeDomainLikelihood(
+            info.z, matrices, [(1.0, J)], STARTS, 12, is_constant=constant, inputs=known
+        )
 
 
 @pytest.mark.parametrize("likelihood", list(likelihoods()), ids=["whittle", "steady", "varying"])

@@ -5,10 +5,11 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.linalg import null_space
 
-from skfedcausal.statespace.training.augmented import Products, gradients, losses, stack_problems
-from skfedcausal.statespace.training.descent import Rates, descend
-from skfedcausal.statespace.training.lagrangian import ImplicitStep, LagrangianSteps, WarmUp
-from skfedcausal.theory.unified import fixed_point, from_delta, recurrence
+from skfedcausal.statespace.training.augmented import Products, gradients, losses
+from skfedcausal.statespace.training.descent import Rates
+from skfedcausal.statespace.training.fixed_point import fixed_point, from_delta, recurrence
+from skfedcausal.statespace.training.lagrangian import ImplicitStep, WarmUp
+from skfedcausal.theory.descent import LagrangianSteps, descend, stack_problems
 
 from ._training import make_record, random_point, safe_rates
 

@@ -9,6 +9,8 @@ from skfedcausal.statespace.observation import (
     information,
     information_from_filter,
     is_regular,
+    patterns_of,
+    rows_of_patterns,
     weights,
 )
 
@@ -185,3 +187,13 @@ def test_a_statistic_holds_what_it_was_given():
     info = Information(z, patterns, index)
     np.testing.assert_array_equal(info.matrices(slice(1, None)), np.zeros((2, 2, 2)))
     np.testing.assert_allclose(info.mean_information, np.eye(2) / 3, rtol=2 * EPS)
+
+
+def test_every_row_has_the_pattern_of_the_row_that_shows_it_first():
+    present = np.random.default_rng(0).random((200, 11)) < 0.8
+    first, index = patterns_of(present)
+    np.testing.assert_array_equal(present[first[index]], present)
+    assert len(np.unique(present, axis=0)) == len(first)
+    for k, rows in enumerate(rows_of_patterns(index, len(first))):
+        np.testing.assert_array_equal(rows, np.flatnonzero(index == k))
+        assert rows[0] == first[k]

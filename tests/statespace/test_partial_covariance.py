@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skfedcausal.statespace.partial_covariance import partial_covariance
+from skfedcausal.statespace.partial_covariance import expected_cells, partial_covariance
 
 
 def pairwise(Y):
@@ -67,3 +67,16 @@ def test_units_do_not_matter():
     found = partial_covariance(Y, start, max_iter=2000, tol=1e-9)
     other = partial_covariance(Y * scale, start * np.outer(scale, scale), max_iter=2000, tol=1e-9)
     assert other == pytest.approx(found * np.outer(scale, scale), rel=1e-4)
+
+
+def test_missing_cells_get_their_conditional_mean():
+    rng = np.random.default_rng(1)
+    root = rng.standard_normal((4, 4))
+    covariance, Y = root @ root.T, rng.standard_normal((30, 4))
+    Y[rng.random(Y.shape) < 0.4] = np.nan
+    filled = expected_cells(Y, covariance)
+    for y, row in zip(Y, filled, strict=True):
+        seen = ~np.isnan(y)
+        gain = np.linalg.solve(covariance[np.ix_(seen, seen)], covariance[np.ix_(seen, ~seen)])
+        np.testing.assert_allclose(row[~seen], y[seen] @ gain, rtol=1e-12)
+        np.testing.assert_array_equal(row[seen], y[seen])

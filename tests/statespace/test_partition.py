@@ -29,7 +29,7 @@ def test_blocks_divide_the_matrix(sizes):
     counts = partition.block_diagonal.astype(int)
     for k, (effect, cause) in enumerate(partition.pairs):
         assert effect != cause
-        mask = partition.pair_mask(np.arange(n_pairs) == k)
+        mask = partition.mask(partition.pairs[np.arange(n_pairs) == k])
         expected = np.zeros((n, n), dtype=bool)
         expected[partition.slices[effect], partition.slices[cause]] = True
         np.testing.assert_array_equal(mask, expected)
@@ -46,9 +46,9 @@ def test_masks_of_several_pairs_are_unions(sizes):
     chosen = np.arange(len(partition.pairs)) % 2 == 0
     union = np.zeros((partition.n_states, partition.n_states), dtype=bool)
     for k in np.flatnonzero(chosen):
-        union |= partition.pair_mask(np.arange(len(chosen)) == k)
-    np.testing.assert_array_equal(partition.pair_mask(chosen), union)
-    everything = partition.pair_mask(np.ones(len(chosen), dtype=bool))
+        union |= partition.mask(partition.pairs[np.arange(len(chosen)) == k])
+    np.testing.assert_array_equal(partition.mask(partition.pairs[chosen]), union)
+    everything = partition.mask(partition.pairs)
     np.testing.assert_array_equal(everything, ~partition.block_diagonal)
 
 
@@ -58,10 +58,10 @@ def test_masks_of_units_are_their_diagonal_blocks(sizes):
     for m, rows in enumerate(partition.slices):
         expected = np.zeros((partition.n_states, partition.n_states), dtype=bool)
         expected[rows, rows] = True
-        np.testing.assert_array_equal(partition.unit_mask(np.arange(len(sizes)) == m), expected)
-    np.testing.assert_array_equal(
-        partition.unit_mask(np.ones(len(sizes), dtype=bool)), partition.block_diagonal
-    )
+        np.testing.assert_array_equal(
+            partition.mask(partition.pairs[:0], np.arange(len(sizes)) == m), expected
+        )
+    np.testing.assert_array_equal(partition.mask(partition.pairs[:0], True), partition.block_diagonal)
 
 
 @SIZES

@@ -6,7 +6,8 @@ from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal.statespace.fisher import FreeElements, InformationColumns
 from skfedcausal.statespace.observation import information
-from skfedcausal.statespace.timedomain import TimeDomainLikelihood, smooth_series
+from skfedcausal.statespace.smoother import smooth
+from skfedcausal.statespace.timedomain import TimeDomainLikelihood
 
 from ._reference import (
     Plant,
@@ -72,10 +73,10 @@ def test_smoothed_blocks_are_those_of_the_joint_gaussian_less_the_level():
     plant, Y, info, _ = case()
     A, Q = far_parameters(2)
     blocks = [slice(0, 1), slice(1, 2)]
-    P0, sums, kept = smooth_series(A, Q, info.z, info.matrices, starts=STARTS, keep=blocks)
+    P0, kept = smooth(A, Q, info.z, info.matrices, starts=STARTS, keep=blocks)
     other = with_parameters(plant, A, Q)
     assert_within(P0, other.P0, other.filter_rounding * np.abs(other.P0).max())
-    for rows, level in zip((slice(0, 12), slice(12, 24)), sums.levels, strict=True):
+    for rows, level in zip((slice(0, 12), slice(12, 24)), kept.levels, strict=True):
         expected = brute_force(other, Y[rows] - plant.C @ level)
         error = brute_force_rounding(other, Y[rows]) * (1 + np.nanmax(np.abs(Y)))
         assert_within(kept.states[rows], expected.smoothed, error)

@@ -5,8 +5,8 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.optimize import minimize
 
-from skfedcausal.statespace.lagcov import TransitionMoments, lag_covariances
-from skfedcausal.statespace.positive import symmetric_basis
+from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
+from skfedcausal.statespace.matrices import symmetric_basis
 from skfedcausal.statespace.units import fit_units, moment_start, unit_information
 from skfedcausal.statespace.whittle import WhittleLikelihood
 

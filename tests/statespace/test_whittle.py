@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_are, solve_discrete_lyapunov
 
-from skfedcausal.statespace.filter import (
+from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
+from skfedcausal.statespace.fisher import FreeElements, InformationColumns
+from skfedcausal.statespace.kalman import (
     covariance_schedule,
     filtered_states,
     log_likelihood_terms,
     predicted_states,
 )
-from skfedcausal.statespace.fisher import FreeElements, InformationColumns
-from skfedcausal.statespace.lagcov import TransitionMoments, lag_covariances
 from skfedcausal.statespace.observation import Information
 from skfedcausal.statespace.timedomain import TimeDomainLikelihood
 from skfedcausal.statespace.whittle import WhittleLikelihood

@@ -10,205 +10,216 @@
 """
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from ..links.geweke_intervals import FittedParameters
-from .blocktests import (
-    correlation_estimates,
-    input_estimates,
-    link_estimates,
-    uncoupled_estimates,
-)
-from .evidence import BlockEstimates
-from .exact_information import ExactInformation
+from ...statespace.fisher import FreeElements
+from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
+from .covariance import assessed_blocks
+from .evidence import BlockEstimates, shrunk_transition
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
-from .sandwich import Sandwich, lags_of
-from .scoring import Goal, Point, Scoring, ascend
-from .search import StructureSearch, first_links, is_degenerate, is_singular, search_structure
-from .shrinkage import shrunk_transition
+from .scoring import Goal, Point, Scoring, Structure, ascend
+from .search import first_links, is_degenerate, is_singular, search_structure
 from .standardised import StandardisedPlant
-from .structure import Structure
-from .unit_states import in_unit_states, unit_state_roots
 
 _GOALS = {"near": 10.0, "tol": 0.1}
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
 
 
-@dataclass(frozen=True)
-class Coefficients:
-    """Estimated ``[A | B]`` in standardised states and inputs, with its sampling covariance.
+class Settings(NamedTuple):
+    """How a plant is estimated; see the parameters of `LikelihoodServer`.
 
-    Attributes
-    ----------
-    matrix : ndarray of shape (n, c)
-    rows, cols : ndarray of int, shape (n_free,)
-        Its free elements.
-    covariance : ndarray of shape (n_free, n_free)
-        Not shrunk, given the selected structure.
-    state_scale : ndarray of shape (n, n)
-        Matrix S with ``h = S h_standardised``.
-    input_scale : ndarray of shape (k,)
-        Standard deviations of the inputs.
-    regressors : ndarray of shape (c, c)
-        Covariance of the regressors ``[h; u]``.
+    `local` are the units' own models (A, Q, B or None) or None, in the order of the record; with `feedback`
+    the covariance of coefficients is that of the likelihood's own curvature.
     """
 
-    matrix: np.ndarray
-    rows: np.ndarray
-    cols: np.ndarray
-    covariance: np.ndarray
-    state_scale: np.ndarray
-    input_scale: np.ndarray
-    regressors: np.ndarray
+    local: tuple | None = None
+    fix_local: bool = False
+    sparsity: str | None = "fdr"
+    alpha: float = 0.05
+    shrink: bool = True
+    time_domain: bool = False
+    feedback: bool = False
+    level_shifts: str | None = "auto"
+    covariance: str = "information"
+    max_iter: int = 300
+    tol: float = 1e-10
+
+
+class FittedParameters(NamedTuple):
+    """Estimated plant in standardised states with the covariance of its free elements."""
+
+    A: np.ndarray  # (n, c)
+    Q: np.ndarray  # (n, n)
+    free: FreeElements
+    covariance: np.ndarray  # (n_free, n_free)
+    state_scale: np.ndarray  # (n, n)
+
+
+class Coefficients(NamedTuple):
+    """Estimated ``[A | B]`` in standardised states and inputs, with its sampling covariance."""
+
+    matrix: np.ndarray  # (n, c)
+    rows: np.ndarray  # (n_free,)
+    cols: np.ndarray  # (n_free,)
+    covariance: np.ndarray  # (n_free, n_free)
+    state_scale: np.ndarray  # (n, n)
+    input_scale: np.ndarray  # (k,)
+    regressors: np.ndarray  # (c, c)
 
 
 @dataclass(frozen=True)
 class PlantEstimate:
-    """Fitted plant.
+    """Fitted plant in the units' own states; blocks, coefficients and parameters in standardised ones."""
 
-    Attributes
-    ----------
-    A, Q : ndarray of shape (n, n)
-        Maximum-likelihood estimate on the selected links, not shrunk.
-    B : ndarray of shape (n, k)
-        Input matrix.
-    shrunk_A, shrunk_B : ndarray
-        The same with off-diagonal blocks shrunk (equal to `A` and `B` without shrinkage).
-    structure : Structure
-        Links, inputs and noise correlations in the model.
-    blocks : BlockEstimates
-        Every off-diagonal block of A in standardised states.
-    correlations : BlockEstimates
-        Blocks of Q of the correlated pairs, in standardised states.
-    input_blocks : BlockEstimates
-        Every block of B between different units, in standardised states and inputs.
-    coefficients : Coefficients
-        Standardised ``[A | B]`` with the covariance of its free elements, without the steps.
-    parameters : FittedParameters
-        Plant in standardised states with the covariance of its free elements.
-    shifts : LevelShifts
-        Shifts of levels that nobody announced.
-    n_rounds, n_iter : int
-        Rounds of the structure search and iterations of the final ascent.
-    converged : bool
-        Whether the gradient vanished and the structure settled.
-    gradient_norm : float
-        Length ``(g' H^-1 g)^(1/2)`` of the gradient of the log-likelihood per time step in the metric of
-        its curvature: the distance to the maximum in standard errors of a single time step.
-    has_prior : bool
-        Whether the plant was nearly degenerate and a few pseudo-observations were added.
-    """
-
-    A: np.ndarray
-    Q: np.ndarray
-    B: np.ndarray
+    A: np.ndarray  # (n, n)
+    Q: np.ndarray  # (n, n)
+    B: np.ndarray  # (n, k)
     shrunk_A: np.ndarray
     shrunk_B: np.ndarray
     structure: Structure
-    blocks: BlockEstimates
+    blocks: dict[str, BlockEstimates]
     correlations: BlockEstimates
-    input_blocks: BlockEstimates
-    coefficients: Coefficients
+    coefficients: Coefficients | None  # None without inputs
     parameters: FittedParameters
+    steps: tuple[int, ...]  # rows at which levels shift
+    levels: np.ndarray  # what the steps add to the state equation, (n, n_steps)
     shifts: LevelShifts
-    n_rounds: int
     n_iter: int
     converged: bool
     gradient_norm: float
     has_prior: bool
 
 
-def estimate_plant(
-    record,
-    *,
-    local=None,
-    fix_local=False,
-    sparsity="fdr",
-    alpha=0.05,
-    shrinkage=True,
-    time_domain=False,
-    feedback=False,
-    level_shifts="auto",
-    covariance="information",
-    max_iter,
-    tol,
-):
-    """Fit transition matrix, input matrix and process covariance to a joint record.
+def estimate_plant(record, settings):
+    """Fit transition matrix, input matrix and process covariance to a joint record, a `PlantEstimate`.
 
-    Parameters
-    ----------
-    record : JointRecord
-    local, fix_local
-        See :class:`StandardisedPlant`.
-    sparsity : {"fdr", None}
-        Search for links with false discovery control, or estimate every block.
-    alpha : float
-        False discovery rate of the search.
-    shrinkage : bool
-        Shrink the off-diagonal blocks.
-    time_domain : bool
-        Use the exact likelihood also for complete records.
-    feedback : bool
-        Inputs depend on measurements: the covariance of the coefficients is that of the observed information.
-    level_shifts : {"auto", None}
-        Look for level shifts that nobody announced.
-    covariance : {"information", "sandwich", "hac"}
-        Covariances of estimates. The search and shrinkage take the information's in any case.
-    max_iter : int
-    tol : float
-        Length of the gradient per time step, in the metric of the curvature, that counts as zero.
-
-    Returns
-    -------
-    PlantEstimate
+    Level shifts are looked for in records without steps; those the plant can do without are taken out.
     """
-    plant = StandardisedPlant(record, local, fix_local)
-    if level_shifts is not None and not record.steps:
-        steps = find_level_shifts(plant.unit_records(), sum(record.determined))
+    plant = StandardisedPlant(record, settings.local, settings.fix_local)
+    if settings.level_shifts is not None and not record.steps:
+        steps = find_level_shifts(plant.unit_records(), record.determined.sum())
         if steps:
-            plant = StandardisedPlant(record.at_steps(steps), local, fix_local)
-    settings = {
-        "sparsity": sparsity,
-        "alpha": alpha,
-        "shrinkage": shrinkage,
-        "time_domain": time_domain,
-        "feedback": feedback,
-        "covariance": covariance,
-        "max_iter": max_iter,
-        "tol": tol,
-    }
-    estimate = _estimate(plant, **settings)
+            plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local)
+    estimate = _assessed(plant, maximise(plant, settings), settings)
     lasting = estimate.shifts.certain
     while len(lasting) < len(plant.steps):
-        plant = StandardisedPlant(record.at_steps(lasting), local, fix_local)
-        estimate = _estimate(plant, **settings)
+        plant = StandardisedPlant(record.at_steps(lasting), settings.local, settings.fix_local)
+        estimate = _assessed(plant, maximise(plant, settings), settings)
         lasting = estimate.shifts.certain
     return estimate
 
 
-def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covariance, max_iter, tol):
-    """Estimate of a plant whose level shifts are known."""
-    goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
-    settings = {"sparsity": sparsity, "alpha": alpha, "time_domain": time_domain}
-    objective, search, ascent, degenerate = _maximum(plant, goal, **settings)
-    scoring = _scoring_at(objective, search, ascent)
-    blocks = link_estimates(scoring)
-    input_blocks = input_estimates(scoring) if plant.partition.n_inputs else None
-    theta = shrunk = ascent.point.A
-    if shrinkage and sparsity:
-        shrunk = shrunk_transition(objective, scoring, blocks, input_blocks)
-    curvature = scoring
-    if feedback:
-        curvature = Scoring(objective, scoring.structure, ascent.point, observed=True)
-    n, c, free = len(ascent.point.Q), plant.partition.without_steps.n_regressors, scoring.structure.free
-    kept = np.flatnonzero(free.cols < c)
-    blocks, input_blocks, source = assessed_blocks(plant, scoring, blocks, input_blocks, covariance)
-    of_coefficients = curvature.covariance if source is None else source.covariance(curvature)
-    A, B, levels = np.hsplit(plant.unscaled(theta), [n, c])
+class Maximum(NamedTuple):
+    """A likelihood, the information at its maximum, and how the climb there went."""
+
+    objective: object
+    scoring: Scoring
+    gain: float  # log-likelihood that a step from there promises
+    n_iter: int
+    converged: bool
+    has_prior: bool
+
+
+def maximise(plant, settings, may_lengthen=True):
+    """The :class:`Maximum` of the likelihood of a plant: its structure, and the climb to the top.
+
+    Starts anew with a prior where the likelihood rises towards the boundary, and with as many lags as the end
+    needs where the climb failed.
+    """
+    likelihood, point = uncoupled_plant(plant)
+    tests = uncoupled_estimates(likelihood, plant.partition, point)
+    climb = {"gain_tol": plant.n_samples * settings.tol**2, "max_iter": settings.max_iter}
+    has_prior = is_degenerate(point, tests[1], plant.partition, settings.alpha)
+    objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
+    ascent = ascend(objective, search.scoring, **climb)
+    if not has_prior and is_singular(ascent.point.Q):
+        has_prior = True
+        objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
+        ascent = ascend(objective, search.scoring, **climb)
+    if may_lengthen and not ascent.converged and plant.lengthen(ascent.point.A, ascent.point.Q):
+        return maximise(plant, settings, may_lengthen=False)
+    scoring = search.scoring
+    if ascent.point is not scoring.point:
+        scoring = Scoring(objective, scoring.structure, ascent.point)
+    n_iter, converged = search.n_further + ascent.n_iter, search.settled and ascent.converged
+    return Maximum(objective, scoring, ascent.gain, n_iter, converged, has_prior)
+
+
+def uncoupled_plant(plant):
+    """Likelihood to start with and the best plant without links, a `Point`."""
+    A, Q = plant.uncoupled  # sets the number of lags of the likelihood
+    likelihood = plant.first_likelihood()
+    point = Point.at(likelihood, A, Q)
+    if not plant.has_all_lags:  # the units' own models are only near their maxima
+        scoring = Scoring(likelihood, plant.structure(), point)
+        point = ascend(likelihood, scoring, gain_tol=_GOALS["tol"]).point
+        plant.uncoupled = point.A, point.Q
+    return likelihood, point
+
+
+def _learn_structure(plant, likelihood, point, tests, has_prior, settings):
+    """Structure of the plant and the likelihood it was learned from, with a prior if it is degenerate.
+
+    Where the Whittle likelihood only stands in for the exact one, the search starts with it and goes on with
+    the other.
+    """
+    alpha = None if settings.sparsity is None else settings.alpha
+    is_start = plant.has_clear_scores and (settings.time_domain or not plant.is_complete)
+    aim = None
+    if plant.has_clear_scores and not is_start:
+        aim = Goal(plant.n_samples * settings.tol**2, settings.max_iter)
+    objective, prior, goals = likelihood, None, _GOALS
+    if has_prior:
+        A, Q = plant.uncoupled
+        prior = Prior.for_units(A, Q, plant.partition, plant.n_samples)
+        objective, tests, goals = WithPrior(likelihood, prior), None, _DEGENERATE_GOALS
+        point = Point.at(objective, A, Q)
+    structure = plant.structure()
+    search = search_structure(objective, structure, point, alpha=alpha, finish=aim, tests=tests, **goals)
+    needs_prior = prior is None and is_singular(search.scoring.point.Q)  # the caller starts anew with one
+    if is_start and not needs_prior:
+        objective = plant.time_domain() if prior is None else WithPrior(plant.time_domain(), prior)
+        found = search.scoring
+        point = Point.at(objective, found.point.A, found.point.Q)
+        search = search_structure(objective, found.structure, point, alpha=alpha, **goals)
+    return objective, search
+
+
+def _assessed(plant, maximum, settings):
+    """The plant at a maximum with all that is to be said of it, a `PlantEstimate`."""
+    scoring, point = maximum.scoring, maximum.scoring.point
+    partition, free = plant.partition, scoring.structure.free
+    blocks = {"state": link_estimates(scoring)}
+    if partition.n_inputs:
+        blocks["input"] = link_estimates(scoring, "input")
+    shrunk, curvature, source = point.A, scoring, None
+    if settings.shrink and settings.sparsity:
+        shrunk = shrunk_transition(maximum.objective, scoring, blocks)
+    if settings.feedback:
+        curvature = Scoring(maximum.objective, scoring.structure, point, observed=True)
+    has_usual_information = plant.has_constant_information and plant.has_all_lags
+    if settings.covariance != "information" or not has_usual_information:
+        blocks, source = assessed_blocks(plant, scoring, blocks, settings.covariance)
+    covariance = curvature.covariance if source is None else source.covariance(curvature)
+    n, c = partition.n_states, partition.n_states + partition.n_inputs
+    A, B, levels = np.hsplit(plant.unscaled(point.A), [n, c])
     shrunk_A, shrunk_B, _ = np.hsplit(plant.unscaled(shrunk), [n, c])
-    Q = plant.unscaled_covariance(ascent.point.Q)
+    Q = plant.unscaled_covariance(point.Q)
+    coefficients = None
+    if partition.n_inputs:
+        kept = np.flatnonzero(free.cols < c)
+        coefficients = Coefficients(
+            point.A[:, :c],
+            free.rows[kept],
+            free.cols[kept],
+            covariance[np.ix_(kept, kept)],
+            plant.state_scale,
+            plant.known_scale[: c - n],
+            plant.regressor_covariance()[:c, :c],
+        )
     return PlantEstimate(
         A,
         Q,
@@ -218,216 +229,26 @@ def _estimate(plant, *, sparsity, alpha, shrinkage, time_domain, feedback, covar
         scoring.structure,
         blocks,
         correlation_estimates(scoring, only_inside=True),
-        input_blocks,
-        Coefficients(
-            theta[:, :c],
-            free.rows[kept],
-            free.cols[kept],
-            of_coefficients[np.ix_(kept, kept)],
-            plant.state_scale,
-            plant.known_scale[: c - n],
-            plant.regressor_covariance[:c, :c],
-        ),
-        FittedParameters.of(ascent.point, free, of_coefficients, plant.state_scale),
+        coefficients,
+        FittedParameters(point.A, point.Q, free, covariance, plant.state_scale),
+        plant.steps,
+        levels,
         LevelShifts.of(plant.steps, levels, Q, scoring),
-        search.n_rounds,
-        search.n_further + ascent.n_iter,
-        search.settled and ascent.converged,
-        float(np.sqrt(ascent.gain / plant.n_samples)),
-        degenerate,
+        maximum.n_iter,
+        maximum.converged,
+        float(np.sqrt(maximum.gain / plant.n_samples)),
+        maximum.has_prior,
     )
 
 
-def process_covariance(record, estimate, *, local=None, fix_local=False, max_iter, tol):
-    """Process covariance that is most likely for known coefficients.
-
-    Parameters
-    ----------
-    record : JointRecord
-        Complete.
-    estimate : PlantEstimate
-        Of another share of noise in the same record; its shrunk coefficients count.
-
-    Returns
-    -------
-    ndarray of shape (n, n)
-    """
-    plant = StandardisedPlant(record.at_steps(estimate.shifts.steps), local, fix_local)
-    Q = plant.uncoupled[1]  # sets the number of lags of the likelihood
-    objective = plant.first_likelihood()
-    A = plant.scaled(np.hstack([estimate.shrunk_A, estimate.shrunk_B, estimate.shifts.levels]))
-    structure = estimate.structure.of_noise_alone()
-    scoring = Scoring(objective, structure, Point.at(objective, A, Q))
-    ascent = ascend(objective, scoring, gain_tol=plant.n_samples * tol**2, max_iter=max_iter)
-    return plant.unscaled_covariance(ascent.point.Q)
-
-
-def estimated_links(plant, scoring, covariance):
-    """Estimates of the links at a maximum, with the covariances asked for, in states of unit variance."""
-    return assessed_blocks(plant, scoring, link_estimates(scoring), None, covariance)[0]
-
-
-def assessed_blocks(plant, scoring, blocks, input_blocks, covariance):
-    """The estimates of blocks with the covariances that hold for the record, in states of unit variance.
-
-    Parameters
-    ----------
-    plant : StandardisedPlant
-    scoring : Scoring
-        At the maximum.
-    blocks : BlockEstimates
-        By the expected information.
-    input_blocks : BlockEstimates or None
-    covariance : {"information", "sandwich", "hac"}
-
-    Returns
-    -------
-    blocks, input_blocks : BlockEstimates
-    source : Sandwich, ExactInformation or None
-        Where other covariances came from: units that report in different rows need the exact information.
-    """
-    partition, structure, source = plant.partition, scoring.structure, None
-    families, known = [partition], [blocks]
-    if input_blocks is not None:
-        families, known = [partition, partition.input_pairs], [blocks, input_blocks]
-    if covariance != "information":
-        n_lags = lags_of(covariance, plant.n_samples)
-        source = Sandwich(scoring, plant.contributions(scoring.point), families, known, n_lags)
-    elif not plant.has_all_lags:
-        source = ExactInformation(scoring, plant, families)
-    if source is not None:
-        inside = structure.linked, structure.driven
-        known = [source.blocks(*each) for each in zip(families, inside, known, strict=False)]
-    roots = unit_state_roots(plant, scoring.point)
-    turned = [
-        in_unit_states(each, family, roots, causes=family is partition)
-        for each, family in zip(known, families, strict=True)
-    ]
-    return turned[0], turned[1] if input_blocks is not None else None, source
-
-
-def _maximum(plant, goal, **settings):
-    """What :func:`_climb` finds, with as many lags as its end needs where it failed."""
-    climb = _climb(plant, goal, **settings)
-    ascent = climb[2]
-    if not ascent.converged and plant.lengthen(ascent.point.A, ascent.point.Q):
-        climb = _climb(plant, goal, **settings)
-    return climb
-
-
-def fitted_likelihood(record, *, local, fix_local, sparsity, alpha, time_domain, max_iter, tol):
-    """The likelihood that :func:`estimate_plant` maximised, and the :class:`Scoring` at its maximum.
-
-    Shifts of levels are those of the record.
-
-    Returns
-    -------
-    objective : object
-    scoring : Scoring
-    plant : StandardisedPlant
-    """
-    plant = StandardisedPlant(record, local, fix_local)
-    goal = {"gain_tol": plant.n_samples * tol**2, "max_iter": max_iter}
-    objective, search, ascent, _ = _maximum(
-        plant, goal, sparsity=sparsity, alpha=alpha, time_domain=time_domain
-    )
-    return objective, _scoring_at(objective, search, ascent), plant
-
-
-def _scoring_at(objective, search, ascent):
-    """Information at the maximum: that of the search where it ended there."""
-    if ascent.point is search.scoring.point:
-        return search.scoring
-    return Scoring(objective, search.scoring.structure, ascent.point)
-
-
-def _climb(plant, goal, **settings):
-    """Likelihood, structure and maximum of a plant, and whether it needed a prior."""
-    first = Uncoupled.of(plant)
-    alpha = settings["alpha"]
-    degenerate = is_degenerate(first.likelihood, plant.partition, first.point, alpha, tests=first.tests)
-    settings |= {"finish": Goal(goal["gain_tol"], goal["max_iter"])}
-    objective, search = _learn_structure(plant, first, degenerate, **settings)
-    ascent = ascend(objective, search.scoring, **goal)
-    if not degenerate and is_singular(ascent.point.Q):  # the likelihood rises towards the boundary
-        degenerate = True
-        objective, search = _learn_structure(plant, first, degenerate, **settings)
-        ascent = ascend(objective, search.scoring, **goal)
-    return objective, search, ascent, degenerate
+def fitted_likelihood(record, settings):
+    """The standardised plant of a record and the :class:`Maximum` of its likelihood."""
+    plant = StandardisedPlant(record, settings.local, settings.fix_local)
+    return plant, maximise(plant, settings)
 
 
 def screen_plant(record):
-    """Score tests of every pair at the uncoupled plant, the first step of :func:`estimate_plant`.
-
-    Returns
-    -------
-    BlockEstimates
-        One-step estimates of every off-diagonal block in standardised states.
-    """
+    """Score tests of every pair at the uncoupled plant, the first step of :func:`estimate_plant`."""
     plant = StandardisedPlant(record)
-    objective, point = _uncoupled(plant)
-    return first_links(objective, plant.structure(), point)
-
-
-@dataclass(frozen=True)
-class Uncoupled:
-    """Where every estimate starts: the units' own models, with a likelihood and its tests of every pair."""
-
-    likelihood: object
-    point: Point
-    tests: tuple
-
-    @classmethod
-    def of(cls, plant):
-        """The uncoupled plant of a :class:`StandardisedPlant`."""
-        likelihood, point = _uncoupled(plant)
-        return cls(likelihood, point, uncoupled_estimates(likelihood, plant.partition, point))
-
-
-def _uncoupled(plant):
-    """Likelihood to start with and the best plant without links."""
-    start = plant.uncoupled  # sets the number of lags of the likelihood
-    likelihood = plant.first_likelihood()
-    point = Point.at(likelihood, *start)
-    if not plant.has_all_lags:  # the units' own models are only near their maxima
-        scoring = Scoring(likelihood, plant.structure(), point)
-        point = ascend(likelihood, scoring, gain_tol=_GOALS["tol"]).point
-        plant.uncoupled = point.A, point.Q
-    return likelihood, point
-
-
-def _learn_structure(plant, first, degenerate, *, sparsity, alpha, time_domain, finish):
-    """Structure of the plant and the likelihood it was learned from, with a prior if it is degenerate.
-
-    Where measurements are missing, or the exact likelihood is asked for, the Whittle likelihood of the
-    scores that exist gives the start of the search with the exact one; where they are not clear enough for
-    it, the search starts with that. Only where it is the last and cheap is `finish` aimed at on the way.
-    """
-    structure, prior = plant.structure(), None
-    is_start = plant.has_clear_scores and (time_domain or not plant.is_complete)
-    aim = finish if plant.has_clear_scores and not is_start else None
-    objective, point, tests = first.likelihood, first.point, first.tests
-    if degenerate:
-        prior = Prior.for_units(*plant.uncoupled, plant.partition, plant.n_samples)
-        objective, tests = WithPrior(objective, prior), None
-        point = Point.at(objective, *plant.uncoupled)
-    search = _search(objective, structure, point, sparsity, alpha, tests, aim)
-    needs_prior = prior is None and is_singular(search.scoring.point.Q)  # the caller starts anew with one
-    if is_start and not needs_prior:
-        objective = WithPrior.of(plant.time_domain(), prior)
-        found = search.scoring
-        point = Point.at(objective, found.point.A, found.point.Q)
-        search = _search(objective, found.structure, point, sparsity, alpha)
-    return objective, search
-
-
-def _search(objective, structure, point, sparsity, alpha, tests=None, finish=None):
-    """Search for the structure, or every block free."""
-    goals = _DEGENERATE_GOALS if isinstance(objective, WithPrior) else _GOALS
-    if sparsity is not None:
-        settings = {"alpha": alpha, "finish": finish, "tests": tests}
-        return search_structure(objective, structure, point, **settings, **goals)
-    every = np.ones(len(structure.partition.pairs), dtype=bool)
-    scoring = Scoring(objective, structure.with_links(every), point)
-    ascent = ascend(objective, scoring, gain_tol=goals["tol"])
-    return StructureSearch(Scoring(objective, scoring.structure, ascent.point), 1, ascent.converged)
+    likelihood, point = uncoupled_plant(plant)
+    return first_links(likelihood, plant.structure(), point)

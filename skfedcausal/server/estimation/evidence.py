@@ -1,4 +1,4 @@
-"""What a table of block estimates says: multiplicity control and evidence ordering.
+"""What block estimates say: multiplicity control, evidence ordering, empirical-Bayes shrinkage.
 
 Every function works on estimates in standardised states (unit variance), one row per ordered pair of
 units. Rows of blocks smaller than the largest are padded with zeros and a huge variance, which changes
@@ -7,16 +7,22 @@ nothing.
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 from scipy.special import ndtr
 
+from ...statespace.matrices import spectral_radius
+from .scoring import MAX_RADIUS
+
+PADDED_VARIANCE = 1e8
 _SLAB = 0.05  # prior standard deviation of a real link's elements, for ordering only
 _N_THRESHOLDS = 32
-PADDED_VARIANCE = 1e8
 _ROWS_AT_ONCE = 256  # of tails, so that all their terms stay in the cache
 _CONVERGED = 1e-7  # of the last Newton step; what it leaves is of the order of its square
+_MIN_SLAB = 0.03  # shrinkage never believes in links smaller than this
+_EXTRA_EMPTY_PAIRS = 10  # pulls the share of real links towards zero
 
 
 def benjamini_hochberg(p_values, alpha):
@@ -32,20 +38,11 @@ def benjamini_hochberg(p_values, alpha):
 
 @dataclass(frozen=True)
 class BlockEstimates:
-    """Estimates of off-diagonal blocks with their covariances.
+    """Estimates of off-diagonal blocks with their covariances."""
 
-    Attributes
-    ----------
-    estimate : ndarray of shape (n_pairs, e)
-        Elements of each block, row by row.
-    covariance : ndarray of shape (n_pairs, e, e)
-    dof : ndarray of int, shape (n_pairs,)
-        Number of real elements of each block.
-    """
-
-    estimate: np.ndarray
-    covariance: np.ndarray
-    dof: np.ndarray
+    estimate: np.ndarray  # (n_pairs, e)
+    covariance: np.ndarray  # (n_pairs, e, e)
+    dof: np.ndarray  # (n_pairs,)
 
     @classmethod
     def padded(cls, estimate, covariance, partition):
@@ -115,18 +112,6 @@ def adjusted_p_values(blocks, tau=_SLAB):
     E <= 1: the probability that at least one empty pair shows as much, for independent pairs. It plays the
     part of Bonferroni's bound ``min(1, E)``, but lets precisely measured pairs go first. Beyond E = 1 it
     only keeps the order (``1 - exp(-1) / E``).
-
-    Parameters
-    ----------
-    blocks : BlockEstimates
-        In standardised states.
-    tau : float
-        Prior standard deviation of a link's elements. Fixed, because a fitted one would not control the
-        error rate.
-
-    Returns
-    -------
-    p_adjusted : ndarray of shape (n_pairs,)
     """
     c, v, _ = blocks.rotated()
     evidence = log_bayes_factors(c, v, tau)
@@ -151,40 +136,26 @@ def adjusted_p_values(blocks, tau=_SLAB):
 def weighted_chi2_logsf(x, weights):
     """Log tail probability of ``sum_i w_i chi2_1`` by the Lugannani-Rice saddlepoint formula.
 
-    Parameters
-    ----------
-    x : ndarray of shape (n_rows, n_thresholds)
-    weights : ndarray of shape (n_rows, k)
-        Positive weights.
-
-    Returns
-    -------
-    logsf : ndarray of shape (n_rows, n_thresholds)
-        Zero where x is not positive.
+    At x (n_rows, n_thresholds), of weights (n_rows, k).
     """
     logsf = np.empty(x.shape)
     for first in range(0, len(x), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
         w = np.ascontiguousarray(weights[rows].T)[:, :, None]  # sums over the first axis are the fast ones
-        logsf[rows] = _logsf(x[rows], w)
+        positive = np.where(x[rows] > 0, x[rows], 1.0)
+        s = _saddlepoint(positive, w)
+        slack = 1 - 2 * s * w
+        cumulant = -0.5 * np.log(slack.prod(axis=0))
+        curvature = 2 * np.square(w / slack).sum(axis=0)
+        r = np.sign(s) * np.sqrt(np.maximum(2 * (s * positive - cumulant), 0.0))
+        q = s * np.sqrt(curvature)
+        near_mean = np.abs(r) < 1e-4
+        safe_r, safe_q = np.where(near_mean, 1.0, r), np.where(near_mean, 1.0, q)
+        skewness = (8 * w**3).sum(axis=0) / (2 * w**2).sum(axis=0) ** 1.5
+        correction = np.where(near_mean, -skewness / 6, 1 / safe_q - 1 / safe_r)
+        tail = ndtr(-r) + np.exp(-0.5 * r * r) / np.sqrt(2 * np.pi) * correction
+        logsf[rows] = np.where(x[rows] > 0, np.log(np.clip(tail, 1e-300, 1.0)), 0.0)
     return logsf
-
-
-def _logsf(x, w):
-    """Log tail probabilities at x, shape (n_rows, n_thresholds), of weights of shape (k, n_rows, 1)."""
-    positive = np.where(x > 0, x, 1.0)
-    s = _saddlepoint(positive, w)
-    slack = 1 - 2 * s * w
-    cumulant = -0.5 * np.log(slack.prod(axis=0))
-    curvature = 2 * np.square(w / slack).sum(axis=0)
-    r = np.sign(s) * np.sqrt(np.maximum(2 * (s * positive - cumulant), 0.0))
-    q = s * np.sqrt(curvature)
-    near_mean = np.abs(r) < 1e-4
-    safe_r, safe_q = np.where(near_mean, 1.0, r), np.where(near_mean, 1.0, q)
-    skewness = (8 * w**3).sum(axis=0) / (2 * w**2).sum(axis=0) ** 1.5
-    correction = np.where(near_mean, -skewness / 6, 1 / safe_q - 1 / safe_r)
-    tail = ndtr(-r) + np.exp(-0.5 * r * r) / np.sqrt(2 * np.pi) * correction
-    return np.where(x > 0, np.log(np.clip(tail, 1e-300, 1.0)), 0.0)
 
 
 def _saddlepoint(x, w, n_steps=60):
@@ -192,11 +163,6 @@ def _saddlepoint(x, w, n_steps=60):
 
     Newton's method on 1 / f, which is linear for equal weights, kept within a shrinking bracket; it starts
     where the root of weights that all equal their mean would be.
-
-    Parameters
-    ----------
-    x : ndarray of shape (n_rows, n_thresholds)
-    w : ndarray of shape (k, n_rows, 1)
     """
     k, top = len(w), w.max(axis=0)
     low = 0.5 / top * (1 - k * top / x)  # there f is at most x
@@ -214,3 +180,91 @@ def _saddlepoint(x, w, n_steps=60):
         inside = (newton >= low - rounding) & (newton <= high + rounding)
         s = np.where(inside, newton, 0.5 * (low + high))
     return s
+
+
+class Shrinkage(NamedTuple):
+    """Two-group prior fitted to the blocks, and the posterior means."""
+
+    posterior_mean: np.ndarray  # (n_pairs, e)
+    inclusion: np.ndarray  # (n_pairs,)
+    share: float
+    slab: float
+
+
+def shrink(blocks, *, max_iter=500, tol=1e-12):
+    """Empirical-Bayes shrinkage of block estimates, ``(1 - pi) delta_0 + pi N(0, tau^2 I)``.
+
+    The share pi and the slab tau are fitted by EM over all pairs; tau is kept above a floor and pi pulled
+    towards zero, as if ten more pairs were known to be empty.
+    """
+    c, v, axes = blocks.rotated()
+    share, tau2 = 0.1, 0.1**2
+    inclusion = np.full(len(c), share)
+    for _ in range(max_iter):
+        odds = np.log(share) - np.log1p(-share) + log_bayes_factors(c, v, np.sqrt(tau2))
+        inclusion = 1 / (1 + np.exp(-odds))
+        gain = tau2 / (tau2 + v)
+        second_moment = (gain**2 * c**2 + np.where(gain > 0, tau2 * (1 - gain), 0)).sum(axis=-1)
+        new_tau2 = (inclusion @ second_moment) / max(inclusion @ blocks.dof, 1e-12)
+        new_tau2 = max(new_tau2, _MIN_SLAB**2)
+        new_share = np.clip(inclusion.sum() / (len(c) + _EXTRA_EMPTY_PAIRS), 1e-6, 1 - 1e-6)
+        change = max(abs(new_tau2 - tau2) / tau2, abs(new_share - share))
+        share, tau2 = new_share, new_tau2
+        if change <= tol:
+            break
+    mean = np.einsum("xij,xj->xi", axes, tau2 / (tau2 + v) * c) * inclusion[:, None]
+    return Shrinkage(mean, inclusion, float(share), float(np.sqrt(tau2)))
+
+
+def shrunk_transition(objective, scoring, blocks):
+    """Posterior mean of the coefficients ``[A | B]`` under two-group priors, given block estimates by kind.
+
+    Links between states have one prior, inputs acting on other units another. Blocks in the model are
+    shrunk jointly, through their precision matrix, so that combinations of them that the data determine
+    well keep their value even if each block alone is not determined; the other blocks get their own
+    posterior means. All blocks of a kind are zero if none of them was kept.
+    """
+    structure, point = scoring.structure, scoring.point
+    families = {kind: structure.family(kind) for kind in blocks}
+    priors = {kind: shrink(blocks[kind]) for kind, (_, inside) in families.items() if inside.any()}
+    A = point.A
+    if priors:
+        A = scoring.matrices(_joint_posterior(scoring, families, blocks, priors))[0]
+    flat = np.append(A.ravel(), 0.0)
+    for kind, (family, inside) in families.items():
+        outside = family.pair_elements[~inside]
+        flat[outside] = priors[kind].posterior_mean[~inside] if kind in priors else 0.0
+    if not priors:
+        return flat[:-1].reshape(A.shape)
+    shrunk, share = flat[:-1].reshape(A.shape), 1.0
+    allowed = max(structure.free.n_transition, 10) / objective.n_samples
+    for _ in range(30):
+        trial = point.A + share * (shrunk - point.A)
+        if spectral_radius(trial[:, : len(point.Q)]) < MAX_RADIUS:
+            value = objective.evaluate(trial, point.Q).value
+            if value >= point.evaluation.value - allowed:
+                return trial
+        share /= 2
+    return point.A
+
+
+def _joint_posterior(scoring, families, blocks, priors):
+    """Posterior mean of the free elements.
+
+    The prior precision of a block is the one that would shrink it, were it alone, by its inclusion
+    probability and the slab: ``V^-1 (1/r - 1) + I / (r tau^2)`` for a block with covariance V.
+    """
+    position, _ = scoring.structure.free.positions(scoring.point.A.shape)
+    precision = np.zeros((len(scoring.vector),) * 2)
+    for kind, prior in priors.items():
+        family, inside = families[kind]
+        for pair in np.flatnonzero(inside):
+            elements = family.pair_elements[pair]
+            real = elements < family.n_elements
+            where = position[elements[real]]
+            r = max(prior.inclusion[pair], 1e-6)
+            V = blocks[kind].covariance[pair][np.ix_(real, real)]
+            block = np.linalg.inv(V) * (1 / r - 1) + np.eye(len(where)) / (r * prior.slab**2)
+            precision[np.ix_(where, where)] = block
+    x = scoring.vector
+    return x - np.linalg.solve(scoring.precision + precision, precision @ x)

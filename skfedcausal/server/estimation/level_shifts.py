@@ -14,18 +14,29 @@ References
        jumps in linear systems, IEEE Transactions on Automatic Control 21(1).
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import special
 
-from ...statespace.episodes import episodes
-from ...statespace.positive import spectral_radius
-from .blocktests import step_estimates
-from .unit_record import SHORTEST
+from ...statespace.detection.shift import InnovationModel, best_onset
+from ...statespace.episodes import (
+    TransitionMoments,
+    episodes,
+    lag_covariances,
+    recentre_lag_sums,
+    remove_episode_means,
+)
+from ...statespace.inputs import input_term
+from ...statespace.kalman import filtered_states, predicted_states
+from ...statespace.matrices import floor_eigenvalues, spectral_radius
+from ...statespace.units import fit_units, moment_start
+from ..joint import step_series
+from .block_tests import link_estimates
 
 SHIFT_LEVEL = 1e-3  # probability of finding a shift anywhere in a record without one
+SHORTEST = 20  # rows between two shifts, and between a shift and the end of an episode
 _MOST = 5  # shifts of one unit
 _TOGETHER = 25  # rows within which units shift together
 _CLEAR = 0.5  # share of the strongest likelihood ratio whose onset counts as well
@@ -34,28 +45,48 @@ _PROMISING = 0.5  # share of the threshold that a split has to promise to be loo
 # T (1 - radius) below which a unit with a step may be a random walk: 98 of 100 walks with their best step
 # are; half as much more for each further one
 _DRIFT = 40.0
+_FLOOR = 1e-9
+_PIECE = 1 << 13  # rows of a stretch of which each is looked at as the first of another level
+_SUMS = 3  # lagged products, from lag zero, of which the covariance in the long run is made
+_LOW = 16  # frequencies that count as low: steps are slower than the fastest of them
+_MOST_LAGS = 60  # a shift makes a unit without it look like a random walk, which asks for many
+
+
+def shift_threshold(n_rows, n_units, dof):
+    """Likelihood ratio that no step at any row of any unit reaches by chance (Bonferroni)."""
+    return float(special.chdtri(dof, SHIFT_LEVEL / (n_rows * n_units)))
+
+
+def find_level_shifts(units, n_units):
+    """Rows at which the level of some unit shifts."""
+    found = []
+    for unit in units:
+        found += unit_onsets(unit, shift_threshold(len(unit.scores), n_units, len(unit.N)))
+    kept: list[int] = []
+    for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
+        if all(abs(onset - other) > _TOGETHER for other in kept):
+            # a shift travels from the unit where it happened to others: later, and maybe clearer there
+            clear = [
+                other for other, its in found if abs(other - onset) <= _TOGETHER and its >= _CLEAR * ratio
+            ]
+            kept.append(min(clear))
+    return tuple(sorted(kept))
 
 
 def unit_onsets(unit, threshold):
-    """Rows at which the level of a unit shifts.
-
-    Parameters
-    ----------
-    unit : UnitRecord
-    threshold : float
-        Likelihood ratio (twice the gain in log-likelihood) that a step has to reach.
-
-    Returns
-    -------
-    list of tuple (onset, likelihood ratio)
-    """
-    found, fit = [], None
+    """Rows at which the level of a unit shifts."""
+    found: list[tuple[int, float]] = []
+    fit = None
     while len(found) < _MOST:
         more, fit, ratio = _next_onsets(unit, [onset for onset, _ in found], fit, threshold)
         if not more:
             break
         found += [(onset, ratio / len(more)) for onset in more]
-    return [] if found and _drifts(fit, len(unit.scores), len(found)) else found
+    if fit is not None and found:  # a random walk cut into pieces looks a little less like one
+        slowness = len(unit.scores) * (1 - spectral_radius(fit.A[0][:, : len(fit.Q[0])]))
+        if slowness < _DRIFT * (1 + len(found)) / 2:
+            return []
+    return found
 
 
 def _next_onsets(unit, known, fit, threshold):
@@ -63,7 +94,8 @@ def _next_onsets(unit, known, fit, threshold):
 
     `fit` is the model with the known ones, None if that is not known yet.
     """
-    onsets, promising = [], False
+    onsets: list[int] = []
+    promising = False
     for n_more in (1, 2):
         onset, expected = unit.best_split([*known, *onsets])
         if onset is None:
@@ -117,107 +149,192 @@ def _by_likelihood(unit, onset, others, fit):
     return onset, fit
 
 
-def _drifts(fit, n_rows, n_steps):
-    """Whether a unit is a random walk still: a walk cut into pieces looks a little less like one."""
-    slowness = n_rows * (1 - spectral_radius(fit.A[0][:, : len(fit.Q[0])]))
-    return bool(slowness < _DRIFT * (1 + n_steps) / 2)
+class UnitRecord:
+    """One unit on its own: where a step would split its scores best, and what its own model gains by it.
 
-
-def shift_threshold(n_rows, n_units, dof):
-    """Likelihood ratio that no step at any row of any unit reaches by chance (Bonferroni)."""
-    return float(special.chdtri(dof, SHIFT_LEVEL / (n_rows * n_units)))
-
-
-def find_level_shifts(units, n_units):
-    """Rows at which the level of some unit shifts.
-
-    Parameters
-    ----------
-    units : iterable of UnitRecord
-    n_units : int
-
-    Returns
-    -------
-    tuple of int
-        In order of time.
-    """
-    found = []
-    for unit in units:
-        found += unit_onsets(unit, shift_threshold(len(unit.scores), n_units, len(unit.N)))
-    kept = []
-    for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
-        if all(abs(onset - other) > _TOGETHER for other in kept):
-            # a shift travels from the unit where it happened to others: later, and maybe clearer there
-            clear = [
-                other for other, its in found if abs(other - onset) <= _TOGETHER and its >= _CLEAR * ratio
-            ]
-            kept.append(min(clear))
-    return tuple(sorted(kept))
-
-
-@dataclass(frozen=True)
-class LevelShifts:
-    """Shifts of levels in a fitted plant.
-
-    Attributes
-    ----------
-    steps : tuple of int
-        Onsets that were looked at.
-    levels : ndarray of shape (n, n_steps)
-        What each step adds to the state equation from its onset on; zero for units it does not act on.
-    units, onsets : ndarray of int, shape (n_shifts,)
-        Position of the unit and row of the onset of every shift that was found.
-    statistic, p_value : ndarray of shape (n_shifts,)
-        Wald test of the shift, everything else given.
-    size : ndarray of shape (n_shifts,)
-        Length of what is added, in standard deviations of the process noise.
-    certain : tuple of int
-        Onsets whose strongest shift is beyond what chance gives anywhere in the record.
+    `scores` (n_samples, p) are less their mean in each episode and zero where missing, `present` is one where
+    one is there (None: everywhere); N is the covariance of scores around the states, `inputs` (n_samples, k)
+    are those of all units, less their mean in each episode, and `sums` those of lagged products of the
+    scores, as far as they are known.
     """
 
-    steps: tuple[int, ...]
-    levels: np.ndarray
-    units: np.ndarray
-    onsets: np.ndarray
+    def __init__(self, scores, present, N, inputs, starts, n_lags, sums=None):
+        self.scores, self.present, self.N, self.inputs = scores, present, N, inputs
+        self.starts, self.n_lags = starts, n_lags
+        known = sums is not None and len(sums) >= _SUMS
+        self._sums = sums[:_SUMS] if known else lag_covariances(scores, range(_SUMS), starts)
+        sample = self._sums[0] / len(scores)
+        floor = np.trace(sample) * _FLOOR
+        # its transpose whitens the scores
+        self._root = np.linalg.cholesky(np.linalg.inv(floor_eigenvalues(sample, floor)))
+        self._step = step = -(-len(scores) // _PIECE)  # rows of a block whose sum is kept
+        whole, p = len(scores) // step, len(N)
+        add = np.tile(np.eye(p), (step, 1))  # one product is several times faster than sums of few rows
+        self._before = np.zeros((whole + 1, p))  # sums of the scores before every block
+        np.cumsum(scores[: whole * step].reshape(whole, -1) @ add, axis=0, out=self._before[1:])
+
+    def steps(self, onsets):
+        """Centred steps, shape (n_samples, n_onsets)."""
+        return remove_episode_means(step_series(sorted(onsets), self.starts, len(self.scores)), self.starts)
+
+    def fit(self, onsets):
+        """Maximum likelihood of the unit alone, its level shifting at the onsets."""
+        columns = np.hstack([self.scores, self.inputs, self.steps(onsets)])
+        present = self.present
+        if present is not None:
+            known = columns.shape[1] - present.shape[1]
+            present = np.hstack([present, np.ones((len(present), known))])
+        sums = lag_covariances(columns, range(min(self.n_lags, _MOST_LAGS) + 2), self.starts, present)
+        moments = TransitionMoments.from_sums(sums, columns, self.starts)
+        return fit_units(moments.blocks([slice(0, columns.shape[1])]), self.N[None])
+
+    def best_split(self, onsets):
+        """Row that splits a stretch of constant level best, and about what likelihood ratio to expect of it.
+
+        The split is the best for white scores; the ratio is that of a step in scores as correlated in time
+        as they are around both levels, by a moment estimate.
+        """
+        best = (None, 0.0)
+        for start, stop in episodes(sorted({*self.starts, *onsets}), len(self.scores)):
+            if stop - start >= 2 * SHORTEST:
+                best = max(best, self._split(start, stop), key=lambda split: split[1])
+        if best[0] is None:
+            return best
+        long_run = self._long_run_covariance([*onsets, best[0]])
+        whitened = self._root.T @ long_run @ self._root
+        return best[0], best[1] / float(np.linalg.eigvalsh(whitened)[-1])
+
+    def _split(self, start, stop):
+        """Best row to split a stretch, with its statistic: of every few rows in long records, and of all
+        around the best of them.
+        """
+        counts, total = None, stop - start
+        if self.present is not None:
+            counts = np.cumsum(self.present[start:stop, 0])
+            total = counts[-1]
+        if total < 2 * SHORTEST:
+            return None, 0.0
+        before, after = (self._walk(row, row, 1)[1] for row in (start, stop))
+
+        def best_of(first, last, step):
+            rows, walk = self._walk(first, last, step)
+            n = (rows - start).astype(float) if counts is None else counts[rows - start - 1]
+            walk -= before
+            walk -= np.multiply.outer(n, (after - before)[0] / total)
+            walk = walk @ self._root
+            statistic = np.einsum("tp,tp->t", walk, walk)
+            statistic /= np.maximum(n * (total - n), total) / total
+            k = int(statistic.argmax())
+            return int(rows[k]), float(statistic[k])
+
+        first, last = start + SHORTEST, stop - SHORTEST
+        if stop - start <= _PIECE:
+            return best_of(first, last, 1)
+        row, _ = best_of(first, last, self._step)
+        return best_of(max(row - self._step, first), min(row + self._step, last), 1)
+
+    def _walk(self, first, last, step):
+        """Rows from `first` to `last`, and sums of the scores before each of them.
+
+        Every row, or where `step` is the size of a block the first rows of blocks.
+        """
+        blocks = self._before
+        if step > 1:
+            chosen = np.arange(-(-first // step), last // step + 1)
+            return chosen * step, blocks[chosen]
+        block = min(first // self._step, len(blocks) - 1)
+        sums = blocks[block] + np.cumsum(self.scores[block * self._step : last], axis=0)
+        sums = np.concatenate([blocks[block : block + 1], sums])
+        return np.arange(first, last + 1), sums[first - block * self._step :]
+
+    def _long_run_covariance(self, onsets):
+        """Of the scores around the levels between the onsets."""
+        starts = sorted({*self.starts, *onsets})
+        if self.present is None:
+            sums, n_lags = self._sums.copy(), len(self._sums)
+            for border in sorted({*onsets} - {*self.starts}):
+                for lag in range(1, n_lags):
+                    sums[lag] -= self.scores[border : border + lag].T @ self.scores[border - lag : border]
+            for start, stop in episodes(starts, len(self.scores)):
+                rows = self.scores[start:stop]
+                total = np.ones(len(rows)) @ rows
+                ends = rows[:n_lags], rows[-n_lags:]
+                recentre_lag_sums(sums, range(n_lags), total / len(rows), total, len(rows), *ends)
+        else:
+            sums = lag_covariances(remove_episode_means(self.scores, starts), range(3), starts, self.present)
+        moments = TransitionMoments.from_sums(sums, np.zeros_like(self.scores), starts)
+        A, Q = moment_start(moments, self.N)
+        gain = np.linalg.inv(np.eye(len(A)) - A)
+        return gain @ Q @ gain.T + self.N
+
+    def moved(self, onset, others, fit):
+        """The onset that the innovations of the unit's filter ask for, the other steps given.
+
+        `fit` has the onset and the other steps in order of time.
+        """
+        place = len(self.N) + self.inputs.shape[1] + sorted([*others, onset]).index(onset)
+        model, u = self._innovations(np.delete(fit.A[0], place, axis=1), fit.Q[0], others)
+        for start, stop in episodes(self.starts, len(u)):
+            if start < onset < stop:
+                return start + best_onset(model, u[start:stop], SHORTEST)
+        raise ValueError(f"Row {onset} is the first of an episode.")
+
+    def _innovations(self, A, Q, onsets):
+        """The filter of the unit's model ``[A | B]`` and its scaled innovations."""
+        p, known = len(self.N), np.hstack([self.inputs, self.steps(onsets)])
+        model = InnovationModel(A[:, :p], Q, np.linalg.inv(self.N))
+        term = input_term(A[:, p:], known, self.starts) if known.shape[1] else None
+        z = self.scores @ model.J
+        settings = {"starts": self.starts, "exogenous": term}
+        filtered = filtered_states(model.schedule, (z, None), **settings)
+        return model, model.scaled(z, predicted_states(model.A, filtered, **settings))
+
+    def misfit(self, onsets, fit):
+        """What chance makes of a likelihood ratio of steps where the model does not fit, at least one.
+
+        Twice the log-likelihood that a step gains is chi-square if innovations are white. If they are not, as
+        where a unit has slow states that its model lacks, sums of them over long stretches vary by their
+        power at low frequencies instead. That is the geometric mean of the lowest ordinates of their
+        periodogram, corrected for its bias: steps that are still to be found fill few ordinates and hardly
+        move it. Where measurements are missing innovations have no common scale; the model is trusted then.
+        """
+        if self.present is not None:
+            return 1.0
+        u = remove_episode_means(self._innovations(fit.A[0], fit.Q[0], onsets)[1], self.starts)
+        power = np.abs(np.fft.rfft(u, axis=0)[1 : _LOW + 1]) ** 2
+        p = u.shape[1]
+        ordinates = (power / np.einsum("ti,ti->i", u, u)).mean(axis=1)
+        return max(float(np.exp(np.log(ordinates).mean() + np.log(p) - special.digamma(p))), 1.0)
+
+
+class LevelShifts(NamedTuple):
+    """Shifts of levels in a fitted plant, of which the `certain` onsets are to stay."""
+
+    units: np.ndarray  # number of the unit of each shift
+    onsets: np.ndarray  # row at which it began
+    size: np.ndarray  # in standard deviations of the process noise
     statistic: np.ndarray
     p_value: np.ndarray
-    size: np.ndarray
     certain: tuple[int, ...]
 
     @classmethod
     def of(cls, steps, levels, Q, scoring):
-        """Shifts of a plant at its maximum.
-
-        Parameters
-        ----------
-        steps : tuple of int
-        levels : ndarray of shape (n, n_steps)
-            In the units' own states.
-        Q : ndarray of shape (n, n)
-            Process covariance in the same states.
-        scoring : Scoring
-        """
+        """Shifts of a plant at its maximum, whose states are driven to `levels` (n, n_steps) by the steps."""
         if not steps:
-            return cls.none(len(levels))
-        partition = scoring.structure.partition
-        blocks = step_estimates(scoring)
-        inside = scoring.structure.shifted
+            rows, sizes = np.zeros(0, dtype=int), np.zeros(0)
+            return cls(rows, rows, sizes, sizes, sizes, ())
+        partition, inside = scoring.structure.partition, scoring.structure.shifted
+        blocks = link_estimates(scoring, "step")
         units, step = partition.step_pairs.pairs[inside].T
         onsets = np.array(steps)[step]
         statistic, p_value = blocks.statistic[inside], blocks.p_value[inside]
         bound = SHIFT_LEVEL / (scoring.n_samples * partition.n_units)
-        size = [
-            _length(levels[rows, k], Q[rows, rows])
-            for rows, k in zip([partition.slices[m] for m in units], step, strict=True)
-        ]
+        size = []
+        for rows, k in zip([partition.slices[m] for m in units], step, strict=True):
+            b = levels[rows, k]
+            size.append(float(np.sqrt(b @ np.linalg.solve(Q[rows, rows], b))))
         certain = tuple(onset for onset in steps if (p_value[onsets == onset] <= bound).any())
-        return cls(steps, levels, units, onsets, statistic, p_value, np.array(size), certain)
-
-    @classmethod
-    def none(cls, n_states):
-        """A plant without shifts."""
-        integers, numbers = np.zeros(0, dtype=int), np.zeros(0)
-        return cls((), np.zeros((n_states, 0)), integers, integers, numbers, numbers, numbers, ())
+        return cls(units, onsets, np.array(size), statistic, p_value, certain)
 
     def table(self, names):
         """One row per shift: ``unit, start, size, statistic, p_value``, in order of time."""
@@ -231,8 +348,3 @@ class LevelShifts:
             }
         )
         return table.sort_values("start", kind="stable", ignore_index=True)
-
-
-def _length(b, Q):
-    """Length of a vector in standard deviations of noise with covariance Q."""
-    return float(np.sqrt(b @ np.linalg.solve(Q, b)))

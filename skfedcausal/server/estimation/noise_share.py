@@ -6,70 +6,83 @@ above one is more noise than the past leaves unpredicted: the plant then explain
 steps and leaves everything else to the noise, like an output-error model.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...statespace.episodes import episodes
 from ..prediction import InputDrive, PlantFilter
+from .estimate import estimate_plant
+from .scoring import Point, Scoring, ascend
+from .standardised import StandardisedPlant
 
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 2.0, 5.0, 20.0)  # of what the past leaves unpredicted
+FILTERED = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # the same for the filter of a known plant
 _TOLERANCE = 0.001  # relative rise of the error over the best that a smaller share may have
 _LONGEST = 10  # parts of an episode that forecasts reach at most one of: fewer say too little of them
 _MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
 
 
-def choose_noise_share(record, estimate, horizon):
-    """Share of noise whose plant forecasts its own record best, the smallest of those that are as good.
-
-    Parameters
-    ----------
-    record : JointRecord
-        With inputs and, in some units, a choice.
-    estimate : callable
-        ``estimate(record)`` fits the plant, a PlantEstimate.
-    horizon : int
-        Steps ahead up to which forecasts count.
-
-    Returns
-    -------
-    share : float
-    plant : PlantEstimate
-    """
+def choose_noise_share(record, settings, horizon):
+    """Share of noise whose plant forecasts its own record best, the smallest of those that are as good."""
     plants, errors = [], []
     for share in SHARES:
         other = record.with_noise_share(share)
-        plants.append(estimate(other))
+        plants.append(estimate_plant(other, settings))
         errors.append(forecast_error(other, plants[-1], horizon))
         if share > 1 and errors[-1] > min(errors):  # still more noise takes longest
             break
-    best = smallest(SHARES[: len(errors)], errors)
-    return best, plants[SHARES.index(best)]
+    best = _smallest(errors)
+    return SHARES[best], plants[best]
 
 
-def smallest(shares, errors):
-    """The first share whose error is as good as the best."""
-    enough = (1 + _TOLERANCE) * min(errors)
-    return next(share for share, error in zip(shares, errors, strict=True) if error <= enough)
+def choose_filter(record, estimate, settings):
+    """Share of noise with which a plant predicts a single step of its own record best.
+
+    Forecasts over many steps ask for coefficients that carry what the inputs do, which a large share of
+    noise gives; a single step is told best by following whatever else moves the measurements, as
+    disturbances do that the states have no room for. So the coefficients stay, and the process noise is
+    learned anew with other shares.
+    """
+    plants, errors = [], []
+    for share in FILTERED:
+        noisy = record.with_noise_share(share)
+        plants.append(replace(estimate, Q=process_covariance(noisy, estimate, settings)))
+        errors.append(forecast_error(noisy, plants[-1], 1))
+    best = _smallest(errors)
+    return FILTERED[best], plants[best]
+
+
+def _smallest(errors):
+    """Position of the first error that is as good as the best."""
+    return int(np.argmax(np.array(errors) <= (1 + _TOLERANCE) * min(errors)))
+
+
+def process_covariance(record, estimate, settings):
+    """Process covariance that is most likely for known coefficients, the shrunk ones of an estimate.
+
+    The estimate is of another share of noise in the same, complete record.
+    """
+    plant = StandardisedPlant(record.at_steps(estimate.steps), settings.local, settings.fix_local)
+    Q = plant.uncoupled[1]  # sets the number of lags of the likelihood
+    objective = plant.first_likelihood()
+    A = plant.scaled(np.hstack([estimate.shrunk_A, estimate.shrunk_B, estimate.levels]))
+    known = ("linked", "driven", "shifted", "free_dynamics", "own_inputs")
+    masks = {name: np.zeros_like(getattr(estimate.structure, name)) for name in known}
+    structure = estimate.structure.with_masks(**masks)
+    scoring = Scoring(objective, structure, Point.at(objective, A, Q))
+    gain_tol = plant.n_samples * settings.tol**2
+    ascent = ascend(objective, scoring, gain_tol=gain_tol, max_iter=settings.max_iter)
+    return plant.unscaled_covariance(ascent.point.Q)
 
 
 def forecast_error(record, plant, horizon):
     """Root mean square of forecasts 1 to `horizon` steps ahead of the scores ``J^-1 z`` under their inputs.
 
     Scores of the units that have a choice, each unit's in the metric of their covariance.
-
-    Parameters
-    ----------
-    record : JointRecord
-        Complete.
-    plant : PlantEstimate
-    horizon : int
-        At most a tenth of the longest episode counts.
-
-    Returns
-    -------
-    float
     """
     horizon = min(horizon, max(np.diff([*record.starts, record.n_samples])) // _LONGEST)
-    S = plant.coefficients.state_scale
+    S = plant.parameters.state_scale
     drive = InputDrive(plant.shrunk_B, record.input_level, S @ S.T)
     run = PlantFilter(plant.shrunk_A, plant.Q, record, drive)
     origins = np.concatenate(

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...statespace.likelihood import Evaluation
-from ...statespace.positive import floor_eigenvalues
+from ...statespace.fisher import Evaluation
+from ...statespace.matrices import floor_eigenvalues
 from ...statespace.riccati import adjoint_lyapunov, stationary_covariance
 
 _PSEUDO_STEPS = 5.0
@@ -24,25 +24,12 @@ _VARIANCE_FLOOR = 0.01  # of the noise of pseudo-observations, in any direction
 
 @dataclass(frozen=True)
 class Prior:
-    """Gaussian prior on off-diagonal blocks of A, inverse Wishart on Q, states of bounded variance.
+    """Gaussian prior on off-diagonal blocks of A, inverse Wishart on Q, states of bounded variance."""
 
-    Attributes
-    ----------
-    covariance : ndarray of shape (n, n)
-        Process covariance of the pseudo-observations.
-    coupling : ndarray of bool, shape (n, n)
-        Elements of A with a prior; inputs have none.
-    n_samples : int
-        Time steps of the record, over which the prior is spread.
-    states : ndarray of shape (n, n), default=None
-        Covariance of the pseudo-states; None stands for unit variance, that of the record. With inputs it is
-        what the units' own noise makes of their states, the rest of their variance is not the noise's.
-    """
-
-    covariance: np.ndarray
-    coupling: np.ndarray
+    covariance: np.ndarray  # (n, n)
+    coupling: np.ndarray  # (n, n)
     n_samples: int
-    states: np.ndarray | None = None
+    states: np.ndarray | None = None  # (n, n) or None
 
     @classmethod
     def for_units(cls, A, Q, partition, n_samples):
@@ -95,24 +82,12 @@ def _stationary_prior(A, Q, states):
 
 
 class WithPrior:
-    """A likelihood with a prior added to it.
-
-    Parameters
-    ----------
-    likelihood : object
-        With ``evaluate``, ``information``, ``unit_information`` and ``n_samples``.
-    prior : Prior
-    """
+    """A likelihood with a prior added to it."""
 
     def __init__(self, likelihood, prior):
         self._likelihood, self.prior = likelihood, prior
         self.n_samples = likelihood.n_samples
         self.information, self.unit_information = likelihood.information, likelihood.unit_information
-
-    @classmethod
-    def of(cls, likelihood, prior):
-        """The likelihood, with the prior if there is one."""
-        return likelihood if prior is None else cls(likelihood, prior)
 
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q)."""

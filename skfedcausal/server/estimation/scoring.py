@@ -2,16 +2,17 @@
 
 import math
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotri
 
-from ...statespace.fisher import InformationColumns
-from ...statespace.positive import cap_radius, companion, spectral_radius
+from ...statespace.fisher import Evaluation, FreeElements, InformationColumns
+from ...statespace.matrices import cap_radius, companion, spectral_radius
 
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
@@ -24,16 +25,77 @@ _FAST = 0.1  # share of what a step found that it may leave where the climb goes
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
 
-@dataclass(frozen=True)
-class Point:
-    """Plant matrices with the value and gradients of the likelihood there.
+class Structure:
+    """Which blocks of the plant matrices are estimated, as boolean masks.
 
-    A stands for the coefficients ``[A | B]`` where the plant has inputs.
+    Over pairs of units: `linked` states, `correlated` noise (both orders of a pair), `driven` by the inputs
+    of others; over units: their own dynamics, noise and inputs; over pairs (unit, step): `shifted` levels.
+    Left out, no pair is linked or correlated, and all else is free.
     """
+
+    _PAIRS = ("linked", "correlated", "driven", "shifted")
+    _UNITS = ("free_dynamics", "free_noise", "own_inputs")
+
+    def __init__(self, partition, **masks):
+        self.partition = partition
+        units = np.ones(partition.n_units, dtype=bool)
+        self.free_dynamics, self.free_noise = (
+            masks.get("free_dynamics", units),
+            masks.get("free_noise", units),
+        )
+        self.own_inputs = masks.get("own_inputs", units)
+        none = np.zeros(len(partition.pairs), dtype=bool)
+        self.linked, self.correlated = masks.get("linked", none), masks.get("correlated", none)
+        self.driven = masks.get("driven", np.ones(partition.n_input_pairs, dtype=bool))
+        self.shifted = masks.get("shifted", np.tile(self.free_noise, partition.n_steps))
+        self.key = b"".join(getattr(self, name).tobytes() for name in self._PAIRS)  # hashable identity
+
+    def with_masks(self, **masks):
+        """The same structure with other masks."""
+        return Structure(self.partition, **{n: getattr(self, n) for n in self._PAIRS + self._UNITS} | masks)
+
+    def within(self, other):
+        """The same structure without the blocks that another one does not have."""
+        return self.with_masks(**{name: getattr(self, name) & getattr(other, name) for name in self._PAIRS})
+
+    def family(self, kind):
+        """Pairs of a kind of blocks, "state", "input" or "step", and which of them are inside."""
+        if kind == "state":
+            return self.partition, self.linked
+        if kind == "input":
+            return self.partition.input_pairs, self.driven
+        return self.partition.step_pairs, self.shifted
+
+    @cached_property
+    def transition_mask(self):
+        """Free elements of the coefficients ``[A | B]``."""
+        partition = self.partition
+        transition = np.tile(
+            partition.mask(partition.pairs[self.linked], self.free_dynamics), partition.n_lags
+        )
+        if not partition.n_known:
+            return transition
+        driven = partition.input_pairs.pairs[self.driven]
+        inputs = partition.mask(driven, self.own_inputs, of_inputs=True)
+        return np.hstack([transition, inputs, partition.step_mask(self.shifted)])
+
+    @cached_property
+    def covariance_mask(self):
+        """Free elements of the process covariance."""
+        return self.partition.mask(self.partition.pairs[self.correlated], self.free_noise)
+
+    @cached_property
+    def free(self):
+        """The free elements in the order of the parameter vector."""
+        return FreeElements.from_masks(self.transition_mask, self.covariance_mask)
+
+
+class Point(NamedTuple):
+    """Plant matrices with the value and gradients of the likelihood there."""
 
     A: np.ndarray
     Q: np.ndarray
-    evaluation: object
+    evaluation: Evaluation | None  # None where nobody needs it
 
     @classmethod
     def at(cls, objective, A, Q):
@@ -44,72 +106,47 @@ class Point:
 class Scoring:
     """Information and scoring step at one point for one structure.
 
-    Parameters
-    ----------
-    objective : object
-        With ``evaluate(A, Q)``, ``information(A, Q)`` and ``n_samples``.
-    structure : Structure
-        Elements that are not free keep their value.
-    point : Point
-    observed : bool, default=False
-        Take the curvature of the likelihood itself in place of its expectation, which supposes that inputs do
-        not depend on measurements.
-
-    Attributes
-    ----------
-    estimates : dict of str to BlockEstimates
-        Of families of blocks at the point, kept for who asks again.
+    `gradient`, `step` and `vector` are those of the free elements, A first; `gain` is the log-likelihood that
+    the step promises, ``T g' I^-1 g`` (twice the quadratic gain). `estimates` keeps block estimates by kind.
+    With `observed` the information is the observed one, for which columns are not formed.
     """
 
     def __init__(self, objective, structure, point, *, observed=False):
         self.structure, self.point = structure, point
-        self.n_samples = objective.n_samples
-        _check_memory(structure)
-        self._objective, self._observed = objective, observed
+        self.n_samples, self._objective = objective.n_samples, objective
         self.estimates = {}
-        matrix = self.columns.square()
-        self.forget()
+        _check_memory(structure)
+        free, evaluation = structure.free, point.evaluation
+        self._columns: InformationColumns | None = None
+        if observed:
+            matrix = observed_information(objective, free, point)
+        else:
+            matrix = self.form().square()
+            self.forget()
         self.add_prior(matrix)
         self._factor = _metric(matrix) if structure.partition.n_known else positive_factor(matrix)
-        self.gradient = self.gradient_at(point)
+        self.vector = free.gather(point.A, point.Q)
+        self.gradient = free.gradient(evaluation.grad_A, evaluation.grad_Q)
         self.step = self.solved(self.gradient)
+        self.gain = self.n_samples * float(self.gradient @ self.step)
+
+    def form(self):
+        """Columns of the expected information of the free elements, with that of all of them."""
+        if self._columns is None:
+            info = self._objective.information(self.point.A, self.point.Q)
+            self._columns = InformationColumns(info, self.structure.free)
+            self.is_large = self._columns.is_large
+        return self._columns
+
+    def forget(self):
+        """Give back the memory of what :meth:`form` forms, where it is large."""
+        if self.is_large:
+            self._columns = None
 
     def add_prior(self, matrix):
         """Add what a prior says, if there is one, to the information of the free elements per time step."""
         if getattr(self._objective, "prior", None) is not None:
             self._objective.prior.add_information(matrix, self.structure.free, self.point.Q)
-
-    @cached_property
-    def info(self):
-        """Expected information of all elements; large ones are not kept while the search goes on."""
-        return self._objective.information(self.point.A, self.point.Q)
-
-    @cached_property
-    def columns(self):
-        """Columns of the information matrix, one per free element; large ones are not kept either."""
-        if self._observed:
-            return ObservedColumns(self._objective, self.structure.free, self.point)
-        return InformationColumns(self.info, self.structure.free)
-
-    def forget(self):
-        """Give back the memory of what can be computed again, where it is large."""
-        if "columns" in self.__dict__ and self.columns.is_large:
-            del self.columns
-            self.__dict__.pop("info", None)
-
-    def gradient_at(self, point):
-        """Derivatives with respect to the free elements at a point."""
-        return self.structure.free.gradient(point.evaluation.grad_A, point.evaluation.grad_Q)
-
-    @property
-    def gain(self):
-        """Log-likelihood that the step promises, ``T g' I^-1 g`` (twice the quadratic gain)."""
-        return self.n_samples * float(self.gradient @ self.step)
-
-    @property
-    def vector(self):
-        """Free elements at the point, A first."""
-        return self.structure.free.gather(self.point.A, self.point.Q)
 
     @cached_property
     def covariance(self):
@@ -140,7 +177,7 @@ class Scoring:
     def without(self, structure):
         """Plant matrices when the free elements that `structure` does not have are set to zero.
 
-        The elements that stay move to their expectation given that, to first order.
+        The other free elements follow to where the quadratic approximation has its maximum then.
         """
         kept_A, kept_Q = structure.transition_mask, structure.covariance_mask
         dropped = ~self.structure.free.gather(kept_A, kept_Q).astype(bool)
@@ -157,71 +194,27 @@ class Scoring:
         return A, np.where(self.structure.covariance_mask, Q, self.point.Q)
 
 
-class ObservedColumns:
-    """Columns of the observed information, by central differences of the gradient.
-
-    Parameters
-    ----------
-    objective : object
-    free : FreeElements
-    point : Point
-
-    Attributes
-    ----------
-    transition : ndarray of shape (n_free, n, c)
-        Against all elements of ``[A | B]``.
-    covariance : ndarray of shape (n_free, n, n)
-        Against all symmetric elements of Q.
-    """
-
-    def __init__(self, objective, free, point):
-        self._free = free
-        x, shape = free.gather(point.A, point.Q), point.A.shape
-        self.transition, self.covariance = np.empty((len(x), *shape)), np.empty((len(x), *point.Q.shape))
-        steps = np.full(len(x), _DIFFERENCE)  # either side of a covariance has to be one
-        steps[free.n_transition :] = min(_DIFFERENCE, np.linalg.eigvalsh(point.Q)[0] / 10)
-        for k, direction in enumerate(np.diag(steps)):
-            A, Q = free.scatter(direction, shape)
-            ahead = objective.evaluate(point.A + A, point.Q + Q)
-            behind = objective.evaluate(point.A - A, point.Q - Q)
-            self.transition[k] = (behind.grad_A - ahead.grad_A) / (2 * steps[k])
-            self.covariance[k] = (behind.grad_Q - ahead.grad_Q) / steps[k]
-        diagonal = np.arange(len(point.Q))
-        self.covariance[:, diagonal, diagonal] /= 2
-
-    is_large = False
-
-    @property
-    def rows_at_once(self):
-        """Rows of the plant matrices whose columns are there at once: all."""
-        return len(self.covariance[0])
-
-    def transition_rows(self, rows):
-        """Against the elements in a slice of rows of ``[A | B]``."""
-        return self.transition[:, rows]
-
-    def covariance_rows(self, rows):
-        """Against the symmetric elements in a slice of rows of Q."""
-        return self.covariance[:, rows]
-
-    def square(self):
-        """Information matrix of the free elements, shape (n_free, n_free)."""
-        free = self._free
-        matrix = np.hstack(
-            [self.transition[:, free.rows, free.cols], self.covariance[:, free.first, free.second]]
-        )
-        return (matrix + matrix.T) / 2
-
-
-def memory_needed(n_elements):
-    """Bytes of the information matrix of so many free elements, its factor, inverse and a copy."""
-    return 4 * 8 * n_elements**2
+def observed_information(objective, free, point):
+    """Observed information of the free elements per time step, by central differences of the gradient."""
+    x, shape = free.gather(point.A, point.Q), point.A.shape
+    matrix = np.empty((len(x), len(x)))
+    steps = np.full(len(x), _DIFFERENCE)  # either side of a covariance has to be one
+    steps[free.n_transition :] = min(_DIFFERENCE, np.linalg.eigvalsh(point.Q)[0] / 10)
+    for k, direction in enumerate(np.diag(steps)):
+        A, Q = free.scatter(direction, shape)
+        ahead = objective.evaluate(point.A + A, point.Q + Q)
+        behind = objective.evaluate(point.A - A, point.Q - Q)
+        of_A = (behind.grad_A - ahead.grad_A) / (2 * steps[k])
+        of_Q = (behind.grad_Q - ahead.grad_Q) / steps[k]
+        of_Q = of_Q[free.first, free.second] * free.half_on_diagonal
+        matrix[k] = np.concatenate([of_A[free.rows, free.cols], of_Q])
+    return (matrix + matrix.T) / 2
 
 
 def _check_memory(structure):
     """Raise an error if the information of the free elements cannot be kept in this machine's memory."""
     n_elements = structure.free.n_elements
-    needed = memory_needed(n_elements)
+    needed = 4 * 8 * n_elements**2  # bytes of the information matrix, its factor, inverse and a copy
     if needed > _SMALL and needed > (available := _memory()):
         raise MemoryError(
             f"{n_elements} elements of the plant of {structure.partition.n_units} units are free: their "
@@ -257,8 +250,7 @@ def positive_factor(matrix, largest_ridge=1.0):
 def _metric(matrix):
     """Lower Cholesky factor of the matrix, or where it is indefinite of the one with absolute eigenvalues.
 
-    Inputs under feedback can make the expected information indefinite; it still has to be a metric to climb
-    in.
+    Inputs under feedback can make the expected information indefinite, which supposes that there is none.
     """
     try:
         return positive_factor(matrix, largest_ridge=_INDEFINITE)
@@ -279,10 +271,7 @@ def is_valid(A, Q, n_lags=1):
 
 
 def made_valid(A, Q, partition, radius=0.99):
-    """The plant with its off-diagonal blocks made smaller until it is safely valid.
-
-    The diagonal blocks of `Q` have to be positive definite already.
-    """
+    """The plant with its off-diagonal blocks made smaller until it is safely valid."""
     n_lags, n = partition.n_lags, len(Q)
     diagonal, B = partition.block_diagonal, A[:, n * n_lags :]
     A = A[:, : n * n_lags]
@@ -297,8 +286,7 @@ def made_valid(A, Q, partition, radius=0.99):
     return np.hstack([cap_radius(first, radius), later, B]), np.where(diagonal, Q, 0.0)
 
 
-@dataclass(frozen=True)
-class Goal:
+class Goal(NamedTuple):
     """The log-likelihood that a last step promises, and the iterations that getting there may take."""
 
     gain: float
@@ -309,10 +297,8 @@ class Goal:
         return self.gain < gain <= _FAST * before and n_iter < self.max_iter
 
 
-@dataclass(frozen=True)
-class Ascent:
-    """Result of :func:`ascend`: the point, what a step from it promises, the iterations it took, whether
-    it reached its goal, how many of the iterations came after that."""
+class Ascent(NamedTuple):
+    """Where :func:`ascend` ended: what a step from there promises, iterations, those beyond the goal."""
 
     point: Point
     gain: float
@@ -324,31 +310,10 @@ class Ascent:
 def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     """Climb towards the maximum with a fixed structure, one gradient an iteration.
 
-    BFGS in coordinates whitened by the information at the start: the first step is the scoring step, the
-    later ones learn where the likelihood bends differently from what is expected [1]_. Steps are halved
-    until they lead to a valid plant and the likelihood rises.
-
-    Parameters
-    ----------
-    objective : object
-    scoring : Scoring
-        At the point to start from.
-    gain_tol : float
-        Stop when a step promises less log-likelihood.
-    further : Goal, default=None
-        Go on to this as long as every step leaves less than a tenth of what it found: near the maximum a few
-        steps more cost less than starting once again. None ends at `gain_tol`.
-    max_iter : int
-
-    Returns
-    -------
-    Ascent
-
-    References
-    ----------
-    .. [1] Nocedal, Wright (2006), Numerical Optimization, chapter 6.
+    Steps are those of BFGS in the metric of the information at the start, until one promises `gain_tol`;
+    while it is fast, on to the goal `further`.
     """
-    point, x = scoring.point, scoring.vector
+    point, x, free = scoring.point, scoring.vector, scoring.structure.free
     slope = scoring.whitened(scoring.gradient)
     curvature, before, n_further = InverseCurvature(), np.inf, 0
     for n_iter in range(max_iter):
@@ -366,8 +331,8 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
             curvature = InverseCurvature()
             continue
         point, length = trial
-        x = scoring.structure.free.gather(point.A, point.Q)
-        new_slope = scoring.whitened(scoring.gradient_at(point))
+        x = free.gather(point.A, point.Q)
+        new_slope = scoring.whitened(free.gradient(point.evaluation.grad_A, point.evaluation.grad_Q))
         curvature.learn(length * direction, slope - new_slope)
         slope = new_slope
     return Ascent(point, gain, max_iter, False)
@@ -376,34 +341,30 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
 def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     """Longest halved step that leads to a valid plant and a sufficient rise (Armijo).
 
-    Where the rise is lost in the rounding of the values, the slope along the step must have become smaller
-    instead (the approximate Wolfe condition of Hager and Zhang 2005).
+    Where rounding hides the rise, one along which the slope falls counts as well.
     """
-    step = scoring.unwhitened(direction)
-    value = point.evaluation.value
+    step, value = scoring.unwhitened(direction), point.evaluation.value
     length = 1.0
     for _ in range(n_halvings):
         A, Q = scoring.matrices(x + length * step)
         if is_valid(A, Q, scoring.structure.partition.n_lags):
-            trial = Point.at(objective, A, Q)
-            rise = trial.evaluation.value - value
+            found = objective.evaluate(A, Q)
+            rise = found.value - value
             if rise >= 1e-4 * length * slope:
-                return trial, length
-            if abs(rise) <= _ROUNDING * abs(value) and abs(scoring.gradient_at(trial) @ step) <= 0.9 * slope:
-                return trial, length
+                return Point(A, Q, found), length
+            if abs(rise) <= _ROUNDING * abs(value):
+                gradient = scoring.structure.free.gradient(found.grad_A, found.grad_Q)
+                if abs(gradient @ step) <= 0.9 * slope:
+                    return Point(A, Q, found), length
         length /= 2
     return None
 
 
+@dataclass
 class InverseCurvature:
-    """Inverse Hessian that BFGS learns from the identity, kept as the steps and changes of slope behind it.
+    """Inverse Hessian that BFGS learns from the identity, kept as steps and changes of slope."""
 
-    A product costs two passes over the pairs (the two-loop recursion of Nocedal and Wright, algorithm 7.4);
-    no pair is ever forgotten.
-    """
-
-    def __init__(self):
-        self.pairs = []
+    pairs: list = field(default_factory=list)
 
     def learn(self, step, change):
         """Take in one step; it changes nothing if the curvature along it is not positive."""

@@ -1,19 +1,14 @@
-"""Which units are linked, and whose noise is correlated: score tests at the uncoupled plant, then a
-forward/backward search with false discovery control."""
+"""Which units are linked, and whose noise is correlated: score tests at the uncoupled plant, then a search.
 
-from dataclasses import dataclass
+The search goes forward and backward with false discovery control.
+"""
+
+from typing import NamedTuple
 
 import numpy as np
 
-from ...statespace.positive import spectral_radius
-from .blocktests import (
-    correlation_estimates,
-    input_estimates,
-    link_estimates,
-    step_estimates,
-    uncoupled_estimates,
-    uncoupled_link_estimates,
-)
+from ...statespace.matrices import spectral_radius
+from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
 from .evidence import benjamini_hochberg
 from .scoring import Point, Scoring, ascend, is_valid, made_valid
 
@@ -24,61 +19,31 @@ _STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts at a step that 
 _SINGULAR = 1e-3  # smallest eigenvalue of the process noise of a plant that needs no prior
 
 
-@dataclass(frozen=True)
-class StructureSearch:
-    """Outcome of a search.
+class StructureSearch(NamedTuple):
+    """Outcome of a search, whether the structure repeated, and iterations towards `finish` on the way."""
 
-    Attributes
-    ----------
-    scoring : Scoring
-        At the end of the search, with the structure found.
-    n_rounds : int
-    settled : bool
-        Whether the structure repeated.
-    n_further : int
-        Iterations towards `finish` on the way to `scoring`.
-    """
-
-    scoring: Scoring
-    n_rounds: int
+    scoring: Scoring  # at the end of the search, with the structure found
     settled: bool
     n_further: int = 0
 
 
 def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=0.1, finish=None, tests=None):
-    """Forward/backward search for links and noise correlations.
+    """Forward/backward search for links and noise correlations at false discovery rate `alpha`.
 
     A round takes one scoring step. While the step is small it also re-tests every pair at the corrected
     point (Wald inside the model, efficient score outside) and adds or drops what Benjamini-Hochberg says;
-    correlations of the process noise are tested when the links have settled.
+    correlations of the process noise are tested when the links have settled. Without links and correlations
+    to start from, the score tests at the uncoupled plant, `tests` if they were made, give the first ones.
 
-    Parameters
-    ----------
-    objective : object
-        Likelihood with ``evaluate``, ``information`` and ``n_samples``.
-    structure : Structure
-        To start from. Without links and correlations, the score tests at the uncoupled plant give the
-        first ones.
-    point : Point
-        Plant with this structure.
-    alpha : float
-        False discovery rate, for links and for correlations.
-    near : float
-        Gain in log-likelihood below which a point is close enough to the maximum to change the structure.
-        Tests correct for the rest to first order, which does not reach far where plants are nearly
-        degenerate.
-    tol : float
-        Gain in log-likelihood, promised by a step or made by the last ascent, below which a settled
-        search ends.
-    finish : Goal, default=None
-        Where a climb within a structure ends that gets there fast; None leaves it at `tol`.
-    tests : tuple of BlockEstimates, default=None
-        The :func:`uncoupled_estimates` at `point`, where they are known already.
-
-    Returns
-    -------
-    StructureSearch
+    `near` is the gain in log-likelihood below which a point is close enough to the maximum to change the
+    structure: tests correct for the rest to first order, which does not reach far where plants are nearly
+    degenerate. A settled search ends at gains below `tol`, and goes on to the goal `finish` while that is
+    fast. With ``alpha=None`` every block is free.
     """
+    if alpha is None:
+        structure = structure.with_masks(linked=np.ones(len(structure.partition.pairs), dtype=bool))
+        ascent = ascend(objective, Scoring(objective, structure, point), gain_tol=tol)
+        return StructureSearch(Scoring(objective, structure, ascent.point), ascent.converged)
     if not (structure.linked.any() or structure.correlated.any()):
         structure, point = _first_structure(objective, structure, point, alpha, near, tests)
     seen = {structure.key}
@@ -94,25 +59,20 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
         if proposed.key in seen:  # a structure that was left before: from here on only drop
             proposed = structure.within(proposed)
         if proposed.key == structure.key and left < tol:
-            return StructureSearch(scoring, n_rounds, True, n_further)
+            return StructureSearch(scoring, True, n_further)
         seen.add(proposed.key)
         goal = tol / 2 if proposed.key == structure.key and left < near else max(near / 10, tol / 2)
         before = point
         aim = finish if n_rounds > 1 else None  # the first guess rarely stays
         point, left, n_further = _next_point(objective, scoring, proposed, goal, aim)
         if point is before and proposed.key == structure.key:  # nowhere to climb
-            return StructureSearch(scoring, n_rounds, False)
+            return StructureSearch(scoring, False)
         structure = proposed
-    return StructureSearch(Scoring(objective, structure, point), n_rounds, False)
+    return StructureSearch(Scoring(objective, structure, point), False)
 
 
-def is_degenerate(objective, partition, point, alpha, *, tests=None):
-    """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root.
-
-    The likelihood of such a plant needs a prior. `tests` are the :func:`uncoupled_estimates` at `point`,
-    where they are known already.
-    """
-    _, correlations = tests or uncoupled_estimates(objective, partition, point)
+def is_degenerate(point, correlations, partition, alpha):
+    """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root."""
     correlated = _symmetric_bh(correlations.p_value, partition, alpha).any()
     radius = spectral_radius(point.A[:, : len(point.Q)])
     return bool(correlated or is_singular(point.Q) or radius > _UNIT_ROOT)
@@ -127,19 +87,19 @@ def first_links(objective, structure, point):
     """One-step estimates of all links at the plant whose states are uncoupled."""
     if structure.partition.n_known:  # the same inputs drive the states of all units: nothing decouples
         return link_estimates(Scoring(objective, structure, point))
-    return uncoupled_link_estimates(objective, structure.partition, point)
+    return uncoupled_estimates(objective, structure.partition, point, correlations=False)[0]
 
 
 def _first_structure(objective, structure, point, alpha, near, tests):
     """Links, inputs and correlations that the tests at the plant with uncoupled states suggest."""
     partition = structure.partition
     links, correlations = tests or uncoupled_estimates(objective, partition, point)
-    has_more = partition.n_known or partition.n_lags > 1  # nothing decouples, or not all is tested
     correlated = _symmetric_bh(correlations.p_value, partition, alpha)
     if correlated.any():  # they disturb the tests of the links, so they come first
-        structure = structure.with_correlated(correlated)
+        structure = structure.with_masks(correlated=correlated)
         point = ascend(objective, Scoring(objective, structure, point), gain_tol=near).point
-    if correlated.any() or has_more:
+    if correlated.any() or partition.n_known or partition.n_lags > 1:
+        # nothing decouples any more, or not all is tested
         scoring = Scoring(objective, structure, point)
         if scoring.gain > near:  # units whose inputs are under feedback may not have settled
             point = ascend(objective, scoring, gain_tol=near).point
@@ -147,16 +107,19 @@ def _first_structure(objective, structure, point, alpha, near, tests):
         links = link_estimates(scoring, screen=alpha)
     A = point.A
     if partition.n_inputs:
-        driven = benjamini_hochberg(input_estimates(scoring).p_value, alpha)
-        structure = structure.with_driven(driven)
+        driven = benjamini_hochberg(link_estimates(scoring, "input").p_value, alpha)
+        structure = structure.with_masks(driven=driven)
         A = A.copy()
-        A[:, partition.n_lagged :][:, : partition.n_inputs][partition.input_mask(~driven)] = 0.0
+        idle = partition.mask(partition.input_pairs.pairs[~driven], of_inputs=True)
+        A[:, partition.n_lagged :][:, : partition.n_inputs][idle] = 0.0
     linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
     if linked.any():
-        A = _with_blocks(A, links, linked, partition)
+        flat = np.append(A.ravel(), 0.0)
+        flat[partition.pair_elements[linked]] = links.estimate[linked]
+        A, _ = made_valid(flat[:-1].reshape(A.shape), np.eye(len(A)), partition)
     if A is not point.A:
         point = Point.at(objective, A, point.Q)
-    return structure.with_links(linked), point
+    return structure.with_masks(linked=linked), point
 
 
 def _proposal(scoring, alpha):
@@ -165,24 +128,25 @@ def _proposal(scoring, alpha):
     Families of blocks are tested in turn. What one of them adds has to settle before another adds something,
     but blocks that explain nothing hide nothing either: they go at once.
     """
-    structure = scoring.structure
-    partition = structure.partition
-    linked = _wanted(link_estimates(scoring, screen=alpha).p_value, structure.linked, partition, alpha)
-    proposed = structure.with_links(linked)
-    if _adds(linked, structure.linked):
+    structure, partition = scoring.structure, scoring.structure.partition
+    p_values = link_estimates(scoring, screen=alpha).p_value
+    linked = _wanted(p_values, structure.linked, partition, alpha)
+    proposed = structure.with_masks(linked=linked)
+    if (linked & ~structure.linked).any():
         return _without_idle_correlations(scoring, proposed, alpha)
     if partition.n_inputs:
-        driven = _wanted(input_estimates(scoring).p_value, structure.driven, partition.input_pairs, alpha)
-        proposed = proposed.with_driven(driven)
-        if _adds(driven, structure.driven):
+        p_values = link_estimates(scoring, "input").p_value
+        driven = _wanted(p_values, structure.driven, partition.input_pairs, alpha)
+        proposed = proposed.with_masks(driven=driven)
+        if (driven & ~structure.driven).any():
             return _without_idle_correlations(scoring, proposed, alpha)
     if partition.n_steps:
-        shifted = structure.shifted & (step_estimates(scoring).p_value <= _STEP_LEVEL)
-        proposed = proposed.with_shifted(shifted)
+        shifted = structure.shifted & (link_estimates(scoring, "step").p_value <= _STEP_LEVEL)
+        proposed = proposed.with_masks(shifted=shifted)
     if proposed.key != structure.key:
         return _without_idle_correlations(scoring, proposed, alpha)
-    correlated = _symmetric_bh(correlation_estimates(scoring, screen=alpha).p_value, partition, alpha)
-    return structure.with_correlated(correlated)
+    p_values = correlation_estimates(scoring, screen=alpha).p_value
+    return structure.with_masks(correlated=_symmetric_bh(p_values, partition, alpha))
 
 
 def _without_idle_correlations(scoring, proposed, alpha):
@@ -190,12 +154,7 @@ def _without_idle_correlations(scoring, proposed, alpha):
     if not proposed.correlated.any():
         return proposed
     p_values = correlation_estimates(scoring, only_inside=True).p_value
-    return proposed.with_correlated(proposed.correlated & (p_values <= alpha))
-
-
-def _adds(wanted, inside):
-    """Whether there are pairs that were not inside."""
-    return bool((wanted & ~inside).any())
+    return proposed.with_masks(correlated=proposed.correlated & (p_values <= alpha))
 
 
 def _wanted(p_values, inside, family, alpha):
@@ -213,11 +172,20 @@ def _symmetric_bh(p_values, partition, alpha):
     return chosen | chosen[partition.reverse_pairs]
 
 
+def _capped(additions, p_values, family):
+    """At most a few additions per effect, the most significant ones."""
+    kept = np.zeros_like(additions)
+    effect = family.pairs[:, 0]
+    for m in np.unique(effect[additions]):
+        candidates = np.flatnonzero(additions & (effect == m))
+        kept[candidates[np.argsort(p_values[candidates], kind="stable")[:_MAX_ADDITIONS]]] = True
+    return kept
+
+
 def _next_point(objective, scoring, proposed, goal, finish):
     """Higher up with the same structure, then with the blocks that are dropped set to zero.
 
-    Also the log-likelihood that is left to be gained with the structure `proposed`, as far as known, and the
-    iterations that went towards `finish`.
+    With the gain that is left there, infinite where the structure changed, and iterations towards `finish`.
     """
     structure = scoring.structure
     stays = proposed.key == structure.key
@@ -245,7 +213,8 @@ def dropped(objective, scoring, proposed, max_steps=8):
             break
         ascent = ascend(objective, Scoring(objective, proposed, point), gain_tol=1.0)
         scoring = Scoring(objective, structure, ascent.point)
-    return Point.at(objective, *made_valid(*_zeroed(scoring, proposed), structure.partition))
+    A, Q = _zeroed(scoring, proposed)
+    return Point.at(objective, *made_valid(A, Q, structure.partition))
 
 
 def _partly_dropped(objective, scoring, proposed):
@@ -266,21 +235,3 @@ def _zeroed(scoring, proposed):
     structure, point = scoring.structure, scoring.point
     A = np.where(structure.transition_mask & ~proposed.transition_mask, 0.0, point.A)
     return A, np.where(structure.covariance_mask & ~proposed.covariance_mask, 0.0, point.Q)
-
-
-def _capped(additions, p_values, partition):
-    """At most a few additions per effect, the most significant ones."""
-    kept = np.zeros_like(additions)
-    effect = partition.pairs[:, 0]
-    for m in np.unique(effect[additions]):
-        candidates = np.flatnonzero(additions & (effect == m))
-        kept[candidates[np.argsort(p_values[candidates], kind="stable")[:_MAX_ADDITIONS]]] = True
-    return kept
-
-
-def _with_blocks(A, blocks, linked, partition):
-    """Transition matrix with the estimates of the linked pairs filled in, kept stable."""
-    flat = np.append(A.ravel(), 0.0)
-    flat[partition.pair_elements[linked]] = blocks.estimate[linked]
-    filled = flat[:-1].reshape(A.shape)
-    return made_valid(filled, np.eye(len(A)), partition)[0]

@@ -6,7 +6,7 @@ from scipy.linalg import block_diag
 
 from ...statespace.geweke import geweke_measures
 from ...statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
-from ..links.table import COLUMNS
+from ..links.tables import COLUMNS
 from ..prediction import PlantFilter
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from ...message.training import BlockRow, GradientReply
 from ...statespace.episodes import inner_rows
 from ...statespace.training.descent import is_still
-from ..estimation.excitation import check_independent
+from ..estimation.input_checks import check_independent
 from .state import Series, Training
 from .step_sizes import BlockSteps, block_curvature, reach_curvature
 

@@ -16,8 +16,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ...message.requests import Acknowledgement, Ask, TrainRequest
 from ...message.states import EffectReply, SmoothedReply
 from ...message.training import ANSWERS, LocalModel, TrainingEnd, later_answer
-from ...statespace.positive import spectral_radius
-from ...statespace.responses import input_response
+from ...statespace.inputs import input_response
+from ...statespace.matrices import spectral_radius
 from ..joint import JointRecord
 from ..prediction import InputDrive, smooth_plant
 from . import rounds
@@ -119,7 +119,7 @@ class GradientServer(BaseEstimator):
     See Also
     --------
     LikelihoodServer : The default, which identifies the blocks.
-    skfedcausal.theory.unified.recurrence : Training as one linear map, its limit and rates.
+    skfedcausal.statespace.training.fixed_point.recurrence : Training as one linear map, its limit and rates.
 
     Notes
     -----

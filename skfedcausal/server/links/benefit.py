@@ -17,23 +17,7 @@ _SIGNIFICANT = 1.645  # standard errors, one-sided 5 %
 
 
 def split_messages(messages, held_out):
-    """Messages about the first part of every episode, and about the last one.
-
-    Parameters
-    ----------
-    messages : dict of str to StateMessage
-    held_out : float
-        Share of every episode in the last part.
-
-    Returns
-    -------
-    head, tail : dict of str to StateMessage
-
-    Raises
-    ------
-    ValueError
-        If `held_out` is not a share, or some episode is too short to be split.
-    """
+    """Messages about the first part of every episode, and about the last one."""
     if not 0 < held_out < 1:
         raise ValueError(f"Got held_out={held_out}; give a share between 0 and 1.")
     lengths = next(iter(messages.values())).lengths
@@ -72,17 +56,6 @@ def connected(A, Q, partition):
 def mean_with_error(values):
     """Mean of a stationary series and its standard error by Newey and West.
 
-    Parameters
-    ----------
-    values : ndarray of shape (n,)
-
-    Returns
-    -------
-    mean, stderr : float
-        With Bartlett weights over ``n**(1/3)`` lags [1]_.
-
-    References
-    ----------
     .. [1] Newey, West (1987), A simple, positive semi-definite, heteroskedasticity and autocorrelation
            consistent covariance matrix, Econometrica 55(3).
     """
@@ -98,17 +71,7 @@ def mean_with_error(values):
 
 
 class Benefit:
-    """Held-out gains of every unit from all others and from each of them.
-
-    Parameters
-    ----------
-    plant : LikelihoodServer
-        Fitted to the first part of the record.
-    alone : callable
-        ``alone(name)`` gives the server of a unit that has only its own message, fitted to the same rows.
-    tail : dict of str to StateMessage
-        The rest of the record.
-    """
+    """Held-out gains of every unit from all others and from each of them."""
 
     def __init__(self, plant, alone, tail):
         self.names = plant.names_
@@ -157,4 +120,4 @@ class Benefit:
 def _present(part):
     """Rows in which a unit measured anything, ndarray of bool."""
     anything = part.patterns.any(axis=(1, 2))
-    return np.full(len(part.z), anything[0]) if part.is_constant else anything[part.index]
+    return anything[part.pattern_of]

@@ -1,30 +1,59 @@
-"""How large an influence may be: intervals of the strength of links, and the rows that would decide."""
+"""How large an influence may be: intervals of the strength of links and of Geweke's measures."""
+
+from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from scipy import special
+from scipy import special, stats
 from scipy.optimize import brentq
 from scipy.stats import chi2, ncx2
 
+from ...statespace.fisher import FreeElements
+from ...statespace.geweke import geweke_gradients, geweke_measures, geweke_spectrum
+from ...statespace.whittle import midpoints
+from ..estimation.estimate import FittedParameters
+from .tables import named_pairs
+
 _POWER = 0.8
 _BISECTIONS = 60
+_NO_MEASURE = 1e-12  # up to which Geweke's measure is the rounding of a zero
+_MOST_FREQUENCIES = 128  # at which standard errors of spectra are computed
+
+
+def check_level(level):
+    """Refuse a coverage that is none."""
+    if not 0 < level < 1:
+        raise ValueError(f"Got level={level}; a coverage lies between 0 and 1.")
+
+
+def check_number(number, name, least=1):
+    """Refuse a number of things that is none."""
+    if not isinstance(number, Integral) or number < least:
+        raise ValueError(f"Got {name}={number!r}; give a whole number, at least {least}.")
+
+
+def pair_of(names, cause, effect):
+    """Positions (effect, cause) of two units among the names."""
+    for name in (cause, effect):
+        if name not in names:
+            raise ValueError(f"There is no unit {name!r}; the units are {', '.join(names)}.")
+    if cause == effect:
+        raise ValueError(f"Cause and effect are both {cause!r}; give two units.")
+    return names.index(effect), names.index(cause)
+
+
+def intervals_table(names, pairs, blocks, n_rows, *, level, alpha, margin):
+    """One row per ordered pair: ``cause, effect, strength, low, high, deciding_rows``."""
+    check_level(level)
+    low, high = strength_intervals(blocks, level)
+    rows = deciding_rows(blocks, n_rows, alpha, margin).astype(int)
+    columns = {"strength": blocks.strength, "low": low, "high": high, "deciding_rows": rows}
+    return pd.DataFrame(named_pairs(names, pairs) | columns)
 
 
 def strength_intervals(blocks, level=0.95):
     """Confidence intervals of the Frobenius norm of every block.
 
-    Parameters
-    ----------
-    blocks : BlockEstimates
-        In standardised states.
-    level : float
-
-    Returns
-    -------
-    low, high : ndarray of shape (n_pairs,)
-
-    Notes
-    -----
     The squared norm of an estimate with covariance V around a block of norm s is compared with the gamma
     distribution of its mean ``tr V + s^2`` and variance ``2 tr V^2 + 4 s^2 v`` [1]_, v the variance along
     the estimate. A norm s is in the interval if neither tail beyond the observed one is too thin: the upper
@@ -35,8 +64,6 @@ def strength_intervals(blocks, level=0.95):
     times the variance along the estimate is not that along the truth, and a nominal 95 % is between 91
     and 99.5 %.
 
-    References
-    ----------
     .. [1] Patnaik (1949), The non-central chi-square and F-distributions and their applications,
            Biometrika 36.
     """
@@ -78,17 +105,6 @@ def deciding_rows(blocks, n_rows, alpha, margin):
 
     So many that a test at level `alpha` finds an influence of strength `margin`, in the direction that is
     known worst, with probability 0.8; then nearly as often an absent one is told from it.
-
-    Parameters
-    ----------
-    blocks : BlockEstimates
-    n_rows : int
-        Of the record they were estimated from.
-    alpha, margin : float
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,)
     """
     needed = {
         int(dof): brentq(lambda d, k=dof: ncx2.sf(chi2.isf(alpha, k), k, d) - _POWER, 1e-6, 1e4)
@@ -99,17 +115,81 @@ def deciding_rows(blocks, n_rows, alpha, margin):
     return np.ceil(n_rows * worst * np.array([needed[int(k)] for k in blocks.dof]) / margin**2)
 
 
-def intervals_table(names, pairs, blocks, n_rows, *, level, alpha, margin):
-    """One row per ordered pair: ``cause, effect, strength, low, high, deciding_rows``."""
-    effect, cause = pairs.T
-    low, high = strength_intervals(blocks, level)
-    return pd.DataFrame(
-        {
-            "cause": np.asarray(names, dtype=object)[cause],
-            "effect": np.asarray(names, dtype=object)[effect],
-            "strength": blocks.strength,
-            "low": low,
-            "high": high,
-            "deciding_rows": deciding_rows(blocks, n_rows, alpha, margin).astype(int),
-        }
-    )
+def of_states(parameters):
+    """Fitted parameters of the states and their noise alone, without inputs and steps."""
+    A, Q, free, covariance, state_scale = parameters
+    n = len(Q)
+    kept = np.concatenate([free.cols < n, np.ones(len(free.first), dtype=bool)])
+    states = kept[: free.n_transition]
+    own = FreeElements(free.rows[states], free.cols[states], free.first, free.second)
+    return FittedParameters(A[:, :n], Q, own, covariance[np.ix_(kept, kept)], state_scale)
+
+
+def measure_intervals(parameters, information, partition, level):
+    """Geweke's measure of every pair and the ends of its interval, each of shape (n_units, n_units).
+
+    Normal on the scale of the measure's root. NaN where the measure is zero because the plant has no way from
+    cause to effect. `information` (n, n) is that of the measurements in the units' own states.
+    """
+    A, Q, free, covariance, S = of_states(parameters)
+    J, partition = S.T @ information @ S, partition.without_inputs
+    measures = geweke_measures(A, Q, J, partition)
+    stderr = np.zeros_like(measures)
+    for effect, cause, grad_A, grad_Q in geweke_gradients(A, Q, J, partition, measures > _NO_MEASURE):
+        gradient = free.gradient(grad_A, grad_Q)
+        variance = gradient @ covariance @ gradient
+        stderr[effect, cause] = np.sqrt(variance) / (2 * np.sqrt(measures[effect, cause]))
+    return measures, *root_intervals(measures, stderr, level)
+
+
+def spectrum_table(plant, parameters, partition, pair, *, conditional=True, n_frequencies=None, level=None):
+    """Geweke's measure of a pair (effect, cause): ``frequency, measure``, with a level ``low, high``.
+
+    `plant` is (A, Q, information) in the units' own states.
+    """
+    if level is not None:
+        check_level(level)
+    settings = {"conditional": conditional, "n_frequencies": n_frequencies}
+    (A, Q, J), (effect, cause) = plant, pair
+    found = geweke_spectrum(A, Q, J, partition, effect, cause, **settings)
+    table = pd.DataFrame({"frequency": found.frequency, "measure": found.measure})
+    if level is not None:
+        ends = spectrum_intervals(parameters, J, partition, pair, found, conditional, level)
+        table["low"], table["high"] = ends
+    table.attrs = {"total": found.total, "averages_to_total": found.has_roots_inside}
+    return table
+
+
+def spectrum_intervals(parameters, information, partition, pair, found, conditional, level):
+    """Ends of the interval of a spectrum at every frequency, on the scale of its root.
+
+    Derivatives are differences over two standard errors, along independent combinations of the estimates, and
+    interpolated between frequencies where there are many.
+    """
+    A, Q, free, covariance, S = of_states(parameters)
+    J, partition = S.T @ information @ S, partition.without_inputs
+    n_frequencies = min(len(found.frequency), _MOST_FREQUENCIES)
+    settings = {"conditional": conditional, "n_frequencies": n_frequencies}
+
+    def root(A, Q):
+        measure = geweke_spectrum(A, Q, J, partition, pair[0], pair[1], **settings).measure
+        return np.sqrt(np.maximum(measure, 0.0))
+
+    variance = 0
+    for direction in np.linalg.cholesky(covariance + 1e-14 * np.diag(covariance.diagonal())).T:
+        dA, dQ = free.scatter(direction, A.shape)
+        variance = variance + ((root(A + dA, Q + dQ) - root(A - dA, Q - dQ)) / 2) ** 2
+    stderr = np.interp(found.frequency, midpoints(n_frequencies), np.sqrt(variance))
+    return root_intervals(np.maximum(found.measure, 0.0), stderr, level)
+
+
+def root_intervals(measure, stderr_of_root, level):
+    """Intervals of non-negative measures that are normal on the scale of their square roots.
+
+    A measure of influence grows with the square of what causes it; its root is what the delta method is good
+    for. NaN where the measure is zero because the plant has no way from cause to effect.
+    """
+    reach = stats.norm.ppf((1 + level) / 2) * stderr_of_root
+    root = np.sqrt(measure)
+    low, high = np.maximum(root - reach, 0.0) ** 2, (root + reach) ** 2
+    return np.where(measure > _NO_MEASURE, low, np.nan), np.where(measure > _NO_MEASURE, high, np.nan)

@@ -3,37 +3,32 @@
 ``h[t] = A_1 h[t-1] + ... + A_L h[t-L] + w[t-1]``.
 """
 
-from dataclasses import dataclass, replace
+import warnings
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import stats
 from scipy.special import softmax
+from sklearn.exceptions import ConvergenceWarning
 
-from ..estimation.blocktests import link_estimates
+from ...statespace.partition import Partition
+from ..estimation.block_tests import link_estimates
+from ..estimation.covariance import in_unit_states, unit_state_roots
 from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, adjusted_p_values
-from ..estimation.scoring import Point, Scoring, ascend
+from ..estimation.scoring import Point, Scoring, Structure, ascend
 from ..estimation.search import search_structure
 from ..estimation.standardised import StandardisedPlant
-from ..estimation.unit_states import in_unit_states, unit_state_roots
-from .table import links_table
+from .intervals import check_number
+from .tables import links_table, named_pairs
 
 CRITERIA = ("aic", "bic", "held_out")
 _TOL = 0.1  # log-likelihood that a search may leave
 
 
-@dataclass(frozen=True)
-class LaggedPlant:
-    """Plant of several lags at the maximum of its likelihood.
-
-    Attributes
-    ----------
-    plant : StandardisedPlant
-    n_lags : int
-    scoring : Scoring
-    converged : bool
-    likelihood : object
-    """
+class LaggedPlant(NamedTuple):
+    """Plant of several lags at the maximum of its likelihood."""
 
     plant: StandardisedPlant
     n_lags: int
@@ -76,17 +71,10 @@ class LaggedPlant:
 
 
 def without_shifts(record):
-    """The record with the levels before and after its shifts taken off, and no shifts.
-
-    Raises
-    ------
-    ValueError
-        For a plant with inputs, units whose sensors do not determine their states, or units that report
-        in different rows.
-    """
+    """The record with the levels before and after its shifts taken off, and no shifts."""
     if record.partition.n_inputs:
         raise ValueError("Links of several lags are for plants without inputs; this one has some.")
-    if not all(record.determined):
+    if not record.determined.all():
         unseen = [name for name, seen in zip(record.names, record.determined, strict=True) if not seen]
         raise ValueError(
             "Links of several lags need sensors that determine every unit's states; those of "
@@ -102,44 +90,29 @@ def without_shifts(record):
     return replace(cut.centred(), starts=record.starts)
 
 
-def fit_lags(record, n_lags, *, n_dropped=None, sparsity="fdr", alpha=0.05, max_iter, tol):
+def fit_lags(record, n_lags, settings, *, n_dropped=None):
     """Maximum likelihood of a plant of several lags, with a search for links or every block free.
 
     Every unit's own states act on it at every lag; a link is the blocks of all lags. Complete records are
-    fitted by the Whittle likelihood of their scores, others by the exact one in the time domain.
-
-    Parameters
-    ----------
-    record : JointRecord
-        Without inputs and steps.
-    n_lags : int
-    n_dropped : int, default=None
-        Rows at the start of each episode of a complete record that only explain later ones; None takes
-        ``n_lags - 1``.
-    sparsity, alpha, max_iter, tol
-        See :class:`~skfedcausal.LikelihoodServer`.
-
-    Returns
-    -------
-    LaggedPlant
+    fitted by the Whittle likelihood of their scores, others by the exact one in the time domain. Of the
+    settings those of the search and of the climb count; the first `n_dropped` rows of each episode are left
+    out, by default as few as can be.
     """
     plant = StandardisedPlant(record)
     n_dropped = n_lags - 1 if n_dropped is None else n_dropped
     A, Q = plant.uncoupled
     likelihood = _likelihood(plant, n_lags, n_dropped)
-    partition = replace(plant.partition, n_lags=n_lags)
-    structure = replace(plant.structure(), partition=partition)
+    structure = Structure(Partition(plant.partition.sizes, n_lags=n_lags))
     point = Point.at(likelihood, np.hstack([A, np.zeros((len(A), len(A) * (n_lags - 1)))]), Q)
-    goal = {"gain_tol": likelihood.n_samples * tol**2, "max_iter": max_iter}
-    found = _climb(likelihood, structure, point, sparsity, alpha, goal)
-    if not plant.is_complete:
-        return LaggedPlant(plant, n_lags, *found, likelihood)
-    needed = plant.lags_of_filter(found[0].point.A, found[0].point.Q, n_lags) + n_lags - 1
-    if needed > likelihood.n_covariances:
-        likelihood = plant.lagged_whittle(n_lags, n_dropped, needed)
-        point = Point.at(likelihood, found[0].point.A, found[0].point.Q)
-        found = _climb(likelihood, found[0].structure, point, sparsity, alpha, goal)
-    return LaggedPlant(plant, n_lags, *found, likelihood)
+    scoring, converged = _climb(likelihood, structure, point, settings)
+    if plant.is_complete:
+        point = scoring.point
+        needed = plant.lags_of_filter(point.A, point.Q, n_lags) + n_lags - 1
+        if needed > likelihood.n_covariances:
+            likelihood = plant.lagged_whittle(n_lags, n_dropped, needed)
+            point = Point.at(likelihood, point.A, point.Q)
+            scoring, converged = _climb(likelihood, scoring.structure, point, settings)
+    return LaggedPlant(plant, n_lags, scoring, converged, likelihood)
 
 
 def _likelihood(plant, n_lags, n_dropped):
@@ -148,39 +121,39 @@ def _likelihood(plant, n_lags, n_dropped):
     return plant.lagged_time_domain(n_lags)
 
 
-def _climb(likelihood, structure, point, sparsity, alpha, goal):
+def _climb(likelihood, structure, point, settings):
     """The :class:`Scoring` at the maximum and whether it was reached."""
     settled = True
-    if sparsity is None:
-        structure = structure.with_links(np.ones(len(structure.partition.pairs), dtype=bool))
+    if settings.sparsity is None:
+        structure = structure.with_masks(linked=np.ones(len(structure.partition.pairs), dtype=bool))
     else:
         point = ascend(likelihood, Scoring(likelihood, structure, point), gain_tol=_TOL).point
-        search = search_structure(likelihood, structure, point, alpha=alpha, tol=_TOL)
+        search = search_structure(likelihood, structure, point, alpha=settings.alpha, tol=_TOL)
         structure, point, settled = search.scoring.structure, search.scoring.point, search.settled
-    ascent = ascend(likelihood, Scoring(likelihood, structure, point), **goal)
+    gain_tol = likelihood.n_samples * settings.tol**2
+    scoring = Scoring(likelihood, structure, point)
+    ascent = ascend(likelihood, scoring, gain_tol=gain_tol, max_iter=settings.max_iter)
     return Scoring(likelihood, structure, ascent.point), settled and ascent.converged
 
 
-def order_table(record, head, tail, max_lags, **settings):
-    """One row per number of lags, all fitted to the same rows.
+def check_lags(n_lags, by):
+    """Refuse numbers of lags and tables that there are not."""
+    if by not in ("pair", "lag"):
+        raise ValueError(f"by={by!r}; choose 'pair' or 'lag'.")
+    if not isinstance(n_lags, str):
+        check_number(n_lags, "n_lags")
+    elif n_lags not in CRITERIA:
+        raise ValueError(f"n_lags={n_lags!r}; give a number or {', '.join(map(repr, CRITERIA))}.")
 
-    Parameters
-    ----------
-    record : JointRecord
-    head, tail : JointRecord
-        The first part of every episode and the last.
-    max_lags : int
 
-    Returns
-    -------
-    DataFrame
-        Indexed by ``n_lags``: ``n_links, n_parameters, log_likelihood, aic, bic, held_out``.
-    """
-    n_dropped, tail, rows = max_lags - 1, StandardisedPlant(tail), []
+def order_table(record, head, tail, max_lags, settings):
+    """One row per number of lags, fitted to the same rows of a record, and of its first part for the last."""
+    check_number(max_lags, "max_lags")
+    n_dropped, tail, rows = max_lags - 1, StandardisedPlant(without_shifts(tail)), []
+    record, head = without_shifts(record), without_shifts(head)
     tail.uncoupled  # noqa: B018  (sets the number of lags of its likelihood)
     for n_lags in range(1, max_lags + 1):
-        fit = fit_lags(record, n_lags, n_dropped=n_dropped, **settings)
-        first = fit_lags(head, n_lags, n_dropped=n_dropped, **settings)
+        fit, first = (fit_lags(part, n_lags, settings, n_dropped=n_dropped) for part in (record, head))
         structure, value = fit.scoring.structure, fit.log_likelihood
         n_parameters = structure.free.n_elements
         rows.append(
@@ -203,17 +176,25 @@ def best_order(table, criterion):
     return int(column.idxmax() if criterion == "held_out" else column.idxmin())
 
 
-def delays_table(names, fit, *, alpha, margin):
-    """Links of a plant of several lags: one row per ordered pair.
+def lagged_table(record, n_lags, by, settings, margin):
+    """Links of a plant of several lags: one row per ordered pair, or per pair and lag."""
+    fit = fit_lags(without_shifts(record), n_lags, settings)
+    if not fit.converged:
+        warnings.warn(
+            f"The likelihood of the plant of {n_lags} lags did not converge; increase max_iter.",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+    if by == "pair":
+        table = delays_table(record.names, fit, alpha=settings.alpha, margin=margin)
+    else:
+        table = by_lag_table(record.names, fit)
+    table.attrs["n_lags"] = n_lags
+    return table
 
-    Returns
-    -------
-    DataFrame
-        ``cause, effect, delay, delay_probability, strength, stderr, delay_strength, statistic, dof, p_value,
-        p_adjusted, verdict``; ``delay``, the lag that alone explains most of the link, is NaN where no link
-        was found, ``delay_probability`` its share of the likelihood of all single lags, and
-        ``delay_strength`` the strength the link has if it acts at that lag only.
-    """
+
+def delays_table(names, fit, *, alpha, margin):
+    """Links of a plant of several lags: one row per ordered pair."""
     partition, blocks = fit.scoring.structure.partition, fit.blocks
     unknown = np.full((partition.n_units,) * 2, np.nan)
     table = links_table(names, partition, blocks, unknown, alpha=alpha, margin=margin)
@@ -233,21 +214,27 @@ def delays_table(names, fit, *, alpha, margin):
 def by_lag_table(names, fit):
     """The same with one row per ordered pair and lag, tested given the other lags."""
     partition, blocks = fit.scoring.structure.partition, fit.blocks
-    effect, cause = partition.pairs.T
     tables = []
     for lag in range(fit.n_lags):
-        own = _at_lag(blocks, lag, fit.n_lags, partition)
+        own = _own_elements(blocks, lag, fit.n_lags)
+        found = blocks.estimate[:, own], blocks.covariance[:, own, own]
+        one = _of_lag(*found, blocks, own, fit.n_lags, partition)
         columns = {
-            "cause": np.asarray(names, dtype=object)[cause],
-            "effect": np.asarray(names, dtype=object)[effect],
+            **named_pairs(names, partition.pairs),
             "lag": lag + 1,
-            "strength": own.strength,
-            "stderr": own.stderr,
-            "statistic": own.statistic,
-            "p_value": stats.chi2.sf(own.statistic, own.dof),
+            "strength": one.strength,
+            "stderr": one.stderr,
+            "statistic": one.statistic,
+            "p_value": stats.chi2.sf(one.statistic, one.dof),
         }
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables).sort_index(kind="stable").reset_index(drop=True)
+
+
+def _own_elements(blocks, lag, n_lags):
+    """Elements of one lag in the blocks of all."""
+    e = blocks.estimate.shape[1] // n_lags
+    return slice(lag * e, (lag + 1) * e)
 
 
 def _alone(blocks, lag, n_lags, partition):
@@ -257,19 +244,11 @@ def _alone(blocks, lag, n_lags, partition):
     what the log-likelihood gains, twice, from that lag alone; states that move slowly make the estimates of
     neighbouring lags trade off, so that their own statistics do not tell which one it is.
     """
-    e = blocks.estimate.shape[1] // n_lags
-    own = slice(lag * e, (lag + 1) * e)
+    own = _own_elements(blocks, lag, n_lags)
     precision = np.linalg.inv(blocks.covariance)
     covariance = np.linalg.inv(precision[:, own, own])
     weighed = np.einsum("xij,xj->xi", precision[:, own], blocks.estimate)
     return _of_lag(np.einsum("xij,xj->xi", covariance, weighed), covariance, blocks, own, n_lags, partition)
-
-
-def _at_lag(blocks, lag, n_lags, partition):
-    """Estimates of the blocks of one lag given that the others are free."""
-    e = blocks.estimate.shape[1] // n_lags
-    own = slice(lag * e, (lag + 1) * e)
-    return _of_lag(blocks.estimate[:, own], blocks.covariance[:, own, own], blocks, own, n_lags, partition)
 
 
 def _of_lag(estimate, covariance, blocks, own, n_lags, partition):

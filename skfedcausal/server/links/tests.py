@@ -1,35 +1,57 @@
 """The three classical tests of every link: likelihood ratio, Wald, score."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..estimation.blocktests import link_estimates
+from ..estimation.block_tests import link_estimates
+from ..estimation.covariance import estimated_links
+from ..estimation.estimate import fitted_likelihood
 from ..estimation.scoring import Scoring, ascend
 from ..estimation.search import dropped
+from .tables import named_pairs
 
 METHODS = ("lr", "wald", "score")
 _ADJUSTED = {"p_holm": "holm", "p_fdr": "fdr_bh"}  # column and name in statsmodels
 _GAIN = 1e-8  # log-likelihood that an ascent may leave; statistics are of the order of one
 
 
+def check_method(method, covariance):
+    """Refuse a test that does not exist, or that does not hold for the covariance of the estimates."""
+    if method not in METHODS:
+        raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
+    if method == "lr" and covariance != "information":
+        raise ValueError(
+            f"Got method='lr' with covariance={covariance!r}: a likelihood ratio is chi-squared "
+            "only under Gaussian noise of constant variance. Choose 'wald' or 'score', which take the "
+            "covariance into account."
+        )
+
+
+def tests_table(record, settings, method):
+    """One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value, p_holm, p_fdr``."""
+    from statsmodels.stats.multitest import multipletests  # slow to import, and no unit needs it
+
+    plant, maximum = fitted_likelihood(record, settings)
+    partition = maximum.scoring.structure.partition
+    estimates = partial(estimated_links, plant, covariance=settings.covariance)
+    statistic = pair_statistics(maximum.objective, maximum.scoring, method, estimates)
+    p = stats.chi2.sf(statistic, partition.pair_dof)
+    columns = {
+        **named_pairs(record.names, partition.pairs),
+        "in_model": maximum.scoring.structure.linked,
+        "statistic": statistic,
+        "dof": partition.pair_dof,
+        "p_value": p,
+    }
+    adjusted = {name: multipletests(p, method=method)[1] for name, method in _ADJUSTED.items()}
+    return pd.DataFrame(columns | adjusted)
+
+
 def pair_statistics(objective, scoring, method, estimates=link_estimates):
-    """Test statistic of every ordered pair, given all other links of the model.
-
-    Parameters
-    ----------
-    objective : object
-        The likelihood.
-    scoring : Scoring
-        At its maximum for the model.
-    method : {"lr", "wald", "score"}
-    estimates : callable, default=link_estimates
-        ``estimates(scoring)`` gives the blocks with their covariances, which Wald and score tests rely on.
-
-    Returns
-    -------
-    ndarray of shape (n_pairs,)
-    """
+    """Test statistic of every ordered pair, given all other links of the model, shape (n_pairs,)."""
     linked = scoring.structure.linked
     statistic = estimates(scoring).statistic  # Wald inside the model, score outside
     refitted = {"lr": np.ones_like(linked), "wald": ~linked, "score": linked}[method]
@@ -47,26 +69,7 @@ def _without_or_with(objective, scoring, pair):
     """The maximum without the link if it is in the model, otherwise with it."""
     linked = scoring.structure.linked.copy()
     linked[pair] = ~linked[pair]
-    structure = scoring.structure.with_links(linked)
+    structure = scoring.structure.with_masks(linked=linked)
     start = scoring.point if linked[pair] else dropped(objective, scoring, structure)
     ascent = ascend(objective, Scoring(objective, structure, start), gain_tol=_GAIN)
     return Scoring(objective, structure, ascent.point)
-
-
-def tests_table(names, scoring, statistic):
-    """One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value, p_holm, p_fdr``."""
-    from statsmodels.stats.multitest import multipletests  # slow to import, and no unit needs it
-
-    partition = scoring.structure.partition
-    effect, cause = partition.pairs.T
-    p = stats.chi2.sf(statistic, partition.pair_dof)
-    adjusted = {name: multipletests(p, method=method)[1] for name, method in _ADJUSTED.items()}
-    columns = {
-        "cause": np.asarray(names, dtype=object)[cause],
-        "effect": np.asarray(names, dtype=object)[effect],
-        "in_model": scoring.structure.linked,
-        "statistic": statistic,
-        "dof": partition.pair_dof,
-        "p_value": p,
-    }
-    return pd.DataFrame(columns | adjusted)

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.special import expit
 
 from ...statespace.detection.shift import InnovationModel
-from ...statespace.filter import filtered_states, predicted_states
+from ...statespace.kalman import filtered_states, predicted_states
 from ..joint import JointRecord
 from .evidence import Evidence, MonitorState, OnsetRule, PlantMonitor
 from .incidents import HORIZON, LOOKBACK, Verdict, follow

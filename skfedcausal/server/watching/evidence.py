@@ -25,10 +25,10 @@ from ...statespace.detection.energy import (
     ridge_transition,
     surprises_with_gaps,
 )
+from ...statespace.kalman import covariance_rows, predicted_means
+from ...statespace.matrices import floor_eigenvalues
 from ...statespace.observation import is_regular
-from ...statespace.positive import floor_eigenvalues
 from ...statespace.recurrence import Recurrence
-from ...statespace.varying import covariance_rows, predicted_means
 
 _SETTLED = 1e-10
 _FLOOR = 0.01  # share of each state's variance added to the innovation covariance

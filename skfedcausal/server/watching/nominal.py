@@ -13,11 +13,10 @@ from scipy.stats import chi2
 
 from ...statespace.detection.energy import block_sums
 from ...statespace.detection.shift import InnovationModel, likelihood_ratios, step_information, step_scores
-from ...statespace.episodes import episodes
-from ...statespace.filter import filtered_states, predicted_states
-from ...statespace.lagcov import TransitionMoments, lag_covariances
-from ...statespace.plant_em import expectation_maximisation
-from ...statespace.positive import eigen_root, floor_eigenvalues
+from ...statespace.em import expectation_maximisation
+from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
+from ...statespace.kalman import filtered_states, predicted_states
+from ...statespace.matrices import eigen_root, floor_eigenvalues
 from ...statespace.simulation import simulated_information, simulated_states
 from ...statespace.units import moment_start
 from .thresholds import alarm_runs

@@ -25,7 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..filter import covariance_schedule
+from ..kalman import covariance_schedule
 from ..recurrence import Recurrence
 
 _SETTLED = 1e-6  # share of a step's signature that is left when it is taken to stay
@@ -44,7 +44,7 @@ class InnovationModel:
 
     @cached_property
     def schedule(self):
-        """Covariances of the filter, see :func:`~skfedcausal.statespace.filter.covariance_schedule`."""
+        """Covariances of the filter, see :func:`~skfedcausal.statespace.kalman.covariance_schedule`."""
         return covariance_schedule(self.A, self.Q, self.J)
 
     @cached_property

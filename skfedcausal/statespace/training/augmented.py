@@ -21,39 +21,17 @@ import numpy as np
 
 @dataclass(frozen=True)
 class AugmentedProblem:
-    """Second moments over the pairs ``(t - 1, t)`` of a record, of one unit or of several stacked.
+    """Second moments over the pairs ``(t - 1, t)`` of a record, of one unit or of several stacked."""
 
-    Attributes
-    ----------
-    transition : ndarray of shape (..., p, p)
-        The unit's own block A_mm.
-    gram : ndarray of shape (..., p, p)
-        ``C' C``.
-    moments : ndarray of shape (..., q + k, q + k)
-        ``mean s s'`` of ``s = [y; 1; h_others; u_others]`` at t - 1.
-    target : ndarray of shape (..., p, q)
-        ``C' mean c[t] [y; 1]'``.
-    energy : ndarray of shape (...)
-        ``mean |c|^2``.
-    n_outputs : int
-        Length of y.
-    n_local : int
-        Length q of the unit's own regressors: `n_outputs`, one more with the constant phi.
-    n_states : int
-        Number of other units' states; the rest of the k driving variables are inputs.
-    xi : float or ndarray of shape (...)
-        Weight of the penalty.
-    """
-
-    transition: np.ndarray
-    gram: np.ndarray
-    moments: np.ndarray
-    target: np.ndarray
-    energy: np.ndarray
+    transition: np.ndarray  # (..., p, p)
+    gram: np.ndarray  # (..., p, p)
+    moments: np.ndarray  # (..., q + k, q + k)
+    target: np.ndarray  # (..., p, q)
+    energy: np.ndarray  # (...)
     n_outputs: int
     n_local: int
     n_states: int
-    xi: float | np.ndarray = 0.0
+    xi: float | np.ndarray = 0.0  # (...)
 
     @property
     def n_drivers(self):
@@ -85,21 +63,11 @@ class Losses:
 
 @dataclass(frozen=True)
 class Gradients:
-    """Derivatives of the losses.
+    """Derivatives of the losses."""
 
-    Attributes
-    ----------
-    client : ndarray of shape (..., p, q)
-        Of the client loss in ``[theta, phi]``.
-    server : ndarray of shape (..., p, q)
-        Of the server's objective in ``[theta, phi]``.
-    blocks : ndarray of shape (..., p, k)
-        Of the server's objective in W.
-    """
-
-    client: np.ndarray
-    server: np.ndarray
-    blocks: np.ndarray
+    client: np.ndarray  # (..., p, q)
+    server: np.ndarray  # (..., p, q)
+    blocks: np.ndarray  # (..., p, k)
 
 
 def augmented_problem(A, C, measurements, drivers, residuals, *, n_inputs=0, constant=False, xi=0.0):
@@ -142,55 +110,6 @@ def augmented_problem(A, C, measurements, drivers, residuals, *, n_inputs=0, con
     )
 
 
-def stack_problems(problems):
-    """Problems of several units as one stack, padded with zeros where their sizes differ.
-
-    Padded parameters that start at zero stay there: no loss depends on them.
-    """
-    p = max(one.transition.shape[0] for one in problems)
-    d = max(one.n_outputs for one in problems)
-    constant = problems[0].n_local - problems[0].n_outputs
-    k_states = max(one.n_states for one in problems)
-    k_inputs = max(one.n_drivers - one.n_states for one in problems)
-    q = d + constant
-    size = (len(problems), p, p)
-    transition, gram = np.zeros(size), np.zeros(size)
-    moments = np.zeros((len(problems), q + k_states + k_inputs, q + k_states + k_inputs))
-    target = np.zeros((len(problems), p, q))
-    for m, one in enumerate(problems):
-        own, rows, cols = padded_places(one, d, k_states)
-        transition[m, own, own] = one.transition
-        gram[m, own, own] = one.gram
-        moments[m][np.ix_(cols, cols)] = one.moments
-        target[m][np.ix_(rows, cols[: one.n_local])] = one.target
-    return AugmentedProblem(
-        transition,
-        gram,
-        moments,
-        target,
-        np.array([one.energy for one in problems]),
-        d,
-        q,
-        k_states,
-        np.array([one.xi for one in problems], dtype=float),
-    )
-
-
-def padded_places(problem, n_outputs, n_states):
-    """Where a problem's rows and columns lie in a stack padded to the given sizes."""
-    p, q, k = len(problem.transition), problem.n_local, problem.n_drivers
-    constant = q - problem.n_outputs
-    cols = np.concatenate(
-        [
-            np.arange(problem.n_outputs),
-            n_outputs + np.arange(constant),
-            n_outputs + constant + np.arange(problem.n_states),
-            n_outputs + constant + n_states + np.arange(k - problem.n_states),
-        ]
-    )
-    return slice(0, p), np.arange(p), cols
-
-
 def correction(problem, parameters):
     """``[A_mm theta, phi]`` of the parameters ``[theta, phi]``, shape (..., p, q)."""
     return _times_transition(problem, problem.transition, parameters)
@@ -212,21 +131,11 @@ def joint_matrix(problem, parameters, blocks):
 
 @dataclass(frozen=True)
 class Products:
-    """What losses and derivatives are made of, at one point.
+    """What losses and derivatives are made of, at one point."""
 
-    Attributes
-    ----------
-    E : ndarray of shape (..., p, q + k)
-        ``[A_mm theta, phi, -W]``.
-    server : ndarray of shape (..., p, q + k)
-        ``E moments``.
-    client : ndarray of shape (..., p, q)
-        ``C' C [A_mm theta, phi] mean [y; 1] [y; 1]'``.
-    """
-
-    E: np.ndarray
-    server: np.ndarray
-    client: np.ndarray
+    E: np.ndarray  # (..., p, q + k)
+    server: np.ndarray  # (..., p, q + k)
+    client: np.ndarray  # (..., p, q)
 
     @classmethod
     def at(cls, problem, parameters, blocks):

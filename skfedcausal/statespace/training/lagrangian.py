@@ -19,22 +19,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .augmented import gradients
-from .descent import GradientSteps, Rates
+from .descent import Rates
 
 N_SIDES = 2  # groups of parameters that the constraint joins: theta and the server's blocks
 
 
 class ImplicitStep:
-    """Solves ``x + weight left x right = step`` for x.
-
-    Parameters
-    ----------
-    left : ndarray of shape (..., p, p)
-    right : ndarray of shape (..., d, d)
-        Both symmetric and positive semidefinite.
-    weight : float or ndarray that broadcasts to (..., p, d)
-    """
+    """Solves ``x + weight left x right = step`` for x."""
 
     def __init__(self, left, right, weight):
         rows, self._U = np.linalg.eigh(left)
@@ -48,19 +39,7 @@ class ImplicitStep:
 
 
 def correction_divisor(transition, moments, rate, xi):
-    """Division of steps in theta by one plus the curvature of the constraint.
-
-    Parameters
-    ----------
-    transition : ndarray of shape (..., p, p)
-        A_mm.
-    moments : ndarray of shape (..., d, d)
-        ``mean y y'``.
-    rate : float
-        Step size of theta along the server's objective.
-    xi : float
-        rho / 2.
-    """
+    """Division of steps in theta by one plus the curvature of the constraint."""
     gram = np.swapaxes(transition, -1, -2) @ transition
     return ImplicitStep(gram, moments, 2 * N_SIDES * rate * xi)
 
@@ -84,40 +63,6 @@ class WarmUp:
 
     n_rounds: int
     rates: Rates
-
-    def steps(self, problem):
-        """Steps of a problem meanwhile."""
-        return LagrangianSteps(problem, self.rates)
-
-
-class LagrangianSteps(GradientSteps):
-    """What a round of the augmented Lagrangian takes off parameters and blocks of a problem or a stack.
-
-    Attributes
-    ----------
-    dual : ndarray of shape (..., p, q + k) or None
-        Multipliers as a matrix on ``[y; 1; v]``; None before the first round.
-    """
-
-    def __init__(self, problem, rates):
-        super().__init__(problem, rates)
-        d, q, k = problem.n_outputs, problem.n_local, problem.n_states
-        xi = np.asarray(problem.xi, dtype=float)[..., None, None]
-        self._theta, self._states = slice(0, d), slice(0, k)
-        y, h = problem.moments[..., :d, :d], problem.moments[..., q : q + k, q : q + k]
-        self._divide_theta = correction_divisor(problem.transition, y, rates.server[..., :1], xi)
-        self._divide_blocks = block_divisor(h, rates.blocks[..., :1], xi, problem.transition.shape[-1])
-        self.dual = None
-
-    def at(self, products, parameters, blocks):
-        """Steps at a point; raises the multipliers first, but for the first point."""
-        self.dual = (
-            np.zeros_like(products.E) if self.dual is None else self.dual + risen(self._problem, products.E)
-        )
-        step, turn = self._steps(gradients(self._problem, products, self.dual), parameters, blocks)
-        step[..., self._theta] = self._divide_theta(step[..., self._theta])
-        turn[..., self._states] = self._divide_blocks(turn[..., self._states])
-        return step, turn
 
 
 def risen(problem, E):

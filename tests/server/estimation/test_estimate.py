@@ -7,7 +7,7 @@ import pytest
 
 from skfedcausal import KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.estimate import estimate_plant, screen_plant
+from skfedcausal.server.estimation.estimate import Settings, estimate_plant, screen_plant
 from skfedcausal.server.estimation.scoring import Point, Scoring, ascend, is_valid
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
@@ -33,7 +33,7 @@ def example(missing=0.0, n_samples=600, **options):
 def test_dense_estimate_with_gaps_is_where_the_joint_gaussian_is_flat():
     """The derivatives of the density of all measurements vanish, by differences."""
     coupled, Y = example(missing=0.15, n_samples=40)
-    estimate = estimate_plant(coupled.record(Y), sparsity=None, **GOAL)
+    estimate = estimate_plant(coupled.record(Y), Settings(sparsity=None, **GOAL))
     assert estimate.converged
     assert not estimate.has_prior
 
@@ -48,7 +48,7 @@ def test_dense_estimate_with_gaps_is_where_the_joint_gaussian_is_flat():
 @pytest.mark.parametrize("sparsity", ["fdr", None])
 def test_gradient_vanishes_and_is_reported(sparsity):
     coupled, Y = example()
-    estimate = estimate_plant(coupled.record(Y), sparsity=sparsity, **GOAL)
+    estimate = estimate_plant(coupled.record(Y), Settings(sparsity=sparsity, **GOAL))
     assert estimate.converged
     assert estimate.gradient_norm <= 1e-9
     assert is_valid(estimate.A, estimate.Q)
@@ -57,24 +57,24 @@ def test_gradient_vanishes_and_is_reported(sparsity):
 def test_whittle_and_exact_likelihood_agree_on_a_long_record():
     """Complete, and with one cell missing, which calls for the exact likelihood."""
     coupled, Y = example(n_samples=4000)
-    complete = estimate_plant(coupled.record(Y), sparsity=None, **GOAL)
+    complete = estimate_plant(coupled.record(Y), Settings(sparsity=None, **GOAL))
     Y[2000, 0] = np.nan
-    exact = estimate_plant(coupled.record(Y), sparsity=None, **GOAL)
-    errors = np.sqrt(np.array([np.diag(c).min() for c in complete.blocks.covariance]))
+    exact = estimate_plant(coupled.record(Y), Settings(sparsity=None, **GOAL))
+    errors = np.sqrt(np.array([np.diag(c).min() for c in complete.blocks["state"].covariance]))
     # Edges and one cell are worth some rows; k rows move an estimate by k / sqrt(T) standard errors.
-    difference = np.abs(complete.blocks.estimate - exact.blocks.estimate).max(axis=1)
+    difference = np.abs(complete.blocks["state"].estimate - exact.blocks["state"].estimate).max(axis=1)
     assert (difference <= 10 / np.sqrt(4000) * errors).all()
 
 
 def test_blocks_that_were_not_selected_are_zero_in_the_estimate_but_tested():
     coupled, Y = example()
-    estimate = estimate_plant(coupled.record(Y), sparsity="fdr", **GOAL)
+    estimate = estimate_plant(coupled.record(Y), Settings(sparsity="fdr", **GOAL))
     pairs = [tuple(pair) for pair in estimate.structure.partition.pairs.tolist()]
     assert dict(zip(pairs, estimate.structure.linked.tolist(), strict=True)) == {(0, 1): False, (1, 0): True}
     assert (estimate.A[:2, 2] == 0).all()
     assert (estimate.A[2, :2] != 0).all()
-    assert (estimate.blocks.estimate[0, [0, 2]] != 0).all()
-    assert ((estimate.blocks.p_value > 0) & (estimate.blocks.p_value <= 1)).all()
+    assert (estimate.blocks["state"].estimate[0, [0, 2]] != 0).all()
+    assert ((estimate.blocks["state"].p_value > 0) & (estimate.blocks["state"].p_value <= 1)).all()
 
 
 @pytest.mark.parametrize("sparsity", ["fdr", None])
@@ -83,7 +83,9 @@ def test_fixed_local_blocks_are_exactly_the_units_own(sparsity, missing):
     coupled, Y = example(missing, n_samples=300)
     models = own_models(coupled)
     record = coupled.record(Y)
-    estimate = estimate_plant(record, local=models, fix_local=True, sparsity=sparsity, **GOAL)
+    estimate = estimate_plant(
+        record, Settings(local=tuple(models), fix_local=True, sparsity=sparsity, **GOAL)
+    )
     for (A, _), rows in zip(models, coupled.partition.slices, strict=True):
         np.testing.assert_allclose(estimate.A[rows, rows], A, rtol=0, atol=1e-12)
         np.testing.assert_allclose(estimate.shrunk_A[rows, rows], A, rtol=0, atol=1e-12)
@@ -92,8 +94,8 @@ def test_fixed_local_blocks_are_exactly_the_units_own(sparsity, missing):
 def test_shrinkage_moves_off_diagonal_blocks_only_towards_zero():
     coupled, Y = example()
     record = coupled.record(Y)
-    shrunk = estimate_plant(record, **GOAL)
-    plain = estimate_plant(record, shrinkage=False, **GOAL)
+    shrunk = estimate_plant(record, Settings(**GOAL))
+    plain = estimate_plant(record, Settings(shrink=False, **GOAL))
     np.testing.assert_array_equal(plain.shrunk_A, plain.A)
     np.testing.assert_array_equal(shrunk.A, plain.A)
     assert 0 < np.linalg.norm(shrunk.shrunk_A[2, :2]) < np.linalg.norm(shrunk.A[2, :2])
@@ -101,13 +103,13 @@ def test_shrinkage_moves_off_diagonal_blocks_only_towards_zero():
 
 def test_dense_estimates_are_never_shrunk():
     coupled, Y = example(n_samples=200)
-    estimate = estimate_plant(coupled.record(Y), sparsity=None, shrinkage=True, **GOAL)
+    estimate = estimate_plant(coupled.record(Y), Settings(sparsity=None, shrink=True, **GOAL))
     np.testing.assert_array_equal(estimate.shrunk_A, estimate.A)
 
 
 def test_too_few_iterations_are_reported():
     coupled, Y = example(n_samples=200)
-    estimate = estimate_plant(coupled.record(Y), sparsity=None, max_iter=1, tol=1e-12)
+    estimate = estimate_plant(coupled.record(Y), Settings(sparsity=None, max_iter=1, tol=1e-12))
     assert not estimate.converged
     assert estimate.n_iter == 1
     assert estimate.gradient_norm > 1e-12
@@ -127,7 +129,7 @@ def test_permuted_units_give_the_permuted_plant():
     messages = coupled.messages(coupled.simulate(800, 2))
     forward = JointRecord.from_messages(messages)
     turned = JointRecord.from_messages(messages, names=list(messages)[::-1])
-    first, second = (estimate_plant(record, **GOAL) for record in (forward, turned))
+    first, second = (estimate_plant(record, Settings(**GOAL)) for record in (forward, turned))
     order = np.r_[3:5, 2, 0:2]
     # both stop where the gradient per row is 1e-9; the information per row is of order one
     np.testing.assert_allclose(second.A, first.A[np.ix_(order, order)], rtol=0, atol=1e-6)
@@ -160,11 +162,11 @@ def test_a_likelihood_without_a_maximum_inside_gets_the_prior():
     scoring = Scoring(objective, plant.structure(), Point.at(objective, *plant.uncoupled))
     bare = ascend(objective, scoring, gain_tol=1e-12)
     assert not bare.converged
-    estimate = estimate_plant(record, **GOAL)
+    estimate = estimate_plant(record, Settings(**GOAL))
     assert estimate.has_prior
     assert estimate.converged
     assert np.linalg.eigvalsh(estimate.Q)[0] > 1e-4
-    assert estimate.blocks.p_value.min() > 1e-6
+    assert estimate.blocks["state"].p_value.min() > 1e-6
 
 
 def blind_record(noise, n_samples=500):
@@ -186,8 +188,8 @@ def test_a_unit_whose_sensors_see_next_to_nothing_is_not_linked_to_the_others(no
     plant = StandardisedPlant(record)
     assert plant.has_clear_scores is (noise == 1.0)
     assert screen_plant(record).p_value.min() > 1e-4
-    estimate = estimate_plant(record, **GOAL)
-    assert estimate.blocks.p_value.min() > 1e-4
+    estimate = estimate_plant(record, Settings(**GOAL))
+    assert estimate.blocks["state"].p_value.min() > 1e-4
     assert not estimate.structure.linked.any()
     assert not estimate.structure.correlated.any()
 
@@ -199,7 +201,7 @@ def test_a_unit_that_does_not_determine_its_states_keeps_its_own_model():
     poor = information(Y[:, :1], C[:1], R[:1, :1], with_const=True)
     record = JointRecord(coupled.names, (poor, coupled.parts(Y)[1]), (0,))
     models = own_models(coupled)
-    estimate = estimate_plant(record, local=[models[0], None], **GOAL)
+    estimate = estimate_plant(record, Settings(local=(models[0], None), **GOAL))
     assert estimate.converged
     np.testing.assert_allclose(estimate.A[:2, :2], models[0][0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(estimate.Q[:2, :2], models[0][1], rtol=0, atol=1e-12)
@@ -217,7 +219,7 @@ def test_units_that_move_together_are_called_correlated_not_linked():
         h[t] = 0.6 * h[t - 1] + w[t]
     y = h + 0.3 * rng.normal(size=h.shape)
     parts = tuple(Information(y[:, k : k + 1] / 0.09, np.array([[[1 / 0.09]]])) for k in range(n))
-    estimate = estimate_plant(JointRecord(("a", "b", "c"), parts, (0,)), **GOAL)
+    estimate = estimate_plant(JointRecord(("a", "b", "c"), parts, (0,)), Settings(**GOAL))
     assert estimate.has_prior
     assert estimate.converged
     expected = structure_of(estimate.structure.partition, correlated=[(0, 1)])
@@ -232,11 +234,11 @@ def test_a_copied_unit_is_handled():
     coupled, Y = example(n_samples=400, sizes=(1, 1), links=())
     record = coupled.record(Y)
     twin = replace(record, parts=(record.parts[0], record.parts[0]))
-    estimate = estimate_plant(twin, **GOAL)
+    estimate = estimate_plant(twin, Settings(**GOAL))
     assert estimate.has_prior
     assert np.isfinite(estimate.A).all()
     assert np.isfinite(estimate.Q).all()
-    assert not np.isnan(estimate.blocks.p_value).any()
+    assert not np.isnan(estimate.blocks["state"].p_value).any()
     assert is_valid(estimate.A, estimate.Q)
 
 
@@ -244,8 +246,8 @@ def test_a_random_walk_gives_a_stable_plant():
     rng = np.random.default_rng(0)
     y = np.cumsum(rng.normal(size=(500, 2)), axis=0) + rng.normal(size=(500, 2))
     parts = tuple(Information(y[:, k : k + 1].copy(), np.ones((1, 1, 1))) for k in range(2))
-    estimate = estimate_plant(JointRecord(("a", "b"), parts, (0,)), **GOAL)
+    estimate = estimate_plant(JointRecord(("a", "b"), parts, (0,)), Settings(**GOAL))
     assert estimate.has_prior
     assert estimate.converged
     assert is_valid(estimate.A, estimate.Q)
-    assert not np.isnan(estimate.blocks.p_value).any()
+    assert not np.isnan(estimate.blocks["state"].p_value).any()

@@ -11,18 +11,19 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.blocktests import step_estimates
+from skfedcausal.server.estimation.block_tests import link_estimates
 from skfedcausal.server.estimation.level_shifts import (
+    SHORTEST,
+    UnitRecord,
     _by_likelihood,
     find_level_shifts,
     shift_threshold,
 )
 from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
 from skfedcausal.server.estimation.standardised import StandardisedPlant
-from skfedcausal.server.estimation.unit_record import SHORTEST, UnitRecord
 from skfedcausal.server.joint import JointRecord, step_series
 from skfedcausal.statespace.detection.shift import InnovationModel, best_onset
-from skfedcausal.statespace.lagcov import remove_episode_means
+from skfedcausal.statespace.episodes import remove_episode_means
 
 AT = 700
 
@@ -259,7 +260,7 @@ def test_step_tests_are_wald_tests_of_one_column():
     top = ascend(plant.whittle(), Scoring(plant.whittle(), structure, start), gain_tol=1e-12).point
     scoring = Scoring(plant.whittle(), structure, top)
     b, variance = top.A[0, 1], scoring.covariance[1, 1]
-    assert step_estimates(scoring).statistic[0] == pytest.approx(b**2 / variance, rel=1e-6)
+    assert link_estimates(scoring, "step").statistic[0] == pytest.approx(b**2 / variance, rel=1e-6)
 
 
 def paper_record(seed, shift, n_samples=5000):

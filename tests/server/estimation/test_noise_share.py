@@ -6,8 +6,8 @@ import pytest
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.states import PacketError, StateMessage, StateReply
-from skfedcausal.server.estimation.estimate import estimate_plant, process_covariance
-from skfedcausal.server.estimation.tracking import FILTERED
+from skfedcausal.server.estimation.estimate import Settings, estimate_plant
+from skfedcausal.server.estimation.noise_share import FILTERED, process_covariance
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.prediction import InputDrive, PlantFilter
 
@@ -149,9 +149,9 @@ def test_process_noise_for_known_coefficients_is_at_the_top_of_the_likelihood():
         for (name, Y), U in zip(X.items(), truth.inputs, strict=True)
     }
     record = JointRecord.from_messages(messages)
-    estimate = estimate_plant(record.with_noise_share(0.75), max_iter=300, tol=1e-10)
+    estimate = estimate_plant(record.with_noise_share(0.75), Settings(max_iter=300, tol=1e-10))
     record = record.with_noise_share(0.5)
-    Q = process_covariance(record, estimate, max_iter=300, tol=1e-10)
+    Q = process_covariance(record, estimate, Settings(max_iter=300, tol=1e-10))
     drive = InputDrive(estimate.shrunk_B, record.input_level, np.zeros_like(Q))
 
     def value(Q):

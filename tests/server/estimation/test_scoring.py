@@ -8,15 +8,15 @@ from skfedcausal.server.estimation.scoring import (
     MAX_RADIUS,
     Goal,
     InverseCurvature,
-    ObservedColumns,
     Point,
     Scoring,
     ascend,
     is_valid,
     made_valid,
+    observed_information,
     positive_factor,
 )
-from skfedcausal.statespace.likelihood import Evaluation
+from skfedcausal.statespace.fisher import Evaluation
 from skfedcausal.statespace.partition import Partition
 from skfedcausal.statespace.timedomain import TimeDomainLikelihood
 
@@ -26,8 +26,8 @@ from .._reference import coupled_plant, endless, scoring_of, structure_of
 
 def exact_likelihood(coupled, Y, starts=(0,)):
     record = coupled.record(Y, starts)
-    settings = record.regimes(), record.starts, 12, record.is_constant
-    return TimeDomainLikelihood(record.z, record.matrices, *settings)
+    settings = record.regimes(), record.starts, 12
+    return TimeDomainLikelihood(record.z, record.matrices, *settings, is_constant=record.is_constant)
 
 
 STRUCTURES = {
@@ -69,7 +69,7 @@ def test_the_curvature_of_nearly_certain_states_is_taken_without_leaving_the_cov
     objective = exact_likelihood(coupled, coupled.simulate(200, 3))
     structure = structure_of(coupled.partition, linked=[(1, 0)])
     point = Point.at(objective, coupled.plant.A, np.diag([1e-7, 1.0]))
-    assert np.isfinite(ObservedColumns(objective, structure.free, point).square()).all()
+    assert np.isfinite(observed_information(objective, structure.free, point)).all()
 
 
 def test_the_climb_never_leads_down_and_ends_where_the_gradient_vanishes():
@@ -175,7 +175,9 @@ def hessian(objective, scoring):
     """Second derivatives of the objective by differences of its gradient, and a bound on their error."""
 
     def gradient(vector):
-        return scoring.gradient_at(Point.at(objective, *scoring.matrices(vector.ravel())))
+        return Scoring(
+            objective, scoring.structure, Point.at(objective, *scoring.matrices(vector.ravel()))
+        ).gradient
 
     return derivatives(gradient, scoring.vector[None])
 

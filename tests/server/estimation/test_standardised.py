@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from skfedcausal.server.estimation.standardised import StandardisedPlant
-from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.scores import Scores
+from skfedcausal.server.joint import JointRecord, Scores
 from skfedcausal.statespace.observation import information
 
 from ...statespace._reference import assert_within, brute_force_rounding, rounding, with_gaps
@@ -155,7 +154,7 @@ def test_such_a_unit_keeps_its_own_model():
     coupled, record = one_sensor_for_two_states()
     models = own_models(coupled)
     plant = StandardisedPlant(record, local=[models[0], None])
-    assert not plant.has_scores
+    assert not plant.determined.all()
     assert not plant.is_complete
     A, Q = plant.uncoupled
     own = slice(0, 2)
@@ -184,4 +183,4 @@ def test_a_record_is_complete_if_no_cell_is_missing(missing, complete):
     Y = with_gaps(coupled.simulate(100, 0), 0, missing)
     plant = standardised(coupled, Y)
     assert plant.is_complete is complete
-    assert plant.has_scores
+    assert plant.determined.all()

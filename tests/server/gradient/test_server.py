@@ -16,7 +16,8 @@ from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.message.training import TO_SERVER, TO_UNIT
 from skfedcausal.statespace.training.augmented import augmented_problem
-from skfedcausal.statespace.training.descent import Rates, descend, descend_online
+from skfedcausal.statespace.training.descent import Rates
+from skfedcausal.theory.descent import descend, descend_online
 
 UNCONVERGED = "ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning"
 MODES = {

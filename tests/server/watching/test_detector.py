@@ -23,7 +23,7 @@ from skfedcausal.server.watching.nominal import (
 )
 from skfedcausal.server.watching.posterior import Answer
 from skfedcausal.server.watching.thresholds import AlarmLevels
-from skfedcausal.statespace.filter import filtered_states, predicted_states
+from skfedcausal.statespace.kalman import filtered_states, predicted_states
 
 from .._reference import coupled_plant
 from ._rows import evidence

@@ -33,9 +33,9 @@ from skfedcausal.statespace.detection.shift import (
     step_information,
     step_scores,
 )
-from skfedcausal.statespace.lagcov import TransitionMoments, lag_covariances
+from skfedcausal.statespace.em import expectation_maximisation
+from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
 from skfedcausal.statespace.observation import Information
-from skfedcausal.statespace.plant_em import expectation_maximisation
 from skfedcausal.statespace.units import moment_start
 
 from .._reference import coupled_plant

@@ -14,7 +14,7 @@ from skfedcausal.statespace.detection.shift import (
     step_information,
     step_scores,
 )
-from skfedcausal.statespace.filter import filtered_states, predicted_states
+from skfedcausal.statespace.kalman import filtered_states, predicted_states
 
 T, N = 12, 4
 

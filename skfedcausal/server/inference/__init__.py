@@ -1,1 +1,0 @@
-"""What a fitted plant says about its links: tests, intervals, verdicts, benefit."""

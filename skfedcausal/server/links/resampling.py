@@ -1,0 +1,265 @@
+"""Resampled records: how estimates of links scatter, and which links half of a record finds again."""
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+
+from ...statespace.episodes import TransitionMoments, episodes, remove_episode_means
+from ...statespace.geweke import geweke_measures
+from ...statespace.inputs import input_term
+from ...statespace.matrices import spectral_radius
+from ...statespace.simulation import simulated_states
+from ...statespace.whittle import WhittleLikelihood
+from ..estimation.block_tests import link_estimates
+from ..estimation.covariance import estimated_links, in_unit_states, unit_state_roots, unit_state_turns
+from ..estimation.estimate import fitted_likelihood
+from ..estimation.scoring import Point, Scoring, ascend
+from ..estimation.search import search_structure
+from ..estimation.standardised import StandardisedPlant
+from .intervals import check_level, check_number, root_intervals
+from .tables import named_pairs
+
+METHODS = ("blocks", "parametric")
+_MEMORIES = 4  # times in which slow states forget by a factor of e, in a block
+_LEAST_BLOCKS = 10
+_GAIN = 1e-4  # log-likelihood that a refit may leave, whose standard errors are of the order of one
+
+
+class Resampling:
+    """Likelihoods of records drawn anew.
+
+    Blocks of a complete record are transitions with weights; those of a record with gaps are episodes, see
+    :class:`GappyRecord`.
+    """
+
+    def __init__(self, plant, point, block_length=None):
+        if not plant.determined.all():
+            raise ValueError(
+                "Records can be resampled if the sensors of every unit determine its states; here those of "
+                "some unit do not. Take covariance='sandwich' to check standard errors."
+            )
+        self._point, self._noise = point, plant.score_noise
+        self._series, self._starts, self._n_lags = plant.standard_series()
+        if block_length is None:
+            radius = float(spectral_radius(point.A[:, : len(point.Q)]))
+            forgotten = -1 / np.log(max(radius, 1e-6))
+            block_length = int(np.ceil(max(_MEMORIES * forgotten, np.cbrt(len(self._series)))))
+        self._blocks = _blocks(self._starts, len(self._series), block_length)
+        self.n_blocks = len(self._blocks)
+        self._gappy = None if plant.is_complete else GappyRecord(plant, point, self._blocks)
+        self.information = plant.standard_record.mean_information()
+
+    def require_blocks(self):
+        """Raise an error if there are too few blocks to draw from."""
+        if self.n_blocks < _LEAST_BLOCKS:
+            raise ValueError(
+                f"The record has {self.n_blocks} blocks to draw from, at least {_LEAST_BLOCKS} are needed. "
+                "Give a smaller block_length, a longer record or more episodes, or take method='parametric'."
+            )
+
+    def blocks(self, rng):
+        """Of as many blocks as there are, drawn with replacement."""
+        counts = np.bincount(rng.integers(self.n_blocks, size=self.n_blocks), minlength=self.n_blocks)
+        return self._weighted(counts)
+
+    def halves(self, rng):
+        """Of a random half of the blocks, and of the other one."""
+        chosen = np.zeros(self.n_blocks)
+        chosen[rng.permutation(self.n_blocks)[: self.n_blocks // 2]] = 1.0
+        return self._weighted(chosen), self._weighted(1.0 - chosen)
+
+    def parametric(self, rng):
+        """Of a record simulated from the plant, with the inputs as they were."""
+        if self._gappy is not None:
+            return self._gappy.simulated(rng)
+        A, Q = self._point.A, self._point.Q
+        n = len(Q)
+        simulated = self._series.copy()
+        T, known = len(simulated), input_term(A[:, n:], simulated[:, n:], self._starts)
+        simulated[:, :n] = simulated_states(A[:, :n], Q, self._starts, T, rng, exogenous=known)
+        simulated[:, :n] += rng.normal(size=(T, n)) @ np.linalg.cholesky(self._noise).T
+        simulated = remove_episode_means(simulated, self._starts)
+        return self._likelihood(simulated, np.ones(len(simulated)))
+
+    def _weighted(self, counts):
+        if self._gappy is not None:
+            return self._gappy.weighted(counts)
+        weights = np.zeros(len(self._series))
+        for count, rows in zip(counts, self._blocks, strict=True):
+            weights[rows] = count
+        return self._likelihood(self._series, weights)
+
+    def _likelihood(self, series, weights):
+        moments = TransitionMoments.weighted(series, weights, self._n_lags, self._starts)
+        return WhittleLikelihood(moments, self._noise)
+
+
+class GappyRecord:
+    """Exact likelihoods of records drawn from one whose information changes with time.
+
+    A block keeps its rows, the information matrices of each and its inputs, and becomes an episode of its
+    own, started from the stationary distribution: what its first rows have from the row before is given up.
+    Levels are taken off before.
+    """
+
+    def __init__(self, plant, point, blocks):
+        self._plant, self._point, self._blocks = plant, point, blocks
+        self._record = plant.standard_record.centred()
+
+    def weighted(self, counts):
+        """Likelihood of the blocks, each as many times as `counts` says."""
+        drawn = [block for block, n in zip(self._blocks, counts, strict=True) for _ in range(int(n))]
+        rows = np.concatenate([np.arange(block.start, block.stop) for block in drawn])
+        lengths = [block.stop - block.start for block in drawn]
+        parts = tuple(
+            replace(
+                part,
+                z=part.z[rows],
+                index=None if part.is_constant else part.index[rows],
+                const=None,
+            )
+            for part in self._record.parts
+        )
+        starts = (0, *np.cumsum(lengths)[:-1].tolist())
+        record = replace(self._record, parts=parts, starts=starts)
+        return self._plant.time_domain(record, rows=rows, levels=False)
+
+    def simulated(self, rng):
+        """Likelihood of a record simulated from the plant, with the gaps and inputs of this one."""
+        return self._plant.time_domain(self._plant.simulated(self._point, rng))
+
+
+def _blocks(starts, n_samples, length):
+    """Rows in blocks that lie within episodes; a rest shorter than half a block joins the one before."""
+    blocks = []
+    for start, stop in episodes(starts, n_samples):
+        if length == "episodes":
+            blocks.append(slice(start, stop))
+            continue
+        n_blocks = max(round((stop - start) / length), 1)
+        edges = np.linspace(start, stop, n_blocks + 1).round().astype(int)
+        blocks += [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    return blocks
+
+
+def _run(task, n_resamples, random_state, n_jobs):
+    """Results of a task for as many random generators, the same for any number of jobs."""
+    seeds = np.random.SeedSequence(random_state).spawn(n_resamples)
+    return Parallel(n_jobs=n_jobs)(delayed(task)(np.random.default_rng(seed)) for seed in seeds)
+
+
+def _refitted(draw, structure, point, J, rng):
+    """Estimates of all links of a resampled record, with the links of the fit, and Geweke's measures."""
+    objective = draw(rng)
+    start = Point.at(objective, point.A, point.Q)
+    ascent = ascend(objective, Scoring(objective, structure, start), gain_tol=_GAIN)
+    scoring = Scoring(objective, structure, ascent.point)
+    partition, A = structure.partition, ascent.point.A
+    estimates = {"state": link_estimates(scoring).estimate}
+    if partition.n_inputs:
+        estimates["input"] = link_estimates(scoring, "input").estimate
+    states = partition.without_inputs
+    geweke = geweke_measures(A[:, : partition.n_states], ascent.point.Q, J, states)
+    return estimates, geweke, ascent.converged
+
+
+def bootstrap_table(
+    record,
+    settings,
+    *,
+    n_resamples=200,
+    method="blocks",
+    block_length=None,
+    level=0.95,
+    random_state=None,
+    n_jobs=None,
+):
+    """Links with the scatter of their estimates over resampled records, one row per pair of both kinds."""
+    if method not in METHODS:
+        raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
+    check_level(level)
+    check_number(n_resamples, "n_resamples", 2)
+    plant, maximum = fitted_likelihood(record, settings)
+    scoring = maximum.scoring
+    resampling = Resampling(plant, scoring.point, block_length)
+    if method == "blocks":
+        resampling.require_blocks()
+    J, roots, partition = resampling.information, unit_state_roots(plant, scoring.point), plant.partition
+    assessed = {"state": estimated_links(plant, scoring, settings.covariance)}
+    if partition.n_inputs:
+        of_inputs = link_estimates(scoring, "input")
+        assessed["input"] = in_unit_states(of_inputs, partition.input_pairs, roots, causes=False)
+    point, n = scoring.point, partition.n_states
+    draw = getattr(resampling, method)
+    refit = partial(_refitted, draw, scoring.structure, point, J)
+    drawn = _run(refit, n_resamples, random_state, n_jobs)
+    measure = geweke_measures(point.A[:, :n], point.Q, J, partition.without_inputs)
+    low, high = root_intervals(measure, np.sqrt([result[1] for result in drawn]).std(axis=0), level)
+    tables = []
+    for kind, blocks in assessed.items():
+        family, _ = scoring.structure.family(kind)
+        if method == "blocks":
+            drawn_from = link_estimates(scoring, kind).estimate
+        else:
+            drawn_from = np.append(point.A.ravel(), 0.0)[family.pair_elements]
+        apart = np.array([result[0][kind] for result in drawn]) - drawn_from
+        if roots is not None and len(family.pairs):
+            turns = unit_state_turns(family, roots, kind == "state")
+            apart = np.einsum("xij,rxj->rxi", turns, apart)
+        precision = np.linalg.inv(blocks.covariance)
+        distance = np.einsum("rxi,xij,rxj->rx", apart, precision, apart)
+        exceeding = (distance >= blocks.statistic).sum(axis=0)
+        columns = {
+            **named_pairs(record.names, family.pairs),
+            "kind": kind,
+            "strength": blocks.strength,
+            "stderr": blocks.stderr,
+            "bootstrap_stderr": np.einsum("rxi,xi->rx", apart, blocks.direction).std(axis=0),
+            "p_value": blocks.p_value,
+            "bootstrap_p_value": (1 + exceeding) / (1 + n_resamples),
+        }
+        effect, cause = family.pairs.T
+        for name, values in {"geweke": measure, "geweke_low": low, "geweke_high": high}.items():
+            columns[name] = values[effect, cause] if kind == "state" else np.full(len(cause), np.nan)
+        tables.append(pd.DataFrame(columns))
+    table = pd.concat(tables, ignore_index=True)
+    table.attrs["not_converged"] = sum(not result[2] for result in drawn)
+    return table
+
+
+def _links_of_halves(draw, structure, start, alpha, rng):
+    """Links that the search finds in a random half of the blocks and in the other one."""
+    found = []
+    for objective in draw(rng):
+        point = Point.at(objective, *start)
+        point = ascend(objective, Scoring(objective, structure, point), gain_tol=0.1).point
+        searched = search_structure(objective, structure, point, alpha=alpha).scoring.structure
+        found.append(np.concatenate([searched.linked, searched.driven]))
+    return found
+
+
+def stability_table(
+    record, alpha, *, n_resamples=50, threshold=0.75, block_length=None, random_state=None, n_jobs=None
+):
+    """Share of half-records in which each link is found."""
+    if not 0.5 < threshold <= 1:
+        raise ValueError(f"Got threshold={threshold}; give a share above 0.5, at most 1.")
+    check_number(n_resamples, "n_resamples", 1)
+    plant = StandardisedPlant(record)
+    A, Q = plant.uncoupled
+    resampling = Resampling(plant, Point(A, Q, None), block_length)
+    resampling.require_blocks()
+    halves = partial(_links_of_halves, resampling.halves, plant.structure(), (A, Q), alpha)
+    found = _run(halves, n_resamples, random_state, n_jobs)
+    linked = np.array([half for two in found for half in two])
+    families = {"state": plant.partition.pairs, "input": plant.partition.input_pairs.pairs}
+    kind = np.repeat(list(families), [len(pairs) for pairs in families.values()])
+    share, selected = linked.mean(axis=0), float(linked.sum(axis=1).mean())
+    columns = named_pairs(record.names, np.concatenate(list(families.values())))
+    table = pd.DataFrame(columns | {"kind": kind, "share": share, "stable": share >= threshold})
+    bound = selected**2 / ((2 * threshold - 1) * max(len(share), 1))
+    table.attrs = {"mean_selected": selected, "expected_false": bound}
+    return table

@@ -1,0 +1,92 @@
+"""Tables of links, one labelled row per ordered pair of units, and of correlated units."""
+
+import numpy as np
+import pandas as pd
+from scipy.special import chdtri, chndtr
+
+from ..estimation.evidence import adjusted_p_values
+
+COLUMNS = (
+    "cause",
+    "effect",
+    "kind",
+    "strength",
+    "stderr",
+    "statistic",
+    "p_value",
+    "p_adjusted",
+    "geweke",
+    "verdict",
+)
+
+
+def links_table(names, partition, blocks, geweke, *, alpha, margin, kind="state"):
+    """Table of all ordered pairs of a partition or another family."""
+    effect, cause = partition.pairs.T
+    p_adjusted = adjusted_p_values(blocks) if len(effect) else np.zeros(0)
+    return pd.DataFrame(
+        named_pairs(names, partition.pairs)
+        | {
+            "kind": kind,
+            "strength": blocks.strength,
+            "stderr": blocks.stderr,
+            "statistic": blocks.statistic,
+            "p_value": blocks.p_value,
+            "p_adjusted": p_adjusted,
+            "geweke": geweke[effect, cause],
+            "verdict": verdicts(blocks, p_adjusted, alpha, margin),
+        },
+        columns=list(COLUMNS),
+    )
+
+
+def named_pairs(names, pairs):
+    """Columns ``cause, effect`` of pairs (effect, cause)."""
+    names = np.asarray(names, dtype=object)
+    return {"cause": names[pairs[:, 1]], "effect": names[pairs[:, 0]]}
+
+
+def verdicts(blocks, p_adjusted, alpha, margin):
+    """ "influence", "no influence" or "cannot tell" for every pair.
+
+    An influence is one whose adjusted p-value is below `alpha`. No influence is claimed where two things
+    hold: a test of the hypothesis that the strength is at least `margin` rejects at level `alpha` (under
+    it the statistic is noncentral chi-squared with noncentrality at least ``margin**2 / largest
+    variance``), and the record is precise enough for it (the confidence region of an estimate of zero lies
+    within the margin), so that an imprecise estimate that happens to be small decides nothing.
+    """
+    top = np.take_along_axis(blocks.spectra[0], blocks.dof[:, None] - 1, axis=1)[:, 0]
+    precise = margin**2 / top >= chdtri(blocks.dof, alpha)
+    below = chndtr(blocks.statistic, blocks.dof, margin**2 / top) <= alpha
+    verdict = np.where(below & precise, "no influence", "cannot tell").astype(object)
+    verdict[np.asarray(p_adjusted) <= alpha] = "influence"
+    return verdict
+
+
+def correlation_table(names, estimate):
+    """Pairs of units in the model whose process noise is correlated, the most correlated ones first.
+
+    ``first, second, correlation`` (the largest canonical one), ``statistic, p_value`` of Wald's test.
+    """
+    partition, estimates = estimate.structure.partition, estimate.correlations
+    pairs = [
+        k
+        for k in np.flatnonzero(estimate.structure.correlated)
+        if partition.pairs[k, 0] > partition.pairs[k, 1]
+    ]
+    correlations = []
+    for m, n in partition.pairs[pairs]:
+        own, other = partition.slices[m], partition.slices[n]
+        left, right = (np.linalg.cholesky(estimate.Q[rows, rows]) for rows in (own, other))
+        cross = np.linalg.solve(left, np.linalg.solve(right, estimate.Q[other, own]).T)
+        correlations.append(float(np.linalg.svd(cross, compute_uv=False)[0]))
+    table = pd.DataFrame(
+        {
+            "first": [names[n] for n in partition.pairs[pairs, 1]],
+            "second": [names[m] for m in partition.pairs[pairs, 0]],
+            "correlation": correlations,
+            "statistic": estimates.statistic[pairs],
+            "p_value": estimates.p_value[pairs],
+        }
+    )
+    return table.sort_values("correlation", ascending=False, ignore_index=True)

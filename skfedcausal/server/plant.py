@@ -1,0 +1,241 @@
+"""What a server is: it learns a plant from messages, and the rounds in which it asks for them."""
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+from sklearn.base import BaseEstimator
+
+from ..message.requests import Acknowledgement, Ask, FitRequest, LawRequest
+from ..message.states import FeedbackLaw, SmoothedReply, StateMessage, StateReply
+from .joint import JointRecord
+from .prediction import InputDrive, PlantFilter, smooth_plant
+
+
+class ServerLearner(BaseEstimator, ABC):
+    """Base of the servers that learn a plant from one message per unit: the contract of a server.
+
+    A subclass defines ``fit(messages)``, which sets the attributes below. From these the base gives the
+    rounds of messages, the filter and the smoother of the plant and the replies to the units. Which further
+    questions a server answers is a matter of the methods it has (`test_links`, `effects`, ...): estimators
+    offer those that their server has.
+
+    Attributes
+    ----------
+    names_ : tuple of str
+        Units in the order of the matrices.
+    state_slices_ : dict of str to slice
+        States of each unit.
+    transition_ : ndarray of shape (n, n)
+        Transition matrix of the plant.
+    process_cov_ : ndarray of shape (n, n)
+        Covariance of its process noise.
+    input_ : ndarray of shape (n, k)
+        Input matrix, with `input_slices_` (dict of str to slice) and `input_level_` (mean of each input,
+        ndarray of shape (k,)); only set for plants with inputs.
+    controlled_units_ : tuple of str
+        Units that are asked how their inputs follow their measurements; none unless set. Their answers go to
+        ``take_laws(laws)``.
+    n_rounds : int
+        Rounds of messages; class or instance attribute, one unless set.
+    needs_local_model : bool
+        Whether units have to send their own transition matrix and process covariance.
+    needs_replies : bool
+        Whether a fit needs more than the first message of every unit, all that a one-way link gives.
+    tests_links : bool
+        Whether a fit leaves a table `links_` behind, with the `unshrunk_transition_` that it is about and the
+        `information_` of the measurements, ndarrays of shape (n, n).
+
+    Examples
+    --------
+    A server that takes the units as they are, not joined at all:
+
+    >>> import numpy as np
+    >>> from scipy.linalg import block_diag
+    >>> from skfedcausal import KalmanClient
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.server.plant import ServerLearner
+    >>> class Apart(ServerLearner):
+    ...     needs_local_model = True
+    ...
+    ...     def fit(self, messages):
+    ...         self.names_ = tuple(messages)
+    ...         ends = np.cumsum([0, *(len(m.transition) for m in messages.values())])
+    ...         self.state_slices_ = dict(zip(messages, map(slice, ends[:-1], ends[1:])))
+    ...         self.transition_ = block_diag(*(m.transition for m in messages.values()))
+    ...         self.process_cov_ = block_diag(*(m.process_cov for m in messages.values()))
+    ...         return self
+    >>> X, _ = make_granger_plant(2, random_state=0)
+    >>> clients = {name: KalmanClient().fit(Y) for name, Y in X.items()}
+    >>> messages = {name: c.message(X[name], local_model=True) for name, c in clients.items()}
+    >>> Apart().fit(messages).filter(messages).predicted.shape
+    (2000, 4)
+    """
+
+    n_rounds: int = 1
+    tests_links: bool = False
+    controlled_units_: tuple[str, ...] = ()
+
+    @property
+    def needs_local_model(self):
+        """Whether units have to send their own transition matrix and process covariance."""
+        return False
+
+    @property
+    def needs_replies(self):
+        """Whether a fit needs more than the first message of every unit, all that a one-way link gives."""
+        return self.n_rounds > 1
+
+    @abstractmethod
+    def fit(self, messages):
+        """Learn the plant.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit, in the order of the plant.
+
+        Returns
+        -------
+        self : ServerLearner
+        """
+
+    def dialogue(self, names, inputs=False):
+        """All rounds of a fit as a generator, which is sent the answers of those who gave one.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Units of the plant, in the order of its matrices.
+        inputs : bool, default=False
+            Whether the plant has inputs.
+
+        Yields
+        ------
+        Ask
+            One message to each unit, and the type of the answers: of all units first, of those who gave an
+            answer from there on. What was learned is learned: nobody has to take the last replies.
+        """
+        first = dict.fromkeys(names, FitRequest(local_model=self.needs_local_model))
+        messages = dict((yield Ask(first, StateMessage)))
+        self.fit(messages)
+        for _ in range(1, self.n_rounds):
+            messages = messages | (yield Ask(self.smoothed(messages), StateMessage))
+            self.fit(messages)
+        if self.controlled_units_:
+            laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
+            self.take_laws(laws)
+        yield Ask(self.replies(messages), Acknowledgement, needed=0)
+
+    # -- the plant over a record ---------------------------------------------------------------------
+
+    def filter(self, messages):
+        """Filter of the whole plant over a record, a `PlantFilter`.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        PlantFilter
+        """
+        return self._filter(self._record(messages))
+
+    def smoothed(self, messages):
+        """Every unit's own states given all units' messages.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        dict of str to SmoothedReply
+        """
+        return self._smoothed(messages, self.transition_, self._input_matrix)
+
+    def abducted(self, messages):
+        """Every unit's states given all messages, at the operating point of `fit`.
+
+        Unlike :meth:`smoothed` with the plant that answers questions, and without a level of their own for
+        the episodes.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        dict of str to SmoothedReply
+        """
+        return self._smoothed(messages, self.transition_, self._input_matrix, intercept=False)
+
+    def replies(self, messages):
+        """Every unit's reply: its own part of the plant, and what the other units do to its states.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        dict of str to StateReply
+        """
+        record = self._record(messages)
+        partition, B = record.partition, self._input_matrix
+        foreign = B
+        if partition.n_inputs:
+            own = partition.mask(partition.pairs[:0], True, of_inputs=True)
+            foreign = np.where(own, 0.0, B)
+        off_diagonal = np.where(partition.block_diagonal, 0.0, self.transition_)
+        run = self._filter(record)
+        cross_terms = run.carried_to_units(off_diagonal, self._drive(self.transition_, foreign))
+        level = foreign @ self.input_level_ if partition.n_inputs else None
+        replies = {}
+        for k, (name, rows) in enumerate(self.state_slices_.items()):
+            inputs = partition.input_slices[k]
+            replies[name] = StateReply(
+                cross_terms[k],
+                self.transition_[rows, rows],
+                self.process_cov_[rows, rows],
+                input_matrix=B[rows, inputs] if inputs.stop > inputs.start else None,
+                input_level=None if level is None else level[rows],
+            )
+        return replies
+
+    @property
+    def _input_matrix(self):
+        """`input_`, without columns for a plant without inputs, shape (n, k)."""
+        return getattr(self, "input_", np.zeros((len(self.transition_), 0)))
+
+    def _record(self, messages):
+        """Record of the units of `fit`, with their inputs."""
+        record = JointRecord.from_messages(messages, names=self.names_)
+        known = getattr(self, "input_slices_", dict.fromkeys(self.names_, slice(0, 0))).values()
+        came, learned = (
+            tuple(u.stop - u.start for u in each) for each in (record.partition.input_slices, known)
+        )
+        if came != learned:
+            raise ValueError(f"The units have {came} inputs, in `fit` they had {learned}.")
+        return record
+
+    def _drive(self, A, B):
+        """How inputs act on a plant ``[A | B]``, an `InputDrive`; None for a plant without any."""
+        return InputDrive(B, self.input_level_, np.zeros_like(A)) if B.shape[1] else None
+
+    def _filter(self, record):
+        drive = self._drive(self.transition_, self._input_matrix)
+        return PlantFilter(self.transition_, self.process_cov_, record, drive)
+
+    def _smoothed(self, messages, A, B, **settings):
+        states, covariances = smooth_plant(
+            A, self.process_cov_, self._record(messages), self._drive(A, B), **settings
+        )
+        return {
+            name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
+            for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
+        }

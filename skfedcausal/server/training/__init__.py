@@ -1,1 +1,0 @@
-"""The papers' training: blocks by gradient descent, round by round."""

@@ -1,0 +1,277 @@
+"""Exact Kalman filters in information form, and through statsmodels where a unit's measurements are missing.
+
+With a constant information matrix the covariances do not depend on the data and settle after a few steps.
+They are computed step by step until they have settled; from there on the filter is a linear recurrence with
+constant matrices, solved without a loop over time (:mod:`~skfedcausal.statespace.recurrence`).
+
+Where the information matrix changes from step to step (sensors that are missing now and then, zero for an
+absent unit) covariances are followed row by row: a step costs a few products of n x n matrices whatever the
+number of sensors, and singular information matrices need no special care.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg.lapack import dgesv
+
+from .episodes import episodes
+from .recurrence import driven_recurrence
+from .riccati import filtered_covariance, predicted_covariance, stationary_covariance
+
+_SETTLED = 1e-13  # relative distance to the steady covariance that is rounding
+_NEARLY_SETTLED = 1e-9  # distance at which standing still means that rounding is in the way
+_CHUNK_BYTES = 1 << 28  # of the matrices of rows that are filtered together
+_CHUNK = 20_000  # rows that statsmodels filters together
+_RANK = 1e-12
+
+
+class CovarianceSchedule(NamedTuple):
+    """Predicted and filtered covariances of the first steps; the last entry holds ever after."""
+
+    A: np.ndarray  # (n, n)
+    J: np.ndarray  # (n, n)
+    predicted: np.ndarray  # (n_steps, n, n)
+    filtered: np.ndarray  # (n_steps, n, n)
+
+    @property
+    def n_transient(self):
+        """Number of leading steps whose covariances have not settled."""
+        return len(self.predicted) - 1
+
+    def at(self, t):
+        """Predicted and filtered covariance at step `t` of an episode."""
+        k = min(t, self.n_transient)
+        return self.predicted[k], self.filtered[k]
+
+
+def covariance_schedule(A, Q, J, P0=None, max_steps=100_000):
+    """Covariances of the filter from the first step until they settle."""
+    settled = predicted_covariance(A, J, Q)
+    P = stationary_covariance(A, Q) if P0 is None else P0
+    eye = np.eye(len(A))
+    scale = np.sqrt(np.maximum(settled.diagonal(), np.finfo(float).tiny))
+    scale = np.outer(scale, scale)
+    predicted: list[np.ndarray] = []
+    filtered: list[np.ndarray] = []
+    distance, previous = np.abs((P - settled) / scale).max(), np.inf
+    while distance > _SETTLED and len(predicted) < max_steps:
+        if distance < _NEARLY_SETTLED and distance >= previous:
+            break
+        _, _, Pf, _ = dgesv(eye + P @ J, P)
+        predicted.append(P)
+        filtered.append(Pf)
+        P = A @ Pf @ A.T + Q
+        P = (P + P.T) / 2
+        previous, distance = distance, np.abs((P - settled) / scale).max()
+    predicted.append(settled)
+    filtered.append(filtered_covariance(settled, J))
+    return CovarianceSchedule(A, J, np.array(predicted), np.array(filtered))
+
+
+def filtered_states(schedule, drive, *, exogenous=None, offset=None, starts=(0,), out=None):
+    """Filtered states ``E[h_t | y_1..y_t]`` of one or several episodes, shape (n_samples, n).
+
+    `drive` is a pair (Y, W) with information vectors ``z = W' y + offset``; None for W takes Y as it is.
+    """
+    Y, W = drive
+    A, J = schedule.A, schedule.J
+    n_samples, n = len(Y), len(A)
+    H = np.empty((n_samples, n)) if out is None else out
+    settled, n_transient = schedule.filtered[-1], len(schedule.filtered) - 1
+    F = A - settled @ J @ A
+    K = settled if W is None else settled @ W.T
+    keep = None if exogenous is None else np.eye(n) - settled @ J
+    shift = None if offset is None else settled @ offset
+    for start, stop in episodes(starts, n_samples):
+        first, h = min(stop, start + n_transient), None
+        Z = Y[start:first] if W is None else Y[start:first] @ W
+        for k, t in enumerate(range(start, first)):  # rows with covariances of their own
+            prediction = np.zeros(n) if h is None else A @ h
+            if exogenous is not None:
+                prediction = prediction + exogenous[t]
+            z = Z[k] if offset is None else Z[k] + offset
+            h = H[t] = prediction + schedule.filtered[k] @ (z - J @ prediction)
+        if first < stop:
+            drives = [(Y[first:stop], K)]
+            if exogenous is not None:
+                drives.append((exogenous[first:stop], keep))
+            driven_recurrence(F, *drives, offset=shift, x0=h, out=H[first:stop])
+    return H
+
+
+def predicted_states(A, H, *, exogenous=None, starts=(0,)):
+    """One-step-ahead predicted states from filtered ones; zero mean at the start of an episode."""
+    predicted = np.empty_like(H)
+    np.dot(H[:-1], A.T, out=predicted[1:])
+    predicted[list(starts)] = 0.0
+    if exogenous is not None:
+        predicted += exogenous
+    return predicted
+
+
+def log_likelihood_terms(schedule, z, const, predicted, starts=(0,)):
+    """Log-density of each measurement given its past, shape (n_samples,).
+
+    With innovation ``r = z - J h`` of the predicted state h, predicted covariance P and filtered
+    covariance Pf: ``const - 1/2 (log|I + P J| - 2 h' z + h' J h - r' Pf r)``.
+    """
+    n_samples, n = z.shape
+    J = schedule.J
+    logdet = np.linalg.slogdet(np.eye(n) + schedule.predicted @ J)[1]
+    Jh = predicted @ J
+    r = z - Jh
+    quadratic = np.einsum("ti,ti->t", predicted, Jh - 2 * z)
+    gained = np.einsum("ti,ti->t", r @ schedule.filtered[-1], r)
+    logdets = np.full(n_samples, logdet[-1])
+    for start, stop in episodes(starts, n_samples):
+        k = min(stop - start, schedule.n_transient)
+        rows = slice(start, start + k)
+        logdets[rows] = logdet[:k]
+        gained[rows] = np.einsum("ti,tij,tj->t", r[rows], schedule.filtered[:k], r[rows])
+    return const - 0.5 * (logdets + quadratic - gained)
+
+
+class Covariances(NamedTuple):
+    """Covariances of consecutive rows of an episode."""
+
+    J: np.ndarray  # (n_rows, n, n)
+    predicted: np.ndarray  # (n_rows, n, n)
+    filtered: np.ndarray  # (n_rows, n, n)
+    carried: np.ndarray | None  # (n_rows, n, n)
+    step: np.ndarray | None  # (n_rows, n, n)
+
+
+def covariance_rows(A, Q, J, start):
+    """Follow the covariances over consecutive rows of one episode."""
+    n_rows, n, _ = J.shape
+    predicted, filtered, carried = (np.empty((n_rows, n, n)) for _ in range(3))
+    eye, AT, P = np.eye(n), np.ascontiguousarray(A.T), start
+    for t in range(n_rows):
+        predicted[t] = P
+        Pf = dgesv(eye + P @ J[t], P)[2]
+        filtered[t] = Pf = (Pf + Pf.T) / 2
+        carried[t] = APf = A @ Pf
+        P = APf @ AT + Q
+    return Covariances(J, predicted, filtered, carried, A - carried @ J), P
+
+
+def predicted_means(covariances, z, start, drive=None):
+    """Predicted means of one or several series that share the covariances."""
+    push = covariances.carried @ z
+    if drive is not None:
+        push += drive
+    means, h = np.empty(z.shape), start
+    for t in range(len(z)):
+        means[t] = h
+        h = covariances.step[t] @ h + push[t]
+    return means, h
+
+
+def log_density_terms(covariances, z, means):
+    """Log-density of each row given the past, less the term free of the states."""
+    n = z.shape[1]
+    logdet = np.linalg.slogdet(np.eye(n) + covariances.predicted @ covariances.J)[1]
+    r = z - np.einsum("tij,tj->ti", covariances.J, means)
+    quadratic = -np.einsum("ti,ti->t", means, z + r)
+    gained = np.einsum("ti,tij,tj->t", r, covariances.filtered, r)
+    return -0.5 * (logdet + quadratic - gained)
+
+
+def chunks(start, stop, n):
+    """Rows of an episode in chunks whose arrays take a bounded amount of memory."""
+    length = max(64, _CHUNK_BYTES // (8 * 6 * n * n))
+    return [slice(a, min(stop, a + length)) for a in range(start, stop, length)]
+
+
+class FilteredRows(NamedTuple):
+    """Predicted and filtered states of consecutive rows, their log-density terms and covariances."""
+
+    rows: slice
+    predicted: np.ndarray
+    filtered: np.ndarray
+    terms: np.ndarray
+    covariances: Covariances
+
+
+def filter_rows(A, Q, P0, z, matrices, *, starts=(0,), exogenous=None):
+    """Filter one or several episodes, chunk by chunk."""
+    for start, stop in episodes(starts, len(z)):
+        mean, cov = initial_mean(exogenous, start, len(A)), P0
+        for rows in chunks(start, stop, len(A)):
+            covariances, cov = covariance_rows(A, Q, matrices(rows), cov)
+            drive = step_drive(exogenous, rows, stop)
+            means, mean = predicted_means(covariances, z[rows][..., None], mean, drive)
+            means = means[..., 0]
+            residual = z[rows] - np.einsum("tij,tj->ti", covariances.J, means)
+            filtered = means + np.einsum("tij,tj->ti", covariances.filtered, residual)
+            terms = log_density_terms(covariances, z[rows], means)
+            yield FilteredRows(rows, means, filtered, terms, covariances)
+
+
+def initial_mean(exogenous, start, n):
+    """Expectation of the first state of an episode, shape (n, 1)."""
+    return np.zeros((n, 1)) if exogenous is None else exogenous[start][:, None]
+
+
+def step_drive(exogenous, rows, stop):
+    """Known term of the step that leaves each row, zero at the last row of an episode."""
+    if exogenous is None:
+        return None
+    drive = np.zeros((rows.stop - rows.start, exogenous.shape[1], 1))
+    following = exogenous[rows.start + 1 : min(stop, rows.stop + 1)]
+    drive[: len(following), :, 0] = following
+    return drive
+
+
+class Filtered(NamedTuple):
+    """Filter output."""
+
+    filtered: np.ndarray  # (n_samples, n)
+    predicted: np.ndarray  # (n_samples, n)
+    log_likelihood: np.ndarray  # (n_samples,)
+
+
+def pseudo_measurements(info):
+    """Designs ``L'`` per pattern and whitened measurements per time step."""
+    values, vectors = np.linalg.eigh(info.patterns)
+    kept = values > _RANK * np.maximum(values[:, -1:], 1e-300)
+    root = np.sqrt(np.where(kept, values, 0.0))
+    inverse = np.where(kept, 1 / np.where(kept, root, 1.0), 0.0)
+    designs = root[:, :, None] * np.swapaxes(vectors, 1, 2)
+    whiten = inverse[:, :, None] * np.swapaxes(vectors, 1, 2)
+    return designs, np.einsum("tij,tj->ti", whiten[info.pattern_of], info.z)
+
+
+def filter_missing(A, Q, P0, info, *, exogenous=None, starts=(0,)):
+    """Filtered and predicted states of one unit, exact for any pattern of missing measurements.
+
+    Each time step is first reduced to at most ``n_states`` pseudo-measurements ``L' h + e``, ``e ~ N(0, I)``,
+    with ``L L' = J`` of that step, so the cost does not depend on the number of sensors.
+    """
+    from statsmodels.tsa.statespace.kalman_filter import KalmanFilter  # slow to import, for gaps only
+
+    designs, series = pseudo_measurements(info)
+    n_samples, n = series.shape
+    filtered, predicted = np.empty((n_samples, n)), np.empty((n_samples, n))
+    loglik = np.empty(n_samples)
+    for start, stop in episodes(starts, n_samples):
+        mean, cov = np.zeros(n) if exogenous is None else exogenous[start], P0
+        for first in range(start, stop, _CHUNK):
+            rows = slice(first, min(stop, first + _CHUNK))
+            model = KalmanFilter(k_endog=n, k_states=n, tolerance=0.0)
+            model.bind(np.ascontiguousarray(series[rows]))
+            model["design"] = np.asfortranarray(np.transpose(designs[info.pattern_of[rows]], (1, 2, 0)))
+            model["transition"], model["selection"], model["state_cov"] = A, np.eye(n), Q
+            model["obs_cov"] = np.eye(n)
+            if exogenous is not None:
+                model["state_intercept"] = step_drive(exogenous, rows, stop)[:, :, 0].T
+            model.initialize_known(mean, cov)
+            model.memory_no_gain = model.memory_no_smoothing = model.memory_no_std_forecast = True
+            model.memory_no_forecast_cov = True
+            result = model.filter()
+            mean, cov = result.predicted_state[:, -1], result.predicted_state_cov[:, :, -1]
+            filtered[rows], predicted[rows] = result.filtered_state.T, result.predicted_state.T[:-1]
+            loglik[rows] = result.llf_obs
+    # the likelihood of the pseudo-measurements, less the part of it that is free of the states
+    loglik += 0.5 * (n * np.log(2 * np.pi) + np.einsum("ti,ti->t", series, series))
+    return Filtered(filtered, predicted, loglik)

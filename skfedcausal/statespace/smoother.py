@@ -1,0 +1,300 @@
+"""Exact smoother of information series: log-likelihood, its gradient, and states given a whole record.
+
+With smoothing scores r and their covariances N of the rows after a step (de Jong 1989) the derivatives of the
+log-likelihood are sums over transitions: ``r h'`` less what N carries for A, ``(r r' - N) / 2`` for Q.
+
+With a constant information matrix N settles as well, and the scores are a recurrence from the end of an
+episode to where covariances had settled, without a loop over time. Otherwise rows are worked through one by
+one, long episodes in chunks: the way back filters a chunk again from its stored start, so that memory does
+not grow with ``n_samples * n**2``.
+
+Notation: P, Pf predicted and filtered covariance, ``L = A (I - Pf J)`` the matrix that carries a prediction
+error to the next step. A level of the states in each episode is estimated by maximum likelihood where an
+intercept is asked for.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .episodes import episodes
+from .inputs import input_term
+from .kalman import (
+    chunks,
+    covariance_rows,
+    covariance_schedule,
+    filtered_states,
+    initial_mean,
+    log_density_terms,
+    log_likelihood_terms,
+    predicted_means,
+    predicted_states,
+    step_drive,
+)
+from .recurrence import driven_recurrence
+from .riccati import stationary_covariance
+
+_SETTLED = 1e-14
+
+
+class Smoothed:
+    """Log-likelihood, its derivatives, levels of the episodes, and states if they are kept.
+
+    `covariances` are those of chosen blocks of the states, (n_samples, p, p) each.
+    """
+
+    def __init__(self, n_samples, n, inputs, keep):
+        self.value, self.levels = 0.0, []
+        self.grad_A, self.grad_Q, self.grad_P0 = np.zeros((3, n, n))
+        self.grad_B = np.zeros((n, 0 if inputs is None else inputs.shape[1]))
+        self.keeps, self._blocks = keep is not None, tuple(keep or ())
+        self.states = np.empty((n_samples if self.keeps else 0, n))
+        self.covariances = [np.empty((n_samples, b.stop - b.start, b.stop - b.start)) for b in self._blocks]
+
+    def add(self, after, before, N_carried, N_sum, inputs):
+        """Add the derivatives of transitions: scores after them, smoothed states and inputs before them."""
+        self.grad_A += after.T @ before - N_carried
+        self.grad_Q += (after.T @ after - N_sum) / 2
+        if inputs is not None:
+            self.grad_B += after.T @ inputs
+
+    def store(self, rows, states, spread):
+        """Keep the states and covariances of some rows."""
+        self.states[rows] = states
+        for covariance, block in zip(self.covariances, self._blocks, strict=True):
+            covariance[rows] = spread[..., block, block]
+
+
+def smooth(A, Q, z, matrices, *, J=None, starts=(0,), keep=None, inputs=None, spread=None, intercept=True):
+    """Smoother with every episode from the stationary distribution; that distribution and a `Smoothed`.
+
+    A may have the columns of B appended; `matrices` gives information matrices of rows, J the one of all rows
+    if it is constant; `keep` says of which blocks of the states covariances are wanted; `spread` is what
+    unknown inputs before an episode add to the covariance of its first state.
+    """
+    n = len(Q)
+    A, B = A[:, :n], A[:, n:]
+    P0 = stationary_covariance(A, Q)
+    start = P0 if spread is None else P0 + spread
+    settings = {"starts": starts, "intercept": intercept, "keep": keep}
+    if inputs is not None:
+        settings |= {"exogenous": input_term(B, inputs, starts), "inputs": inputs}
+    if J is None:
+        return P0, smooth_varying(A, Q, start, z, matrices, **settings)
+    return P0, smooth_constant(A, Q, start, z, J, **settings)
+
+
+def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None, intercept=False, keep=None):
+    """A :class:`Smoothed` of one or several episodes with the same information matrix in every row."""
+    longest = max(stop - start for start, stop in episodes(starts, len(z)))
+    schedule = covariance_schedule(A, Q, J, P0, max_steps=longest)
+    found = Smoothed(len(z), len(A), inputs, keep)
+    for start, stop in episodes(starts, len(z)):
+        rows = slice(start, stop)
+        known = None if exogenous is None else exogenous[rows]
+        filtered = filtered_states(schedule, (z[rows], None), exogenous=known)
+        predicted = predicted_states(A, filtered, exogenous=known)
+        level = np.zeros(len(A))
+        if intercept:
+            response = _level_response(schedule, stop - start)
+            level = _level(schedule, z[rows] - predicted @ J, response)
+            settled = np.minimum(np.arange(stop - start), len(response) - 1)
+            predicted += (response @ level)[settled]
+        total = predicted + level
+        found.value += float(log_likelihood_terms(schedule, z[rows], 0.0, total).sum())
+        back = _backward(schedule, z[rows] - total @ J)
+        smoothed = predicted + back.pushed
+        own_inputs = None if inputs is None else inputs[rows][:-1]
+        found.add(back.scores[1:], smoothed[:-1], back.N_carried, back.N_sum, own_inputs)
+        found.grad_P0 += (np.outer(back.scores[0], back.scores[0]) - back.N) / 2
+        if found.keeps:
+            found.store(rows, smoothed, _spread(schedule, back.before, stop - start))
+        found.levels.append(level)
+    return found
+
+
+def _level_response(schedule, n_samples):
+    """Response of the predicted states to a unit level of each state until it settles, (k, n, n)."""
+    A, J = schedule.A, schedule.J
+    n = len(A)
+    H = np.zeros((n, n))
+    response: list[np.ndarray] = []
+    while len(response) < n_samples:
+        response.append(H)
+        _, Pf = schedule.at(len(response) - 1)
+        new = A @ (H - Pf @ J @ (H + np.eye(n)))
+        change = np.abs(new - H).max()
+        H = new
+        if len(response) > schedule.n_transient and change <= _SETTLED * (1 + np.abs(H).max()):
+            break
+    return np.array(response)
+
+
+def _level(schedule, residual, response):
+    """Maximum-likelihood level from the information innovations of the record without one."""
+    J, (n_samples, n) = schedule.J, residual.shape
+    k = min(len(response), n_samples)
+    normal, right = np.zeros((n, n)), np.zeros(n)
+    for t in range(k):
+        _, Pf = schedule.at(t)
+        H = response[t] + np.eye(n)
+        normal += H.T @ (J - J @ Pf @ J) @ H
+        right += H.T @ (residual[t] - J @ (Pf @ residual[t]))
+    if k < n_samples:
+        Pf, H = schedule.filtered[-1], response[-1] + np.eye(n)
+        normal += (n_samples - k) * (H.T @ (J - J @ Pf @ J) @ H)
+        rest = residual[k:].sum(axis=0)
+        right += H.T @ (rest - J @ (Pf @ rest))
+    return np.linalg.lstsq(normal, right, rcond=1e-12)[0]
+
+
+class _Back(NamedTuple):
+    """Smoothing scores of an episode."""
+
+    scores: np.ndarray  # r before each row, (n_samples, n)
+    pushed: np.ndarray  # P r, what they add to the predicted states
+    before: list  # N before the rows: of settled ones from the end until it settles, then of each earlier one
+    N: np.ndarray  # before the first row
+    N_sum: np.ndarray  # over all transitions
+    N_carried: np.ndarray  # the same of ``N A Pf``
+
+
+def _backward(schedule, residual):
+    """Scores by a recurrence from the end of an episode to where covariances had settled, then row by row."""
+    A, J = schedule.A, schedule.J
+    n_samples, n = residual.shape
+    first = min(schedule.n_transient, n_samples)
+    Pf = schedule.filtered[-1]
+    step, gain = A - A @ Pf @ J, J - J @ Pf @ J
+    scores, pushed = np.empty((n_samples, n)), np.empty((n_samples, n))
+    r, N, N_sum, before = np.zeros(n), np.zeros((n, n)), np.zeros((n, n)), []
+    if first < n_samples:
+        drive = (residual[first:][::-1], np.eye(n) - J @ Pf)
+        scores[first:] = driven_recurrence(step.T, drive)[::-1]
+        np.dot(scores[first:], schedule.predicted[-1], out=pushed[first:])
+        r = scores[first]
+    for t in range(n_samples - first):
+        if t > 0:  # the last row starts no transition
+            N_sum = N_sum + N
+        new = gain + step.T @ N @ step
+        change = np.abs(new - N).max()
+        N = (new + new.T) / 2
+        before.append(N)
+        if change <= _SETTLED * np.abs(N).max():
+            N_sum = N_sum + (n_samples - first - t - 1) * N
+            break
+    N_carried = N_sum @ (A @ Pf)
+    for t in range(first - 1, -1, -1):
+        P, Pf = schedule.at(t)
+        if t < n_samples - 1:
+            N_sum = N_sum + N
+            N_carried = N_carried + N @ (A @ Pf)
+        L = A - A @ Pf @ J
+        r = residual[t] - J @ (Pf @ residual[t]) + L.T @ r
+        N = J - J @ Pf @ J + L.T @ N @ L
+        scores[t], pushed[t] = r, P @ r
+        before.append((N + N.T) / 2)
+    return _Back(scores, pushed, before, N, N_sum, N_carried)
+
+
+def _spread(schedule, before, n_samples):
+    """Smoothed covariances of all rows, (n_samples, n, n)."""
+    first = min(schedule.n_transient, n_samples)
+    tail = len(before) - first  # distinct N of the settled rows, from the end
+    covariances = np.empty((n_samples, *before[0].shape))
+    for t in range(n_samples):
+        N = before[tail + first - 1 - t] if t < first else before[min(n_samples - 1 - t, tail - 1)]
+        P, _ = schedule.at(t)
+        covariances[t] = P - P @ N @ P
+    return covariances
+
+
+def smooth_varying(
+    A, Q, P0, z, matrices, *, starts=(0,), exogenous=None, inputs=None, intercept=False, keep=None
+):
+    """The same with information matrices that change from row to row, by one pass forth and back."""
+    found = Smoothed(len(z), len(A), inputs, keep)
+    for start, stop in episodes(starts, len(z)):
+        episode = _Episode(A, Q, P0, z, matrices, exogenous, intercept, start, stop)
+        episode.backward(found, inputs)
+        found.levels.append(episode.level)
+    return found
+
+
+class _Episode:
+    """Forward pass over one episode: chunk starts, the last chunk and the level."""
+
+    def __init__(self, A, Q, P0, z, matrices, exogenous, intercept, start, stop):
+        self._A, self._Q, self._z, self._matrices = A, Q, z, matrices
+        self._exogenous, self._intercept, self._stop = exogenous, intercept, stop
+        n = len(A)
+        self._chunks = chunks(start, stop, n)
+        mean, cov = initial_mean(exogenous, start, n), P0
+        if intercept:
+            mean = np.concatenate([mean, np.zeros((n, n))], axis=1)
+        self._starts = []
+        normal, right = np.zeros((n, n)), np.zeros(n)
+        for rows in self._chunks:
+            self._starts.append((mean, cov))
+            self._last = covariances, means, mean, cov = self._filter(rows, mean, cov)
+            if intercept:  # normal equations: ``sum H' (J - J Pf J) H`` and ``sum H' (I - J Pf) r``
+                J, Pf = covariances.J, covariances.filtered
+                response = np.eye(n) + means[:, :, 1:]
+                residual = z[rows][..., None] - J @ means[:, :, :1]
+                plain = residual - J @ (Pf @ residual)
+                normal += np.einsum("tji,tjk->ik", response, (J - J @ Pf @ J) @ response)
+                right += np.einsum("tji,tj->i", response, plain[:, :, 0])
+        self.level = np.linalg.lstsq(normal, right, rcond=1e-12)[0] if intercept else np.zeros(n)
+
+    def _filter(self, rows, mean, cov):
+        """Covariances, means of the record and responses to a unit level of each state; what follows them."""
+        covariances, following = covariance_rows(self._A, self._Q, self._matrices(rows), cov)
+        z, drive = self._z[rows][..., None], step_drive(self._exogenous, rows, self._stop)
+        if self._intercept:
+            z = np.concatenate([z, -covariances.J], axis=2)
+            if drive is not None:
+                drive = np.concatenate([drive, np.zeros_like(covariances.J)], axis=2)
+        means, mean = predicted_means(covariances, z, mean, drive)
+        return covariances, means, mean, following
+
+    def backward(self, found, inputs):
+        """Accumulate value and gradients from the last row to the first."""
+        n = len(self._A)
+        r, N = np.zeros(n), np.zeros((n, n))
+        for k in range(len(self._chunks) - 1, -1, -1):
+            rows, is_last = self._chunks[k], k == len(self._chunks) - 1
+            covariances, means, _, _ = self._last if is_last else self._filter(rows, *self._starts[k])
+            deviation = means[..., 0] + means[..., 1:] @ self.level if self._intercept else means[..., 0]
+            total = deviation + self.level
+            found.value += float(log_density_terms(covariances, self._z[rows], total).sum())
+            residual = self._z[rows] - np.einsum("tij,tj->ti", covariances.J, total)
+            after_r, after_N, before_r, before_N = _scores(covariances, residual, r, N)
+            r, N = before_r[0], before_N[0]
+            smoothed = deviation + np.einsum("tij,tj->ti", covariances.predicted, before_r)
+            last = len(smoothed) - is_last  # the last row of all starts no transition
+            left = after_N[:last].transpose(1, 0, 2).reshape(n, -1)
+            N_carried = left @ covariances.carried[:last].reshape(-1, n)
+            own_inputs = None if inputs is None else inputs[rows][:last]
+            found.add(after_r[:last], smoothed[:last], N_carried, after_N[:last].sum(axis=0), own_inputs)
+            if found.keeps:
+                P = covariances.predicted
+                found.store(rows, smoothed, P - P @ before_N @ P)
+        found.grad_P0 += (np.outer(r, r) - N) / 2
+
+
+def _scores(covariances, residual, r, N):
+    """Smoothing scores and their covariances after and before each row, backwards from (r, N)."""
+    n_rows, n = residual.shape
+    J = covariances.J
+    JPf = J @ covariances.filtered
+    push = residual - np.einsum("tij,tj->ti", JPf, residual)
+    gain = J - JPf @ J
+    after_r, before_r = np.empty((2, n_rows, n))
+    after_N, before_N = np.empty((2, n_rows, n, n))
+    for t in range(n_rows - 1, -1, -1):
+        after_r[t], after_N[t] = r, N
+        L = covariances.step[t]
+        r = push[t] + L.T @ r
+        N = gain[t] + L.T @ N @ L
+        before_r[t], before_N[t] = r, N
+    return after_r, after_N, before_r, before_N

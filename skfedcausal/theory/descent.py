@@ -1,0 +1,200 @@
+"""Gradient training of units and server together, on second moments or over a pooled record."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..statespace.training.augmented import AugmentedProblem, Losses, Products, gradients, losses
+from ..statespace.training.descent import correction_step, divergence_limit, is_still, parameter_update
+from ..statespace.training.lagrangian import block_divisor, correction_divisor, risen
+
+
+@dataclass(frozen=True)
+class Descent:
+    """Where training ended."""
+
+    parameters: np.ndarray  # (..., p, q)
+    blocks: np.ndarray  # (..., p, k)
+    history: Losses
+    n_iter: int
+    converged: bool
+    diverged: bool
+
+
+def descend(problem, rates, parameters, blocks, *, max_iter, tol=0.0, warm_up=None):
+    """Batch rounds on second moments: no pass over the data.
+
+    Parameters
+    ----------
+    problem : AugmentedProblem
+        One or a stack.
+    rates : Rates
+    parameters, blocks : ndarray
+        Starting point.
+    max_iter : int
+    tol : float, default=0.0
+        Stop when no element moved by more than `tol` times the largest element in a round.
+    warm_up : WarmUp, default=None
+        First rounds by the augmented Lagrangian, see
+        :class:`LagrangianSteps`.
+
+    Returns
+    -------
+    Descent
+    """
+    history: list[Losses] = []
+    limit, converged, diverged = np.inf, False, False
+    plain = GradientSteps(problem, rates)
+    warm, n_warm = plain, 0
+    if warm_up is not None:
+        warm, n_warm = LagrangianSteps(problem, warm_up.rates), warm_up.n_rounds
+    while len(history) < max_iter and not (converged or diverged):
+        at = Products.at(problem, parameters, blocks)
+        now = losses(problem, at)
+        history.append(now)
+        size = now.client.sum() + now.server.sum()
+        if len(history) == 1:
+            limit = divergence_limit(size)
+        diverged = not size <= limit
+        if not diverged:
+            is_warm = len(history) <= n_warm
+            step, turn = (warm if is_warm else plain).at(at, parameters, blocks)
+            parameters, blocks = parameters - step, blocks - turn
+            may_end = tol > 0 and not (is_warm and n_warm < max_iter)
+            converged = may_end and is_still(step, parameters, tol) and is_still(turn, blocks, tol)
+    return Descent(parameters, blocks, _stacked(history), len(history), converged, diverged)
+
+
+def _stacked(history):
+    parts = ("client", "server", "penalty")
+    return Losses(*[np.array([getattr(one, part) for one in history]) for part in parts])
+
+
+class GradientSteps:
+    """What a round of gradient descent takes off parameters and blocks."""
+
+    def __init__(self, problem, rates):
+        self._problem, self._rates = problem, rates
+
+    def at(self, products, parameters, blocks):
+        """Steps of ``[theta, phi]`` and of the blocks at a point given with its :class:`Products`."""
+        return self._steps(gradients(self._problem, products), parameters, blocks)
+
+    def _steps(self, slope, parameters, blocks):
+        step = parameter_update(self._rates, slope.client, slope.server, parameters)
+        return step, block_update(self._rates, slope.blocks, blocks)
+
+
+def block_update(rates, slope, blocks):
+    """What a round takes off the server's blocks."""
+    turn = rates.blocks * slope
+    return turn + rates.blocks * (2 * rates.ridge * blocks) if rates.ridge else turn
+
+
+class LagrangianSteps(GradientSteps):
+    """What a round of the augmented Lagrangian takes off parameters and blocks of a problem or a stack.
+
+    Attributes
+    ----------
+    dual : ndarray of shape (..., p, q + k) or None
+        Multipliers as a matrix on ``[y; 1; v]``; None before the first round.
+    """
+
+    def __init__(self, problem, rates):
+        super().__init__(problem, rates)
+        d, q, k = problem.n_outputs, problem.n_local, problem.n_states
+        xi = np.asarray(problem.xi, dtype=float)[..., None, None]
+        self._theta, self._states = slice(0, d), slice(0, k)
+        y, h = problem.moments[..., :d, :d], problem.moments[..., q : q + k, q : q + k]
+        self._divide_theta = correction_divisor(problem.transition, y, rates.server[..., :1], xi)
+        self._divide_blocks = block_divisor(h, rates.blocks[..., :1], xi, problem.transition.shape[-1])
+        self.dual = None
+
+    def at(self, products, parameters, blocks):
+        """Steps at a point; raises the multipliers first, but for the first point."""
+        self.dual = (
+            np.zeros_like(products.E) if self.dual is None else self.dual + risen(self._problem, products.E)
+        )
+        step, turn = self._steps(gradients(self._problem, products, self.dual), parameters, blocks)
+        step[..., self._theta] = self._divide_theta(step[..., self._theta])
+        turn[..., self._states] = self._divide_blocks(turn[..., self._states])
+        return step, turn
+
+
+def descend_step(A, C, rates, parameters, blocks, *, y, v, c, constant=False):
+    """One step of the per-step algorithm of both sides, without penalty."""
+    d = len(y)
+    e = A @ (parameters[:, :d] @ y)
+    if constant:
+        e = e + parameters[:, d]
+    own, server = c - C @ e, blocks @ v - e
+    moved = correction_step(A, C, rates, parameters, y=y, c=c, pull=-2 * server, constant=constant)
+    turned = blocks - block_update(rates, 2 * np.outer(server, v), blocks)
+    return moved, turned, float(own @ own), float(server @ server)
+
+
+def descend_online(A, C, rates, parameters, blocks, *, measurements, drivers, residuals, constant=False):
+    """One pass of the per-step algorithm over a record; see `descend_step`.
+
+    Returns
+    -------
+    parameters, blocks : ndarray
+    client_loss, server_loss : float
+        Means over the pass, each step's before its update.
+    """
+    total = np.zeros(2)
+    for y, v, c in zip(measurements, drivers, residuals, strict=True):
+        parameters, blocks, *loss = descend_step(
+            A, C, rates, parameters, blocks, y=y, v=v, c=c, constant=constant
+        )
+        total += loss
+    return parameters, blocks, *(total / len(measurements)).tolist()
+
+
+def stack_problems(problems):
+    """Problems of several units as one stack, padded with zeros where their sizes differ.
+
+    Padded parameters that start at zero stay there: no loss depends on them.
+    """
+    p = max(one.transition.shape[0] for one in problems)
+    d = max(one.n_outputs for one in problems)
+    constant = problems[0].n_local - problems[0].n_outputs
+    k_states = max(one.n_states for one in problems)
+    k_inputs = max(one.n_drivers - one.n_states for one in problems)
+    q = d + constant
+    size = (len(problems), p, p)
+    transition, gram = np.zeros(size), np.zeros(size)
+    moments = np.zeros((len(problems), q + k_states + k_inputs, q + k_states + k_inputs))
+    target = np.zeros((len(problems), p, q))
+    for m, one in enumerate(problems):
+        own, rows, cols = padded_places(one, d, k_states)
+        transition[m, own, own] = one.transition
+        gram[m, own, own] = one.gram
+        moments[m][np.ix_(cols, cols)] = one.moments
+        target[m][np.ix_(rows, cols[: one.n_local])] = one.target
+    return AugmentedProblem(
+        transition,
+        gram,
+        moments,
+        target,
+        np.array([one.energy for one in problems]),
+        d,
+        q,
+        k_states,
+        np.array([one.xi for one in problems], dtype=float),
+    )
+
+
+def padded_places(problem, n_outputs, n_states):
+    """Where a problem's rows and columns lie in a stack padded to the given sizes."""
+    p, q, k = len(problem.transition), problem.n_local, problem.n_drivers
+    constant = q - problem.n_outputs
+    cols = np.concatenate(
+        [
+            np.arange(problem.n_outputs),
+            n_outputs + np.arange(constant),
+            n_outputs + constant + np.arange(problem.n_states),
+            n_outputs + constant + n_states + np.arange(k - problem.n_states),
+        ]
+    )
+    return slice(0, p), np.arange(p), cols

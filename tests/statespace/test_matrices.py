@@ -1,0 +1,94 @@
+"""Covariances become positive definite, and change no more than they must."""
+
+import numpy as np
+import pytest
+from threadpoolctl import threadpool_info
+
+from skfedcausal.statespace.matrices import (
+    cap_radius,
+    covariance_root,
+    eigen_root,
+    few_threads,
+    floor_eigenvalues,
+    symmetric_basis,
+    symmetric_root,
+)
+
+from ._reference import EPS, assert_within, radius, random_covariance, rounding
+
+
+def test_eigenvalues_below_the_floor_are_raised_and_others_kept():
+    rng = np.random.default_rng(0)
+    vectors = np.linalg.qr(rng.normal(size=(4, 4)))[0]
+    S = (vectors * [-3.0, 0.0, 0.4, 2.0]) @ vectors.T
+    result = floor_eigenvalues(S, 0.5)
+    expected = (vectors * [0.5, 0.5, 0.5, 2.0]) @ vectors.T
+    assert_within(result, expected, rounding(4) * 3)
+
+
+def test_a_matrix_above_the_floor_stays_and_an_asymmetric_one_counts_by_its_symmetric_part():
+    rng = np.random.default_rng(1)
+    S = random_covariance(rng, 3) + np.eye(3)
+    skew = rng.normal(size=(3, 3))
+    for matrix in (S, S + skew - skew.T):
+        assert_within(floor_eigenvalues(matrix, 0.5), S, rounding(3) * np.abs(S).max())
+
+
+def test_each_matrix_of_a_stack_may_have_its_floor():
+    S = np.zeros((2, 3, 2, 2))
+    floor = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(floor_eigenvalues(S, floor), floor[..., None, None] * np.eye(2))
+
+
+@pytest.mark.parametrize("p", [1, 2, 5])
+def test_basis_reaches_every_symmetric_matrix_by_its_lower_triangle(p):
+    S = random_covariance(np.random.default_rng(p), p)
+    basis = symmetric_basis(p)
+    assert len(basis) == p * (p + 1) // 2
+    np.testing.assert_array_equal(np.einsum("k,kij->ij", S[np.tril_indices(p)], basis), S)
+
+
+@pytest.mark.parametrize("limit", [0.5, 0.98])
+def test_radius_is_capped_and_smaller_ones_are_kept(limit):
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(10, 3, 3)) * np.linspace(0, 1, 10)[:, None, None]
+    before = np.array([radius(a) for a in A])
+    capped = cap_radius(A, limit)
+    for a, c, rho in zip(A, capped, before, strict=True):
+        if rho <= limit:
+            np.testing.assert_array_equal(a, c)
+        else:
+            np.testing.assert_allclose(c, a * (limit / rho), rtol=8 * EPS)
+    assert np.any(before > limit)
+    assert np.any(before <= limit)
+
+
+@pytest.mark.parametrize("root", [covariance_root, eigen_root])
+@pytest.mark.parametrize("S", [np.diag([2.0, 1.0]) + 0.5, np.ones((2, 2)), np.zeros((2, 2))])
+def test_roots_of_covariances_that_may_be_singular(root, S):
+    L = root(S)
+    np.testing.assert_allclose(L @ L.T, S, atol=1e-15)
+
+
+def test_the_symmetric_root_is_its_own_transpose():
+    S = random_covariance(np.random.default_rng(3), 3) + np.eye(3)
+    L = symmetric_root(S)
+    assert_within(L, L.T, rounding(3) * np.abs(L).max())
+    assert_within(L @ L, S, rounding(3) * 3 * np.abs(S).max())
+
+
+def threads():
+    return [library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"]
+
+
+def test_few_columns_are_worked_on_by_one_thread_and_the_others_come_back():
+    before = threads()
+    with few_threads(30):
+        assert set(threads()) == {1}
+    assert threads() == before
+
+
+def test_many_columns_keep_the_threads():
+    before = threads()
+    with few_threads(1000):
+        assert threads() == before
