@@ -134,6 +134,7 @@ class UnitWorker:
         self._client = client
         self._augmenter = augmenter
         self._noise = noise
+        self._about = outputs, inputs, starts, name, columns, noise
         self._training_noise = training_noise
         self._monitored = monitored
         self._may_monitor, self._home, self._flags = monitor, home, flags
@@ -198,19 +199,18 @@ class UnitWorker:
             return self._message(packet, state["client"], None, state)
         wishes = FitRequest.from_packet(packet)
         first = {**self._first_state(), "wishes": wishes, "dtype": packet.scalars.get("dtype", "float64")}
-        client = self._fitted()
+        client = fitted_client(self._client, *self._about)
         if wishes.monitor:
             if not self._may_monitor:
                 raise PacketError(
                     f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`."
                 )
-            client, first["monitor"] = monitored(client, self._Y, self._starts, self._fitted)
+            client, first["monitor"] = monitored(client, self._Y, self._starts, self._resized)
         return self._message(packet, client, None, first)
 
-    def _fitted(self, n_states=None):
-        """The unit's model learned from its record, with its own number of states or another."""
-        template = self._client if n_states is None else clone(self._client).set_params(n_states=n_states)
-        return fitted_client(template, self._Y, self._U, self._starts, self.name, self._columns, self._noise)
+    def _resized(self, n_states):
+        """The unit's model with another number of states."""
+        return fitted_client(clone(self._client).set_params(n_states=n_states), *self._about)
 
     def _first_state(self):
         """What a unit notices of its own record; under privacy nothing, for it would tell of values."""
@@ -283,7 +283,7 @@ class UnitWorker:
                 f"GradientServer trains the correction theta y + phi of unit {self.name!r} itself and has no "
                 f"use for augmenter={self._augmenter!r}. Leave it out, or use LikelihoodServer."
             )
-        client = self._fitted()
+        client = fitted_client(self._client, *self._about)
         if not isinstance(client, UnitClient):
             raise TypeError(
                 f"The client of unit {self.name!r} is a {type(self._client).__name__}. GradientServer needs "

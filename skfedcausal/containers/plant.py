@@ -69,7 +69,7 @@ class PlantData:
     @property
     def starts(self):
         """First row of each episode."""
-        return episode_starts(self.lengths)
+        return (0,) if len(self.lengths) == 1 else episode_starts(self.lengths)
 
     def table(self):
         """Measurements of all units side by side, in the order of the table that came in, inputs left out.
@@ -277,8 +277,9 @@ def _read_record(X, inputs, lengths, min_samples, *, layout, **settings):
     outputs, inputs_inside = zip(*arrays, strict=True)
     full_layout, inputs_beside, input_clocks = read_inputs(inputs, inner_layout, learned=layout is not None)
     index = common_index(clocks + input_clocks)
-    lengths = check_lengths(lengths, outputs[0].shape[0])
-    check_times(index, lengths)
+    lengths = (len(outputs[0]),) if lengths is None else check_lengths(lengths, len(outputs[0]))
+    if index is not None:
+        check_times(index, lengths)
     return PlantData(
         layout=full_layout,
         # products and sums of arrays that lie differently round differently; one record shall give the

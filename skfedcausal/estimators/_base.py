@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -29,7 +29,7 @@ from ..message.states import WIRE_DTYPES, StateMessage
 from ..privacy.base import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
-from ._progress import CallbackSupportMixin, follower
+from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NO_PROMISE, check_noise_can_be_told, promise, told_promise, unaccounted
 
 
@@ -169,16 +169,16 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             new_units(plant, templates, augmenter, self._noise, training=training.units, home=home),
             quiet=mechanism is not None,
         )
-        exchange = self._exchange(
-            self._transport(units.sites),
-            Ledger(self.max_bytes),
-            lost_units=self.lost_units,
-            guard=training.guard,
-        )
-        try:
+        with ExitStack() as stack:
+            follow = None
+            if self.verbose:
+                stack.enter_context(written_out())
+            if hasattr(self, "_skl_callbacks"):
+                follow = stack.enter_context(followed(self))
+            how = {"lost_units": self.lost_units, "guard": training.guard, "follow": follow}
+            exchange = self._exchange(self._transport(units.sites), Ledger(self.max_bytes), **how)
+            stack.callback(exchange.close)
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
-        finally:
-            exchange.close()
         self._units, self._channel = units.kept(), None
         self.clients_ = {name: unit["client"] for name, unit in self._units.items()}
         self.augmenters_ = {
@@ -218,7 +218,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         return self.transport(sites)
 
     def _exchange(self, transport, ledger, **settings):
-        return Exchange(transport, ledger, dtype=self.wire_dtype, follow=follower(self), **settings)
+        return Exchange(transport, ledger, dtype=self.wire_dtype, **settings)
 
     def _layout_of_sites(self, exchange):
         """Units without columns: sensors at sites are named where an answer is about them."""

@@ -2,7 +2,6 @@
 
 import logging
 from contextlib import contextmanager
-from functools import wraps
 
 try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
@@ -16,34 +15,12 @@ except ImportError:  # scikit-learn before 1.9
         return method
 
 
-__all__ = ["CallbackSupportMixin", "followed", "follower"]
-
-
-def followed(fit):
-    """A `fit` whose exchanges with the units are tasks that callbacks hear of, written out if `verbose`."""
-
-    @with_callbacks
-    @wraps(fit)
-    def fit_with_callbacks(self, *args, **kwargs):
-        root = None
-        if hasattr(self, "_skl_callbacks") and hasattr(self, "_init_callback_context"):
-            root = self._init_callback_context(max_subtasks=None)
-            root.call_on_fit_task_begin(estimator=self)
-        with _written_out(self.verbose):
-            fitted = fit(self, *args, **kwargs)
-        if root is not None:
-            root.call_on_fit_task_end(estimator=self)
-        return fitted
-
-    return fit_with_callbacks
+__all__ = ["CallbackSupportMixin", "followed", "with_callbacks", "written_out"]
 
 
 @contextmanager
-def _written_out(verbose):
+def written_out():
     """Send the package's log to standard error for a while."""
-    if not verbose:
-        yield
-        return
     log, handler = logging.getLogger("skfedcausal"), logging.StreamHandler()
     handler.setFormatter(logging.Formatter("[%(name)s] %(message)s"))
     level = log.level
@@ -56,17 +33,18 @@ def _written_out(verbose):
         log.setLevel(level)
 
 
-def follower(estimator):
-    """Callable that tells the estimator's callbacks of an exchange; None without callbacks."""
-    context = getattr(estimator, "_callback_fit_ctx", None)
-    if context is None:
-        return None
+@contextmanager
+def followed(estimator):
+    """Tell an estimator's callbacks of its fit; gives what tells them of an exchange by its operation."""
+    root = estimator._init_callback_context(max_subtasks=None)
+    root.call_on_fit_task_begin(estimator=estimator)
 
     @contextmanager
     def follow(operation):
-        task = context.subcontext(task_name=operation)
+        task = root.subcontext(task_name=operation)
         task.call_on_fit_task_begin(estimator=estimator)
         yield
         task.call_on_fit_task_end(estimator=estimator)
 
-    return follow
+    yield follow
+    root.call_on_fit_task_end(estimator=estimator)

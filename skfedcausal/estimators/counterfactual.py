@@ -17,7 +17,7 @@ from ..transfer import TransferFunction
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
-from ._progress import followed
+from ._progress import with_callbacks
 
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
@@ -165,7 +165,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     # -- fitting ---------------------------------------------------------------------------------
 
-    @followed
+    @with_callbacks
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
         """Learn the plant.
 

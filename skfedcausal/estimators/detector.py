@@ -37,7 +37,7 @@ from ..server.watching.incidents import (
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
 from ._base import FederatedEstimator
-from ._progress import followed
+from ._progress import with_callbacks
 from ._promises import mechanisms, promise
 from ._streams import PlantStream, flag_verdict, verdict_reply
 
@@ -207,7 +207,7 @@ class FederatedRCADetector(FederatedEstimator):
 
     # -- learning --------------------------------------------------------------------------------
 
-    @followed
+    @with_callbacks
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
         """Learn the plant and what is nominal.
 

@@ -1,7 +1,7 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
 from ._plant import PlantEstimator
-from ._progress import followed
+from ._progress import with_callbacks
 
 
 class FederatedGrangerEstimator(PlantEstimator):
@@ -139,7 +139,7 @@ class FederatedGrangerEstimator(PlantEstimator):
         self.max_bytes = max_bytes
         self.verbose = verbose
 
-    @followed
+    @with_callbacks
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
         """Learn the plant.
 

@@ -233,6 +233,8 @@ class Exchange:
             self.ledger.record(name, "up", packet)
         except PacketError as error:
             return Failure("client-error", str(error))
+        if not packet.scalars and "added_noise" not in packet.arrays:
+            return packet
         try:
             packet, promise = PrivacyPromise.taken_off(packet)
         except PacketError as error:
