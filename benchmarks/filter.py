@@ -14,7 +14,7 @@ from statsmodels.tsa.statespace.kalman_filter import KalmanFilter
 
 from skfedcausal import KalmanClient
 from skfedcausal.statespace.kalman import covariance_schedule, filtered_states
-from skfedcausal.statespace.recurrence import driven_recurrence
+from skfedcausal.statespace.kalman import driven_recurrence
 from skfedcausal.statespace.riccati import filtered_covariance, predicted_covariance
 
 from ._report import table, write

@@ -6,9 +6,9 @@ low-dimensional messages.
 
 from ._version import __version__
 from .client.augmenter import Augmenter, LinearAugmenter, RegressorAugmenter
-from .client.base import UnitClient
 from .client.extended_kalman import ExtendedKalmanClient
 from .client.kalman import KalmanClient
+from .client.unit_model import UnitClient
 from .containers import stack_clients
 from .containers.scaler import UnitScaler
 from .estimators.counterfactual import FederatedCounterfactualEstimator

@@ -1,16 +1,11 @@
 """What a unit computes at home, from its own record and from what it was told, whatever its client is."""
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..message.states import StateMessage
-from ..statespace.episodes import column_mean
-from ..statespace.matrices import floor_eigenvalues
-from ..statespace.riccati import predicted_covariance
-from .base import UnitClient
 from .monitor import ResidualFlag
 from .network_training import StateCorrection, corrected_prediction
+from .unit_model import UnitClient
 
 
 def loadings(client, n_states):
@@ -95,7 +90,7 @@ def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=Fal
         return monitor.message(shown_columns(client, Y), starts)[0].with_inputs(inputs)
     wishes = {"const": const, "local_model": local_model}
     if isinstance(client, UnitClient):
-        return client.message_model.message(client.active_columns(Y), starts, inputs=inputs, **wishes)
+        return client.message_about(Y, starts, inputs=inputs, **wishes)
     message = client.message(Y, **wishes, **along(Y, inputs, starts))
     about_these_rows = isinstance(message, StateMessage) and len(message.z) == len(Y)
     return message.with_inputs(inputs) if about_these_rows and message.inputs is None else message
@@ -117,45 +112,6 @@ def stream_message(state, Y, starts, known=None):
 def shown_columns(client, Y):
     """Columns that a client's monitor looks at."""
     return client.active_columns(Y) if isinstance(client, UnitClient) else Y
-
-
-_FLOOR = 0.05  # share of the variance of the states that their past explains at least
-
-
-@dataclass(frozen=True)
-class LoadingError:
-    """Covariance of the error of C as far as it is not a change of basis.
-
-    An error of C inside its column space only changes the basis of the states and leaves every effect as it
-    is. The rest D, orthogonal to the columns in the metric of R, adds ``D h`` to an effect h on the states.
-    C was found from what the past tells about the present, so row i of D has the covariance ``rest_i G^-1 /
-    T`` of a regression of the remaining noise on the predicted states.
-    """
-
-    rest: np.ndarray
-    spread: np.ndarray
-
-    def variance(self, states):
-        """Variance that it adds to the effect on each sensor, shape (n_steps, n_sensors)."""
-        return np.einsum("ti,ij,tj->t", states, self.spread, states)[:, None] * self.rest
-
-
-def loading_error(client, message):
-    """Error of loadings identified at home; None where C was given."""
-    model, info = client.model, message.information
-    if getattr(client, "C", None) is not None or not info.determines_states or model.R.ndim == 2:
-        return None
-    J = info.mean_information
-    N = np.linalg.inv(J)
-    mean = column_mean(message.z)
-    states = N @ (message.z.T @ message.z / len(message.z) - np.outer(mean, mean)) @ N - N
-    states = floor_eigenvalues(states, _FLOOR * np.trace(states) / len(states))
-    past = states - predicted_covariance(model.A, J, model.Q)
-    G = floor_eigenvalues(past, _FLOOR * np.trace(states) / len(states))
-    active = client.observation_
-    rest = client.measurement_cov_ - np.einsum("di,ij,dj->d", active, N, active)
-    rest = np.where(np.isfinite(rest), np.maximum(rest, 0.0), 0.0)
-    return LoadingError(rest, np.linalg.inv(G) / len(message.z))
 
 
 def factual(client, Y, reply):

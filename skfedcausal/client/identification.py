@@ -16,8 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..statespace.matrices import cap_radius, floor_eigenvalues
 from ..statespace.observation import sensor_noise
-from .base import NOISE_FLOOR
-from .unit_model import UnitModel
+from .unit_model import NOISE_FLOOR, UnitModel
 
 _STATE_FLOOR = 1e-2  # share of a state's variance that is signal at least
 _RIDGE = 1e-3  # added to scaled covariances before their root is taken

@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
-from .base import UnitClient
+from .given import COMPLETE, GIVEN, check_matrices, given_matrices, restricted
 from .identification import METHODS, dynamics, identify, split_variance
 from .moments import Moments
 from .records import (
@@ -21,7 +21,7 @@ from .records import (
     warn_held_rows,
     warn_inputs_ignored,
 )
-from .unit_model import COMPLETE, GIVEN, UnitModel, given_matrices, restricted, with_diagonal
+from .unit_model import UnitClient, UnitModel, with_diagonal
 
 
 class KalmanClient(UnitClient):
@@ -197,10 +197,12 @@ class KalmanClient(UnitClient):
         -------
         KalmanClient
         """
-        given = given_matrices(self, Y.shape[1])
+        given = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
+        if given:
+            given = check_matrices(given, Y.shape[1])
         check_inputs_fit(U, given.get("B"), name)
         active = active_columns(Y, name, columns)
-        given = restricted(given, active)
+        given = restricted(given, active) if given else given
         kept = Y if active.all() else Y[:, active]
         warn_held_rows(kept, starts, name)
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]

@@ -19,9 +19,9 @@ from ..message.states import ACKNOWLEDGEMENT
 from ..message.training import FINISH, GradientReply, NetworkPlan, NoGradient, PredictedStates
 from ..statespace.episodes import inner_rows, lagged_rows
 from .augmenter import RegressorAugmenter, as_augmenter
-from .base import UnitClient
 from .black_box import NonlinearClient
 from .maps import LinearMap
+from .unit_model import UnitClient
 
 OUTSIDE = frozenset({FINISH, NetworkPlan.OP})  # what may come before training or, once more, after it
 OPERATIONS = frozenset({GradientReply.OP, NoGradient.OP}) | OUTSIDE

@@ -7,8 +7,8 @@ from ..federation.transport import InProcessTransport
 from ..message.states import StateMessage
 from ..statespace.observation import information
 from .answers import local_features
-from .base import UnitClient
 from .training import UnitTraining, unit_series
+from .unit_model import UnitClient
 
 
 class PooledTransport(InProcessTransport):

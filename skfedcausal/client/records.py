@@ -144,8 +144,11 @@ _MARGIN = 3  # times the longest repetition of `fit`
 def repeated_rows(Y, starts=(0,), before=None, columns=None):
     """How many rows back each row has been the same, shape (n_samples,)."""
     columns = range(Y.shape[1]) if columns is None else columns
-    if before is None and len(columns) and _always_changes(Y[:, columns[0]]):
-        return np.zeros(len(Y), dtype=int)
+    if before is None and len(columns):
+        first = np.ascontiguousarray(Y[:, columns[0]])  # one pass over rows that lie apart
+        now, then = first[1:], first[:-1]
+        if ((now > then) | (now < then)).all():
+            return np.zeros(len(Y), dtype=int)
     same = _same_as_before(Y, columns)
     if before is not None and len(Y):
         row, first = before[0], Y[0, columns]
@@ -158,13 +161,6 @@ def repeated_rows(Y, starts=(0,), before=None, columns=None):
     last_change = np.maximum.accumulate(np.where(same, -1, steps))
     count = 0 if before is None else before[1]
     return np.where(last_change < 0, count + 1 + steps, steps - last_change)
-
-
-def _always_changes(y):
-    """Whether no value is missing and every one differs from the one before."""
-    y = np.ascontiguousarray(y)  # one pass over rows that lie apart
-    now, then = y[1:], y[:-1]
-    return bool(((now > then) | (now < then)).all())
 
 
 def _same_as_before(Y, columns):

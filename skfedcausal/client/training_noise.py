@@ -14,8 +14,9 @@ from ..privacy.gradients import GradientGuard, gradient_sensitivity
 from ..privacy.paper import classical_noise_multiplier, message_noise, run_mu
 from ..privacy.sampling import generator
 from ..statespace.training.descent import correction_curvature
+from .given import COMPLETE, given_matrices
 from .kalman import KalmanClient
-from .unit_model import COMPLETE, UnitModel, given_matrices
+from .unit_model import UnitModel
 
 
 @dataclass(frozen=True)

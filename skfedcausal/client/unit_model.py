@@ -1,10 +1,15 @@
-"""A unit's state-space model as plain arrays, and what can be computed with it from raw measurements."""
+"""A unit's own linear model as plain arrays, and the estimator that has one, however it was learned."""
 
+import warnings
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from ..message.states import StateMessage
+from ..statespace.em import observation_step
+from ..statespace.episodes import column_mean
 from ..statespace.inputs import input_term
 from ..statespace.kalman import (
     CovarianceSchedule,
@@ -14,8 +19,14 @@ from ..statespace.kalman import (
     log_likelihood_terms,
     predicted_states,
 )
+from ..statespace.matrices import floor_eigenvalues
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
+from .filtering import UnitFilter
+from .given import check_matrices, with_diagonal
+
+NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
+_FLOOR = 0.05  # share of the variance of the states that their past explains at least
 
 
 @dataclass(frozen=True)
@@ -138,114 +149,284 @@ class UnitModel:
         return log_likelihood_terms(schedule, info.z, info.const, predicted, starts)
 
 
-GIVEN = ("A", "B", "C", "Q", "R")
-COMPLETE = frozenset("ACQR")  # with these there is nothing left to identify
-_ASYMMETRY = 1e-8  # relative difference of a covariance and its transpose that is rounding
-_NEGATIVE = 1e-10  # eigenvalue below zero, relative to the largest, that is rounding
+class UnitClient(UnitFilter):
+    """Base of a unit's own model: a subclass says how it is learned, the rest follows.
 
+    A subclass has ``fit(X, y=None, *, inputs=None, lengths=None)``, which ends with ``return
+    self.learned(A, C, Q, R, ...)``: the unit is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y[t] = mean + C
+    h[t] + v[t]`` with ``Cov w = Q`` and ``Cov v = R``. From these matrices come the message that the unit
+    sends, its filter and its predictions.
 
-def with_diagonal(R, added):
-    """Noise covariance (or the diagonal of one) with independent noise of variances `added` on top."""
-    return R + (added if R.ndim == 1 else np.diag(added))
+    Attributes
+    ----------
+    transition_ : ndarray of shape (n_states, n_states)
+    observation_ : ndarray of shape (n_features, n_states)
+    process_cov_ : ndarray of shape (n_states, n_states)
+    measurement_cov_ : ndarray of shape (n_features,) or (n_features, n_features)
+    input_ : ndarray of shape (n_states, n_inputs) or None
+    mean_ : ndarray of shape (n_features,)
+    n_states_ : int
 
+    See Also
+    --------
+    KalmanClient : Identifies the matrices, or takes given ones.
+    skfedcausal.testing.check_client : Whether an object can be a unit's model.
 
-def given_matrices(client, n_features=None):
-    """The matrices the user gave as checked arrays."""
-    return check_matrices({name: getattr(client, name) for name in GIVEN}, n_features)
+    Notes
+    -----
+    An object that is no UnitClient can be a unit's model as well: with the methods ``message``, ``filter``,
+    ``predict`` and ``measurements`` of one (and ``fit``, if it is to be learned), or with
+    ``filter_moments(Y)`` alone, which gives prior and posterior means and covariances of its own filter.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import FederatedGrangerEstimator, UnitClient
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> class MeanClient(UnitClient):
+    ...     def fit(self, X, y=None, *, inputs=None, lengths=None):
+    ...         h = X.mean(axis=1) - X.mean()
+    ...         a = (h[1:] @ h[:-1]) / (h @ h)
+    ...         C = ((X - X.mean(axis=0)).T @ h / (h @ h))[:, None]
+    ...         rest = X - X.mean(axis=0) - h[:, None] @ C.T
+    ...         q = h.var() * (1 - a**2)
+    ...         return self.learned([[a]], C, [[q]], rest.var(axis=0), mean=X.mean(axis=0))
+    >>> X, _ = make_granger_plant(2, n_samples=500, random_state=0)
+    >>> FederatedGrangerEstimator(MeanClient()).fit(X).transition_.shape
+    (2, 2)
+    """
 
-def check_matrices(values, n_features=None):
-    """Matrices by name as checked arrays, without those that are None."""
-    given = {name: _as_floats(value, name) for name, value in values.items() if value is not None}
-    if not given:
-        return given
-    if "C" not in given:
-        raise ValueError(
-            f"Matrices {sorted(given)} were given without C. Give C too (the states are defined by it), or "
-            "none of them."
-        )
-    if given["C"].ndim != 2 or given["C"].shape[1] == 0:
-        raise ValueError(f"C has shape {given['C'].shape}, expected (n_features, n_states).")
-    _check_shapes(given, len(given["C"]) if n_features is None else n_features)
-    if "A" in given and "Q" not in given:
-        raise ValueError("A was given without Q. Give Q too, or leave A to be identified.")
-    for name in given.keys() & {"A", "B", "C", "Q"}:
-        if not np.isfinite(given[name]).all():
-            raise ValueError(f"{name} has values that are not finite.")
-    if "Q" in given:
-        _check_process_covariance(given["Q"])
-    if "R" in given:
-        _check_noise_covariance(given["R"])
-    return given
+    _own_model = None  # of a monitored unit
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
 
-def _as_floats(value, name):
-    try:
-        array = np.asarray(value)
-        if array.dtype.kind == "c":
-            raise TypeError
-        return array.astype(float, copy=False)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} is not a table of real numbers; give a 2-D array, or one list per row."
-        ) from None
+    # -- the model -------------------------------------------------------------------------------
 
+    def learned(self, A, C, Q, R, *, B=None, mean=None):
+        """Take matrices for the unit's model, at the end of `fit`.
 
-def _check_shapes(given, n_features):
-    p = given["C"].shape[1]
-    shapes = {"C": (n_features, p), "A": (p, p), "Q": (p, p)}
-    for name, shape in shapes.items():
-        if name in given and given[name].shape != shape:
+        Parameters
+        ----------
+        A, Q : array-like of shape (n_states, n_states)
+        C : array-like of shape (n_features, n_states)
+        R : array-like of shape (n_features,) or (n_features, n_features)
+        B : array-like of shape (n_states, n_inputs), default=None
+        mean : array-like of shape (n_features,), default=None
+            Level of the measurements; None for zero.
+
+        Returns
+        -------
+        self : UnitClient
+
+        Raises
+        ------
+        ValueError
+            If shapes do not fit or a matrix cannot be meant.
+        """
+        given = check_matrices({"A": A, "B": B, "C": C, "Q": Q, "R": R})
+        d = len(given["C"])
+        mean = np.zeros(d) if mean is None else np.asarray(mean, dtype=float)
+        if mean.shape != (d,) or not np.isfinite(mean).all():
             raise ValueError(
-                f"{name} has shape {given[name].shape}, expected {shape} for {n_features} columns and {p} "
-                "states."
+                f"mean has shape {mean.shape} or is not finite; give {d} numbers, one per column."
             )
-    if "R" in given and given["R"].shape not in {(n_features,), (n_features, n_features)}:
-        raise ValueError(
-            f"R has shape {given['R'].shape}, expected ({n_features},) or ({n_features}, {n_features})."
-        )
-    if "B" in given and (given["B"].ndim != 2 or len(given["B"]) != p):
-        raise ValueError(f"B has shape {given['B'].shape}, expected ({p}, n_inputs).")
+        self._keep(UnitModel(mean=mean, **given), np.ones(d, dtype=bool), None)
+        return self
+
+    def active_columns(self, Y):
+        """Columns of `Y` that the model uses.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_active)
+        """
+        return Y if not hasattr(self, "_active") or self._active.all() else Y[:, self._active]
+
+    def _keep(self, model, active, Y):
+        d = len(active)
+        self._model, self._active, self._noise_share = model, active, None
+        self.n_features_in_ = d
+        self.n_states_ = self._n_features_out = model.n_states
+        self.transition_, self.input_, self.process_cov_ = model.A, model.B, model.Q
+        self.input_mean_ = model.input_mean
+        self.observation_ = np.zeros((d, model.n_states))
+        self.observation_[active] = model.C
+        self.measurement_cov_ = _expanded(model.R, active)
+        self.mean_ = np.zeros(d)
+        self.mean_[active] = model.mean
+        if not active.all():
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", RuntimeWarning)  # columns that were never seen
+                self.mean_[~active] = np.nanmean(Y[:, ~active], axis=0)
+
+    @property
+    def model(self):
+        """The unit's model over its active columns, a `UnitModel`."""
+        check_is_fitted(self, "_model")
+        return self._model
+
+    @property
+    def message_model(self):
+        """The model that messages follow: with the share of sensor noise that a server chose, if it did."""
+        model, share = self.model, getattr(self, "_noise_share", None)
+        return model if share is None else model.with_noise_share(share)
+
+    def with_noise_share(self, share):
+        """Copy whose messages take another share of the measurements for noise; its own filter stays.
+
+        Parameters
+        ----------
+        share : float
+            Of what the past leaves unpredicted, beyond R. Only for models with as many states as sensors.
+
+        Returns
+        -------
+        UnitClient
+        """
+        other = copy(self)
+        other._noise_share = share
+        return other
+
+    def monitored_by(self, model):
+        """Copy whose messages and filter follow the model of a monitor; under other noise it has its own.
+
+        Parameters
+        ----------
+        model : UnitModel
+
+        Returns
+        -------
+        UnitClient
+        """
+        other = copy(self)
+        other._own_model, other._model = self._model, model
+        other.measurement_cov_ = _expanded(model.R, self._active)
+        return other
+
+    def with_noise(self, noise):
+        """Copy for a record to whose columns noise of other known variances was added.
+
+        Parameters
+        ----------
+        noise : ndarray of shape (n_features,)
+            Zero for raw measurements.
+
+        Returns
+        -------
+        UnitClient
+        """
+        added = noise[self._active]
+        if np.array_equal(added, self._added_noise):
+            return self
+        other, model = copy(self), self._own_model or self._model
+        R = with_diagonal(model.R, added - self._added_noise)
+        unpredicted = model.unpredicted
+        if unpredicted is not None:
+            unpredicted = unpredicted + added - self._added_noise
+        other._model, other._own_model = replace(model, R=R, unpredicted=unpredicted), None
+        other._added_noise = added
+        other.measurement_cov_ = _expanded(R, self._active)
+        return other
+
+    def refined(self, Y, states, covariances):
+        """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        states : ndarray of shape (n_samples, n_states)
+        covariances : ndarray of shape (n_samples or 1, n_states, n_states)
+
+        Returns
+        -------
+        UnitClient
+
+        Raises
+        ------
+        ValueError
+            If R is not diagonal.
+        """
+        model, kept = self.model, self.active_columns(Y)
+        if model.R.ndim == 2:
+            raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")
+        added = getattr(self, "_added_noise", np.zeros(kept.shape[1]))
+        floor = NOISE_FLOOR * np.nanvar(kept, axis=0) + added
+        cov = covariances[0] if len(covariances) == 1 else covariances
+        C, R, mean = observation_step(kept, states, cov, floor)
+        active = getattr(self, "_active", np.ones(Y.shape[1], dtype=bool))
+        refined = copy(self)
+        refined._keep(replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None), active, Y)
+        return refined
+
+    def message_about(self, Y, starts, *, inputs=None, const=False, local_model=False):
+        """Message about checked measurements.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        starts : tuple of int
+        inputs : ndarray of shape (n_samples, n_inputs), default=None
+        const, local_model : bool
+
+        Returns
+        -------
+        StateMessage
+        """
+        wishes = {"inputs": inputs, "const": const, "local_model": local_model}
+        return self.message_model.message(self.active_columns(Y), starts, **wishes)
 
 
-def _check_symmetric(S, name):
-    off = np.abs(S - S.T)
-    if off.max() > _ASYMMETRY * np.abs(S).max():
-        i, j = np.unravel_index(off.argmax(), off.shape)
-        raise ValueError(
-            f"{name} must be symmetric; elements ({i}, {j}) and ({j}, {i}) are {S[i, j]:.3g} and "
-            f"{S[j, i]:.3g}. For a small asymmetry give ({name} + {name}') / 2."
-        )
+@dataclass(frozen=True)
+class LoadingError:
+    """Covariance of the error of C as far as it is not a change of basis.
+
+    An error of C inside its column space only changes the basis of the states and leaves every effect as it
+    is. The rest D, orthogonal to the columns in the metric of R, adds ``D h`` to an effect h on the states.
+    C was found from what the past tells about the present, so row i of D has the covariance ``rest_i G^-1 /
+    T`` of a regression of the remaining noise on the predicted states.
+    """
+
+    rest: np.ndarray
+    spread: np.ndarray
+
+    def variance(self, states):
+        """Variance that it adds to the effect on each sensor, shape (n_steps, n_sensors)."""
+        return np.einsum("ti,ij,tj->t", states, self.spread, states)[:, None] * self.rest
 
 
-def _check_process_covariance(Q):
-    _check_symmetric(Q, "Q")
-    values = np.linalg.eigvalsh(Q)
-    if values[0] < -_NEGATIVE * np.abs(values).max():
-        raise ValueError(
-            f"Q must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}. Give a covariance."
-        )
+def loading_error(client, message):
+    """Error of loadings identified at home; None where C was given."""
+    model, info = client.model, message.information
+    if getattr(client, "C", None) is not None or not info.determines_states or model.R.ndim == 2:
+        return None
+    J = info.mean_information
+    N = np.linalg.inv(J)
+    mean = column_mean(message.z)
+    states = N @ (message.z.T @ message.z / len(message.z) - np.outer(mean, mean)) @ N - N
+    states = floor_eigenvalues(states, _FLOOR * np.trace(states) / len(states))
+    past = states - predicted_covariance(model.A, J, model.Q)
+    G = floor_eigenvalues(past, _FLOOR * np.trace(states) / len(states))
+    active = client.observation_
+    rest = client.measurement_cov_ - np.einsum("di,ij,dj->d", active, N, active)
+    rest = np.where(np.isfinite(rest), np.maximum(rest, 0.0), 0.0)
+    return LoadingError(rest, np.linalg.inv(G) / len(message.z))
 
 
-def _check_noise_covariance(R):
-    if not np.isfinite(R).all():
-        raise ValueError("R must be positive definite, but has values that are not finite.")
-    if R.ndim == 2:
-        _check_symmetric(R, "R")
-    smallest = R.min() if R.ndim == 1 else np.linalg.eigvalsh(R)[0]
-    if not smallest > 0:
-        raise ValueError(
-            f"R must be positive definite; its smallest eigenvalue is {smallest:.3g}. A sensor without "
-            "noise still has a resolution: give its square over 12."
-        )
-
-
-def restricted(given, active):
-    """Given matrices for the active columns only."""
-    if active.all() or not given:
-        return given
-    given = {**given, "C": given["C"][active]}
-    if "R" in given:
-        R = given["R"]
-        given["R"] = R[active] if R.ndim == 1 else R[np.ix_(active, active)]
-    return given
+def _expanded(R, active):
+    """Noise covariance over all columns, with infinite variance for those that are ignored."""
+    if active.all():
+        return R
+    if R.ndim == 1:
+        full = np.full(len(active), np.inf)
+        full[active] = R
+        return full
+    full = np.diag(np.where(active, 0.0, np.inf))
+    full[np.ix_(active, active)] = R
+    return full

@@ -37,7 +37,6 @@ from .answers import (
     flags_of,
     is_complete,
     learned_flags,
-    loading_error,
     loadings,
     local_features,
     local_prediction,
@@ -46,7 +45,6 @@ from .answers import (
     unit_message,
 )
 from .augmenter import LinearAugmenter, as_augmenter
-from .base import UnitClient
 from .batches import next_message
 from .black_box import BlackBoxClient, NonlinearClient
 from .extended_kalman import ExtendedKalmanClient
@@ -54,6 +52,7 @@ from .feedback_law import identify_law, warn_of_determined_inputs
 from .kalman import KalmanClient
 from .monitor import monitored
 from .records import Silence, column_means, release_pages, warn_few_rows
+from .unit_model import UnitClient, loading_error
 
 KEPT = (  # what a unit keeps of a fit for other records
     "client",
@@ -234,10 +233,13 @@ class UnitWorker:
 
     def _message(self, packet, client, previous, kept):
         """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
-        wishes = kept["wishes"]
-        settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": kept.get("monitor")}
-        message = unit_message(client, self._Y, self._starts, inputs=self._U, **settings)
+        wishes, monitor = kept["wishes"], kept.get("monitor")
+        settings = {"inputs": self._U, "const": wishes.const, "local_model": wishes.local_model}
         state = {"client": client, "previous": previous, "round": packet.round}
+        if monitor is None and isinstance(client, UnitClient):
+            message = client.message_about(self._Y, self._starts, **settings)
+        else:
+            message = unit_message(client, self._Y, self._starts, monitor=monitor, **settings)
         if isinstance(client, UnitClient):
             state["loading_error"] = loading_error(client, message)
         else:

@@ -82,7 +82,9 @@ def n_columns(X):
 
 def to_floats(X, *, name_column, where="", min_features=1, **checks):
     """Table as a finite float64 array with NaN for missing values, shape (n_samples, n_features)."""
-    plain = _plain_array(X)
+    plain = X
+    if type(X) is pd.DataFrame and X.shape[1] and all(dtype == np.float64 for dtype in X.dtypes.unique()):
+        plain = X.to_numpy()  # an array of nothing but float64 is there already
     if is_fine(plain, checks.get("ensure_min_samples", 1), min_features):
         return plain
     if isinstance(X, pd.DataFrame) and not X.shape[1]:
@@ -107,13 +109,6 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
         if where:
             message = f"{message.rstrip('.')}. Found in {where}."
         raise same_kind(error, message) from None  # the original shows measurements
-
-
-def _plain_array(X):
-    """Values of a frame of nothing but float64, which is their array already; anything else as it is."""
-    if type(X) is pd.DataFrame and X.shape[1] and all(dtype == np.float64 for dtype in X.dtypes.unique()):
-        return X.to_numpy()
-    return X
 
 
 def is_fine(X, min_samples, min_features):

@@ -3,8 +3,8 @@
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
+from ..statespace.kalman import driven_recurrence
 from ..statespace.matrices import eigen_root
-from ..statespace.recurrence import driven_recurrence
 from ._truth import LevelShift
 from ._validation import check_count, check_share, per_unit, row_range, unit_position
 

@@ -155,7 +155,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _fit_units(self, plant, home=None):
         """Learn from units in this process; `home` is their raw record where they need it beside `plant`."""
-        server, templates = self._new_server(), self._templates(plant.names)
+        server, templates = self._new_server(), client_templates(self.client, plant.names, self.random_state)
         mechanism = self._message_mechanism
         raw_bytes = plant.unit_bytes
         if mechanism is not None:
@@ -207,10 +207,6 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _new_server(self, default=LikelihoodServer):
         return default() if self.server is None else seeded(self.server, self.random_state)
-
-    def _templates(self, names):
-        """Template of each unit's model by name."""
-        return client_templates(self.client, names, self.random_state)
 
     def _transport(self, sites):
         if self.transport is None:

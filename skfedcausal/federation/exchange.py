@@ -21,21 +21,9 @@ class Attendance:
 
     def __init__(self, names, rule=None):
         self._names, self.rule = tuple(names), rule
-        self.lost, self._dropped = [], set()
-
-    @property
-    def timeout(self):
-        """Seconds to wait for a round, None where the transport knows."""
-        return None if self.rule is None else self.rule.timeout
-
-    @property
-    def skips(self):
-        """Whether the blocks of a unit that does not answer in a round of training rest."""
-        return self.rule is not None and self.rule.stale == "skip"
-
-    def drop_all_but(self, names):
-        """The fit goes on without all but these units."""
-        self._dropped = set(self._names) - set(names)
+        self.lost, self.dropped = [], set()
+        self.timeout = None if rule is None else rule.timeout  # None where the transport knows
+        self.skips = rule is not None and rule.stale == "skip"  # whether blocks rest in a round of training
 
     def note(self, packets, problems, needed=None):
         """Take note of a round."""
@@ -44,7 +32,7 @@ class Attendance:
         text = "\n".join(f"Client {name!r} {problem}" for name, problem in problems.items())
         if self.rule is None:
             raise ClientError(text)
-        there = len(self._names) - len(self._dropped | set(problems))
+        there = len(self._names) - len(self.dropped | set(problems))
         needed = self.rule.needed(len(self._names)) if needed is None else needed
         if there < needed:
             raise ClientError(
@@ -133,7 +121,7 @@ class Exchange:
             if question.answer in (StateMessage, LocalModel):
                 if request.OPENS:
                     self.messages = {}
-                    self.attendance.drop_all_but(answers)
+                    self.attendance.dropped = set(self.names) - set(answers)
                 self.messages |= answers
                 self.lengths = tuple(int(k) for k in next(iter(answers.values())).lengths)
             try:

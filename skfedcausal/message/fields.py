@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ..statespace.rounding import (
+from ..statespace.matrices import (
     are_covariances,
     packed_products,
     packed_triangles,

@@ -16,10 +16,9 @@ from ..statespace.episodes import (
     remove_episode_means,
     side_by_side,
 )
-from ..statespace.matrices import floor_eigenvalues
+from ..statespace.matrices import floor_eigenvalues, without_last_bits
 from ..statespace.observation import Information, is_regular, patterns_of
 from ..statespace.partition import Partition
-from ..statespace.rounding import without_last_bits
 
 _PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
 _PRESENCE_LEVEL = 0.1

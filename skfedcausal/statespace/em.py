@@ -14,8 +14,8 @@ import numpy as np
 
 from .detection.energy import block_sums
 from .episodes import episodes
+from .kalman import driven_recurrence
 from .matrices import cap_radius
-from .recurrence import driven_recurrence
 from .riccati import filtered_covariance, predicted_covariance, stationary_covariance
 
 _RADIUS = 0.999

@@ -6,8 +6,7 @@ from functools import partial
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 
-from .matrices import hermitian
-from .rounding import without_last_bits
+from .matrices import hermitian, without_last_bits
 
 PIECE = 512  # rows of a series that stay in the second-level cache while all lags are formed
 _PIECE_COLUMNS = 32  # of a series with fewer columns more rows do
@@ -221,7 +220,7 @@ class TransitionMoments:
         return self._each(lambda part: left @ part @ right)
 
     def without_last_bits(self, scale):
-        """The same moments, rounded as :func:`~skfedcausal.statespace.rounding.without_last_bits` says."""
+        """The same moments, rounded as :func:`~skfedcausal.statespace.matrices.without_last_bits` says."""
         return self._each(partial(without_last_bits, scale=scale))
 
     def blocks(self, slices, common=slice(0, 0)):

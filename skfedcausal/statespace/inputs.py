@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .episodes import fourier_sums
+from .kalman import driven_recurrence
 from .matrices import eigen_root, floor_eigenvalues
-from .recurrence import driven_recurrence
 from .riccati import adjoint_lyapunov
 
 

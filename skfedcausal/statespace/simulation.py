@@ -3,8 +3,8 @@
 import numpy as np
 
 from .episodes import episodes
+from .kalman import driven_recurrence
 from .matrices import covariance_root, eigen_root
-from .recurrence import driven_recurrence
 from .riccati import stationary_covariance
 
 

@@ -23,6 +23,7 @@ from .kalman import (
     chunks,
     covariance_rows,
     covariance_schedule,
+    driven_recurrence,
     filtered_states,
     initial_mean,
     log_density_terms,
@@ -31,7 +32,6 @@ from .kalman import (
     predicted_states,
     step_drive,
 )
-from .recurrence import driven_recurrence
 from .riccati import stationary_covariance
 
 _SETTLED = 1e-14

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from skfedcausal.statespace import recurrence
-from skfedcausal.statespace.recurrence import driven_recurrence
+from skfedcausal.statespace import kalman as recurrence
+from skfedcausal.statespace.kalman import driven_recurrence
 
 from ._reference import EPS, loop_recurrence
 

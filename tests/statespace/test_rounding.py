@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal.statespace.rounding import (
+from skfedcausal.statespace.matrices import (
     are_covariances,
     packed_triangles,
     power_of_two,

@@ -25,10 +25,9 @@ from ...statespace.detection.energy import (
     ridge_transition,
     surprises_with_gaps,
 )
-from ...statespace.kalman import covariance_rows, predicted_means
+from ...statespace.kalman import Recurrence, covariance_rows, predicted_means
 from ...statespace.matrices import floor_eigenvalues
 from ...statespace.observation import is_regular
-from ...statespace.recurrence import Recurrence
 
 _SETTLED = 1e-10
 _FLOOR = 0.01  # share of each state's variance added to the innovation covariance

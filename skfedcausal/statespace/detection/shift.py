@@ -25,8 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..kalman import covariance_schedule
-from ..recurrence import Recurrence
+from ..kalman import Recurrence, covariance_schedule
 
 _SETTLED = 1e-6  # share of a step's signature that is left when it is taken to stay
 

@@ -1,0 +1,188 @@
+"""What a unit can say once it has a linear model: states, predictions, likelihoods and its message."""
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, validate_data
+
+from ..containers import check_lengths, episode_starts
+from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
+
+
+class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
+
+    def _read(self, X, inputs, lengths):
+        """The model and checked arrays: measurements of its columns, inputs, first rows of episodes."""
+        model = self.model
+        checks = {"dtype": float, "ensure_all_finite": "allow-nan"}
+        if hasattr(self, "_model"):
+            Y = self.active_columns(validate_data(self, X, reset=False, **checks))
+        else:
+            Y = check_array(X, estimator=self, input_name="X", **checks)
+            if Y.shape[1] != len(model.C):
+                raise ValueError(
+                    f"X has {Y.shape[1]} features, but {type(self).__name__} is expecting {len(model.C)} "
+                    "features as input, one per row of C."
+                )
+        U = as_inputs(inputs, len(Y))
+        check_inputs_fit(U, model.B)
+        if U is not None and model.B is None:
+            warn_inputs_ignored()
+        return model, Y, U, episode_starts(check_lengths(lengths, len(Y)))
+
+    def transform(self, X, *, inputs=None, lengths=None):
+        """Filtered states ``E[h_t | y_1, ..., y_t]``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_states)
+        """
+        model, Y, U, starts = self._read(X, inputs, lengths)
+        return model.filter(Y, U, starts)
+
+    def fit_transform(self, X, y=None, *, inputs=None, lengths=None):
+        """`fit`, and the filtered states of the same record with the same inputs and episodes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : None
+            Ignored.
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_states)
+        """
+        return self.fit(X, inputs=inputs, lengths=lengths).transform(X, inputs=inputs, lengths=lengths)
+
+    def filter(self, X, *, inputs=None, lengths=None):
+        """Filtered states; another name for :meth:`transform` that ignores ``set_output``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_states)
+        """
+        model, Y, U, starts = self._read(X, inputs, lengths)
+        return model.filter(Y, U, starts)
+
+    def predict(self, X, *, inputs=None, lengths=None):
+        """Measurements predicted one step ahead, ``mean + C E[h_t | y_1, ..., y_(t-1)]``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        Y : ndarray of shape (n_samples, n_features)
+            Constant columns are predicted at their constant.
+        """
+        model, Y, U, starts = self._read(X, inputs, lengths)
+        return self.measurements(model.predict(Y, U, starts))
+
+    def measurements(self, states):
+        """Expected measurements of given states, constant columns at their constant.
+
+        Parameters
+        ----------
+        states : ndarray of shape (n_samples, n_states)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        expected = self.model.measurements(states)
+        if not hasattr(self, "_model") or self._active.all():
+            return expected
+        full = np.tile(self.mean_, (len(states), 1))
+        full[:, self._active] = expected
+        return full
+
+    def residuals(self, X, *, inputs=None, lengths=None):
+        """Measurements less their one-step-ahead predictions.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+            NaN where a measurement is missing.
+        """
+        predicted = self.predict(X, inputs=inputs, lengths=lengths)
+        return np.asarray(X, dtype=float) - predicted
+
+    def score_samples(self, X, *, inputs=None, lengths=None):
+        """Log-density of each row given the past rows of its episode.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats.
+        """
+        model, Y, U, starts = self._read(X, inputs, lengths)
+        return model.log_likelihood(Y, U, starts)
+
+    def score(self, X, y=None, *, inputs=None, lengths=None):
+        """Mean of :meth:`score_samples`.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : None
+            Ignored.
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        float
+        """
+        return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
+
+    def message(self, X, *, inputs=None, lengths=None, const=False, local_model=False):
+        """Sufficient statistic of the measurements for the unit's states.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+        const : bool, default=False
+            Add the term of the log-density that likelihood *values* need.
+        local_model : bool, default=False
+            Add the unit's own transition matrix and process covariance.
+
+        Returns
+        -------
+        StateMessage
+            With ``z`` of shape (n_samples, n_states), the information matrix ``J`` and the inputs.
+        """
+        model, Y, U, starts = self._read(X, inputs, lengths)
+        model = getattr(self, "message_model", model)
+        return model.message(Y, starts, inputs=U, const=const, local_model=local_model)

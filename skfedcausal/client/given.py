@@ -1,0 +1,115 @@
+"""Checks of matrices that are given for a unit."""
+
+import numpy as np
+
+GIVEN = ("A", "B", "C", "Q", "R")
+COMPLETE = frozenset("ACQR")  # with these there is nothing left to identify
+_ASYMMETRY = 1e-8  # relative difference of a covariance and its transpose that is rounding
+_NEGATIVE = 1e-10  # eigenvalue below zero, relative to the largest, that is rounding
+
+
+def with_diagonal(R, added):
+    """Noise covariance (or the diagonal of one) with independent noise of variances `added` on top."""
+    return R + (added if R.ndim == 1 else np.diag(added))
+
+
+def given_matrices(client, n_features=None):
+    """The matrices the user gave as checked arrays."""
+    return check_matrices({name: getattr(client, name) for name in GIVEN}, n_features)
+
+
+def check_matrices(values, n_features=None):
+    """Matrices by name as checked arrays, without those that are None."""
+    given = {name: _as_floats(value, name) for name, value in values.items() if value is not None}
+    if not given:
+        return given
+    if "C" not in given:
+        raise ValueError(
+            f"Matrices {sorted(given)} were given without C. Give C too (the states are defined by it), or "
+            "none of them."
+        )
+    if given["C"].ndim != 2 or given["C"].shape[1] == 0:
+        raise ValueError(f"C has shape {given['C'].shape}, expected (n_features, n_states).")
+    _check_shapes(given, len(given["C"]) if n_features is None else n_features)
+    if "A" in given and "Q" not in given:
+        raise ValueError("A was given without Q. Give Q too, or leave A to be identified.")
+    for name in given.keys() & {"A", "B", "C", "Q"}:
+        if not np.isfinite(given[name]).all():
+            raise ValueError(f"{name} has values that are not finite.")
+    if "Q" in given:
+        _check_process_covariance(given["Q"])
+    if "R" in given:
+        _check_noise_covariance(given["R"])
+    return given
+
+
+def _as_floats(value, name):
+    try:
+        array = np.asarray(value)
+        if array.dtype.kind == "c":
+            raise TypeError
+        return array.astype(float, copy=False)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} is not a table of real numbers; give a 2-D array, or one list per row."
+        ) from None
+
+
+def _check_shapes(given, n_features):
+    p = given["C"].shape[1]
+    shapes = {"C": (n_features, p), "A": (p, p), "Q": (p, p)}
+    for name, shape in shapes.items():
+        if name in given and given[name].shape != shape:
+            raise ValueError(
+                f"{name} has shape {given[name].shape}, expected {shape} for {n_features} columns and {p} "
+                "states."
+            )
+    if "R" in given and given["R"].shape not in {(n_features,), (n_features, n_features)}:
+        raise ValueError(
+            f"R has shape {given['R'].shape}, expected ({n_features},) or ({n_features}, {n_features})."
+        )
+    if "B" in given and (given["B"].ndim != 2 or len(given["B"]) != p):
+        raise ValueError(f"B has shape {given['B'].shape}, expected ({p}, n_inputs).")
+
+
+def _check_symmetric(S, name):
+    off = np.abs(S - S.T)
+    if off.max() > _ASYMMETRY * np.abs(S).max():
+        i, j = np.unravel_index(off.argmax(), off.shape)
+        raise ValueError(
+            f"{name} must be symmetric; elements ({i}, {j}) and ({j}, {i}) are {S[i, j]:.3g} and "
+            f"{S[j, i]:.3g}. For a small asymmetry give ({name} + {name}') / 2."
+        )
+
+
+def _check_process_covariance(Q):
+    _check_symmetric(Q, "Q")
+    values = np.linalg.eigvalsh(Q)
+    if values[0] < -_NEGATIVE * np.abs(values).max():
+        raise ValueError(
+            f"Q must be positive semidefinite; its smallest eigenvalue is {values[0]:.3g}. Give a covariance."
+        )
+
+
+def _check_noise_covariance(R):
+    if not np.isfinite(R).all():
+        raise ValueError("R must be positive definite, but has values that are not finite.")
+    if R.ndim == 2:
+        _check_symmetric(R, "R")
+    smallest = R.min() if R.ndim == 1 else np.linalg.eigvalsh(R)[0]
+    if not smallest > 0:
+        raise ValueError(
+            f"R must be positive definite; its smallest eigenvalue is {smallest:.3g}. A sensor without "
+            "noise still has a resolution: give its square over 12."
+        )
+
+
+def restricted(given, active):
+    """Given matrices for the active columns only."""
+    if active.all() or not given:
+        return given
+    given = {**given, "C": given["C"][active]}
+    if "R" in given:
+        R = given["R"]
+        given["R"] = R[active] if R.ndim == 1 else R[np.ix_(active, active)]
+    return given
