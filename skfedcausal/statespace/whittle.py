@@ -118,9 +118,9 @@ class WhittleLikelihood:
             acts = acts + delay * A[..., None, :, lag * n : (lag + 1) * n]
         return rotation * np.eye(n) - acts, delays
 
-    def information(self, A, Q):
-        """Expected information at (A, Q), a :class:`SpectralInformation`."""
-        rotation, S = self._of_states(A, Q.shape[-1])
+    def information(self, A, Q, n_later=0):
+        """Expected information at (A, Q), a :class:`SpectralInformation`, fine enough for `n_later` lags more."""
+        rotation, S = self._of_states(A, Q.shape[-1], n_later)
         U, H, delays = self._inverse_and_filter(A, Q, self.N, rotation)
         return SpectralInformation(U, np.concatenate([H, *(delay * H for delay in delays)], axis=-2), S)
 
@@ -138,11 +138,11 @@ class WhittleLikelihood:
             )
         return SpectralInformation(U, H, None if S is None else diagonal_blocks(S[..., :n, :n], partition))
 
-    def _of_states(self, A, n):
+    def _of_states(self, A, n, n_later=0):
         """``exp(i w)`` at as many frequencies as the states need, and what inputs make of the regressors."""
         A, B = A[..., : n * self.n_lags], A[..., n * self.n_lags :]
         states = A if self.n_lags == 1 else companion(A, self.n_lags)
-        frequencies = midpoints(frequencies_of_states(states, self._n_frequencies))
+        frequencies = midpoints(frequencies_of_states(states, self._n_frequencies) + n_later)
         rotation = np.exp(1j * frequencies)[:, None, None]
         if self._inputs is None:
             return rotation, None
