@@ -314,12 +314,16 @@ class Scores:
 
     def moments(self, n_lags):
         """Lag covariances of the transitions, a :class:`TransitionMoments`."""
-        known, needed = len(self.sums), n_lags + 2
+        moments = TransitionMoments.from_sums(self.lag_sums(n_lags + 2), self.series, self._record.starts)
+        return moments.without_last_bits(self._scale)
+
+    def lag_sums(self, needed):
+        """Sums of products of rows at the first `needed` lags, (needed, c, c)."""
+        known = len(self.sums)
         if needed > known:
             new = lag_covariances(self.series, range(known, needed), self._record.starts, self.present)
             self.sums = np.concatenate([self.sums, new])
-        moments = TransitionMoments.from_sums(self.sums[:needed], self.series, self._record.starts)
-        return moments.without_last_bits(self._scale)
+        return self.sums[:needed]
 
     def lagged_moments(self, n_lags, n_plant_lags, n_dropped):
         """The same of rows ``[s[t]; s[t-1]; ...]`` of complete records, for plants of several lags.

@@ -19,6 +19,9 @@ from .estimation.estimate import Settings, estimate_plant, screen_plant
 from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table
 from .estimation.noise_share import choose_filter, choose_noise_share
 from .joint import JointRecord
+from .lagged.budget import Budget
+from .lagged.misfit import LEVEL as MISFIT_LEVEL
+from .lagged.misfit import misfit_p_values, misfit_table
 from .links.benefit import Benefit, split_messages
 from .links.intervals import intervals_table, measure_intervals, pair_of, spectrum_table
 from .links.lags import best_order, check_lags, lagged_table, order_table
@@ -201,6 +204,7 @@ class LikelihoodServer(ServerLearner):
         "held_out": [Interval(Real, 0, 1, closed="neither"), None],
         "n_rounds": [Interval(Integral, 1, None, closed="left")],
         "horizon": [Interval(Integral, 1, None, closed="left")],
+        "max_time": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
     }
@@ -221,6 +225,7 @@ class LikelihoodServer(ServerLearner):
         held_out=None,
         n_rounds=1,
         horizon=50,
+        max_time=25.0,
         max_iter=300,
         tol=1e-10,
     ):
@@ -235,6 +240,7 @@ class LikelihoodServer(ServerLearner):
         self.held_out = held_out
         self.n_rounds = n_rounds
         self.horizon = horizon
+        self.max_time = max_time
         self.max_iter = max_iter
         self.tol = tol
 
@@ -292,7 +298,6 @@ class LikelihoodServer(ServerLearner):
             else:
                 estimate = estimate_plant(record, settings)
             filtered = self._keep(record, estimate, settings)
-            filtered.forget_scores()
             self._diagnose_inputs(filtered)
             if self.has_feedback_:
                 noisy = record.with_noise_share(self.noise_share_ or 0.0)
@@ -301,6 +306,8 @@ class LikelihoodServer(ServerLearner):
                 self._run = None
             self._warn()
             self._keep_links(estimate)
+            self._free_lags(estimate, settings)
+            filtered.forget_scores()
             self.benefit_ = None
             if self.held_out is not None:
                 self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
@@ -395,6 +402,45 @@ class LikelihoodServer(ServerLearner):
             inputs = links_table(self.names_, partition.input_pairs, blocks, unknown, **levels, kind="input")
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
 
+    def _free_lags(self, estimate, settings):
+        """Test whether one lag is enough, and learn a plant of several lags if it is not."""
+        self._lagged = None
+        self.lag_transitions_, self.lag_inputs_ = self.transition_[None], self.input_[None]
+        found = misfit_p_values(estimate.plant, estimate.scoring)
+        self.misfit_ = misfit_table(self.names_, found)
+        if self.misfit_["p_adjusted"].min() <= MISFIT_LEVEL:
+            from .lagged.stage import learn_lags  # for records that ask for it
+            from .lagged.tables import lagged_links_table
+
+            lagged = self._lagged = learn_lags(estimate, settings, Budget(self.max_time))
+            self._keep_lags(lagged)
+            levels = {"alpha": self.alpha, "margin": self.margin}
+            geweke = lagged.dynamics.geweke(self.information_, self.partition_)
+            self.links_ = lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels)
+
+    def _keep_lags(self, lagged):
+        """Keep a plant of several lags: its first ones where those of one lag were."""
+        dynamics = lagged.dynamics
+        self.transition_ = self.unshrunk_transition_ = dynamics.A[0]
+        self.process_cov_, self._run = dynamics.Q, None
+        self.input_ = self.unshrunk_input_ = dynamics.B[1]
+        self.lag_transitions_, self.lag_inputs_ = dynamics.A, dynamics.B
+        self._operating_point = self._operating_point._replace(new_levels=lagged.new_levels)
+        if not lagged.is_complete:
+            warnings.warn(
+                f"The plant of several lags was given {self.max_time:.3g} s of work, which ended before it was "
+                "done: this is the best one so far. Raise max_time, give fewer units or states.",
+                ConvergenceWarning,
+                stacklevel=_USER,
+            )
+        if lagged.shrunk_by < 1:
+            warnings.warn(
+                "The plant of several lags that fits the record best is at the border of stability; its poles "
+                f"were brought in by a factor {lagged.shrunk_by:.6f}. Free runs over many rows hang on it.",
+                UserWarning,
+                stacklevel=_USER,
+            )
+
     # -- the plant over a record -----------------------------------------------------------------
 
     def _record(self, messages):
@@ -410,7 +456,11 @@ class LikelihoodServer(ServerLearner):
     def _filter(self, record):
         """Filter over a record, for the record of `fit` the one that it has been through, once."""
         run, self._run = self._run, None
-        return run if run is not None and run.is_about(record) else super()._filter(record)
+        if run is not None and run.is_about(record):
+            return run
+        if self._lagged is not None:
+            return self._lagged.dynamics.filter(record, self._operating_point)
+        return super()._filter(record)
 
     def smoothed(self, messages):
         """Every unit's own states given all units' messages, by the plant that is not shrunk.
@@ -425,6 +475,20 @@ class LikelihoodServer(ServerLearner):
         dict of str to SmoothedReply
         """
         return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
+
+    def _smoothed(self, messages, A, B, **settings):
+        if self._lagged is None:
+            return super()._smoothed(messages, A, B, **settings)
+        found = self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)
+        return self._smoothed_replies(*found)
+
+    def _cross_terms(self, record, foreign):
+        if self._lagged is None:
+            return super()._cross_terms(record, foreign)
+        from .lagged.answers import cross_terms
+
+        run = self._filter(record)
+        return cross_terms(self._lagged.dynamics, record.partition, run, self._operating_point)
 
     def replies(self, messages):
         """Every unit's reply: its own part of the plant, and what the other units do to its states.
@@ -477,8 +541,12 @@ class LikelihoodServer(ServerLearner):
             links that were not selected add to the effect is added as a standard error too: the data speak
             for their absence, and a band must not contradict that.
         """
-        c = self.coefficients_
         gains = None if held is None else self._gains(held)
+        if self._lagged is not None:
+            from .lagged.answers import effects
+
+            return effects(self._lagged, self.state_slices_, change, gains)
+        c = self.coefficients_
         effect = input_response(self.transition_, self.input_, change, gains).effect
         # without the small posterior means of links that were not selected
         estimates = (self.transition_, self.unshrunk_transition_), (self.input_, self.unshrunk_input_)

@@ -191,9 +191,7 @@ class ServerLearner(BaseEstimator, ABC):
         if partition.n_inputs:
             own = partition.mask(partition.pairs[:0], True, of_inputs=True)
             foreign = np.where(own, 0.0, B)
-        off_diagonal = np.where(partition.block_diagonal, 0.0, self.transition_)
-        run = self._filter(record)
-        cross_terms = run.carried_to_units(off_diagonal, self._drive(self.transition_, foreign))
+        cross_terms = self._cross_terms(record, foreign)
         level = foreign @ self.input_level_ if partition.n_inputs else None
         replies = {}
         for k, (name, rows) in enumerate(self.state_slices_.items()):
@@ -206,6 +204,12 @@ class ServerLearner(BaseEstimator, ABC):
                 input_level=None if level is None else level[rows],
             )
         return replies
+
+    def _cross_terms(self, record, foreign):
+        """What others do to every unit's states, with inputs through a matrix (n, k)."""
+        off_diagonal = np.where(record.partition.block_diagonal, 0.0, self.transition_)
+        drive = self._drive(self.transition_, foreign)
+        return self._filter(record).carried_to_units(off_diagonal, drive)
 
     @property
     def _input_matrix(self):
@@ -235,6 +239,9 @@ class ServerLearner(BaseEstimator, ABC):
         states, covariances = smooth_plant(
             A, self.process_cov_, self._record(messages), self._drive(A, B), **settings
         )
+        return self._smoothed_replies(states, covariances)
+
+    def _smoothed_replies(self, states, covariances):
         return {
             name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
             for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)

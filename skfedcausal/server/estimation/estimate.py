@@ -91,6 +91,8 @@ class PlantEstimate:
     converged: bool
     gradient_norm: float
     has_prior: bool
+    plant: StandardisedPlant  # the record it was learned from
+    scoring: Scoring  # at the maximum
 
 
 def estimate_plant(record, settings):
@@ -238,6 +240,8 @@ def _assessed(plant, maximum, settings):
         maximum.converged,
         float(np.sqrt(maximum.gain / plant.n_samples)),
         maximum.has_prior,
+        plant,
+        scoring,
     )
 
 

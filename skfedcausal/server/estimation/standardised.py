@@ -221,6 +221,10 @@ class StandardisedPlant:
             self._whittle = self._n_lags, likelihood
         return self._whittle[1]
 
+    def lag_sums(self, n_lags):
+        """``sum_t x[t+l] x[t]'`` of :meth:`standard_series` for l from 0 to n_lags."""
+        return self._left @ self._scores.lag_sums(n_lags + 1) @ self._left.T
+
     def standard_series(self):
         """Scores, inputs and steps of unit variance, first rows of episodes, lags of their likelihood."""
         return self._scores.series @ self._left.T, self._record.starts, self._n_lags

@@ -17,6 +17,9 @@ COLUMNS = (
     "p_adjusted",
     "geweke",
     "verdict",
+    "delay",
+    "delay_low",
+    "delay_high",
 )
 
 
@@ -24,6 +27,7 @@ def links_table(names, partition, blocks, geweke, *, alpha, margin, kind="state"
     """Table of all ordered pairs of a partition or another family."""
     effect, cause = partition.pairs.T
     p_adjusted = adjusted_p_values(blocks) if len(effect) else np.zeros(0)
+    delay = np.where(p_adjusted <= alpha, 1.0, np.nan)  # the only lag there is
     return pd.DataFrame(
         named_pairs(names, partition.pairs)
         | {
@@ -35,6 +39,9 @@ def links_table(names, partition, blocks, geweke, *, alpha, margin, kind="state"
             "p_adjusted": p_adjusted,
             "geweke": geweke[effect, cause],
             "verdict": verdicts(blocks, p_adjusted, alpha, margin),
+            "delay": delay,
+            "delay_low": delay,
+            "delay_high": delay,
         },
         columns=list(COLUMNS),
     )

@@ -28,7 +28,7 @@ DECAYS = np.array(_SPLINES + _DIAGONALS)
 _COARSE = np.array([0, 2, 4, 6, 8, 10, 12, 14, 16, 18])
 _ALIKE = {k: int(np.abs(np.array(_SPLINES) - d).argmin()) for k, d in enumerate(_DIAGONALS, len(_SPLINES))}
 _VANISHED = 1e-5  # share of the first lag's variance below which later lags are zero
-_SCALES = 10.0 ** np.arange(-7, 1.1, 0.25)
+CHANNEL_SCALES = 10.0 ** np.arange(-7, 1.1, 0.25)
 FIRST = 2  # decay and scale to begin with
 FIRST_SCALE = 0.03
 NOTHING = 1e-6  # scales up to this take a channel out
@@ -112,7 +112,7 @@ def rescaled(found, channels, scales, decays):
         stacked = stacked.reshape(channel.n_vectors, len(channel.lags), -1)[:, : root.shape[1]]
         coordinates = np.linalg.solve(root[: root.shape[1]], stacked)
         mean_square = np.square(coordinates).sum() / (channel.n_vectors * root.shape[1])
-        scales[k] = np.clip(mean_square, _SCALES[0], _SCALES[-1])
+        scales[k] = np.clip(mean_square, CHANNEL_SCALES[0], CHANNEL_SCALES[-1])
         start += channel.size
     return scales
 
@@ -147,8 +147,8 @@ def channel_evidence(S, q, root, n_vectors):
     values, axes = np.linalg.eigh((C + C.T) / 2)
     values = np.maximum(values, 0.0)
     z = np.square((q.reshape(n_vectors, n_lags) @ root).ravel() @ axes)
-    spread = 1 + _SCALES[:, None] * values
-    return 0.5 * (_SCALES[:, None] * z / spread - np.log(spread)).sum(axis=1)
+    spread = 1 + CHANNEL_SCALES[:, None] * values
+    return 0.5 * (CHANNEL_SCALES[:, None] * z / spread - np.log(spread)).sum(axis=1)
 
 
 def swept(G, b, channels, scales, decays, *, coarse=False):
@@ -162,7 +162,7 @@ def swept(G, b, channels, scales, decays, *, coarse=False):
             if k not in tried:
                 root = kernel_root(len(channel.lags), k)
                 values = channel_evidence(S, q, root, channel.n_vectors)
-                tried[k] = values.max(), _SCALES[values.argmax()]
+                tried[k] = values.max(), CHANNEL_SCALES[values.argmax()]
             return tried[k][0]
 
         candidates = _COARSE if coarse else [int(decays[number]), 0]
