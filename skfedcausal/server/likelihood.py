@@ -335,7 +335,8 @@ class LikelihoodServer(ServerLearner):
         if self.noise_share_ is not None:
             self.filter_noise_share_, estimate = choose_filter(record, estimate, settings)
             record = record.with_noise_share(self.filter_noise_share_)
-        partition = self.partition_ = record.partition
+        partition, self._lagged = record.partition, None
+        self.partition_ = partition
         self.names_, self.n_samples_ = record.names, record.n_samples
         self.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
         self.transition_, self.unshrunk_transition_ = estimate.shrunk_A, estimate.A
@@ -404,7 +405,6 @@ class LikelihoodServer(ServerLearner):
 
     def _free_lags(self, estimate, settings):
         """Test whether one lag is enough, and learn a plant of several lags if it is not."""
-        self._lagged = None
         self.lag_transitions_, self.lag_inputs_ = self.transition_[None], self.input_[None]
         found = misfit_p_values(estimate.plant, estimate.scoring)
         self.misfit_ = misfit_table(self.names_, found)
@@ -413,6 +413,8 @@ class LikelihoodServer(ServerLearner):
             from .lagged.tables import lagged_links_table
 
             lagged = self._lagged = learn_lags(estimate, settings, Budget(self.max_time))
+            if lagged is None:
+                return
             self._keep_lags(lagged)
             levels = {"alpha": self.alpha, "margin": self.margin}
             geweke = lagged.dynamics.geweke(self.information_, self.partition_)

@@ -9,7 +9,7 @@ from ..estimation.evidence import weighted_chi2_logsf
 
 LEVEL = 0.01  # family-wise, below which one lag is not enough
 _LAGS = 20
-_ROWS_PER_LAG = 20
+_ROWS_PER_LAG = 50
 _DECAYS = (0.1, 0.8)  # of the kernels that weigh later lags
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from ...statespace.lagged.information import RowInformation
-from ...statespace.lagged.kernels import efficient_given, prior_root
+from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, efficient_given, prior_root
 from ...statespace.lagged.tests import kernel_p_values, test_bases
 from ..estimation.evidence import benjamini_hochberg, weighted_chi2_logsf
 from .problem import climb, gathered, layout, rows_at
@@ -83,7 +83,7 @@ def _alike(found):
 
 
 def _prior(fitted, unit, channels):
-    known = [fitted.priors[unit, channel.source] for channel in channels]
+    known = [fitted.priors.get((unit, channel.source), (FIRST_SCALE, FIRST)) for channel in channels]
     return np.array([c for c, _ in known]), np.array([d for _, d in known])
 
 

@@ -6,11 +6,12 @@ import numpy as np
 
 from ...statespace.episodes import episodes
 from ...statespace.lagged.information import averaged_periodogram
-from ...statespace.lagged.kernels import kernel_root
+from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, kernel_root
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.matrices import companion, spectral_radius
 from .delays import channel_posterior, first_lag_probabilities, likely_lags
 from .dynamics import LaggedDynamics
+from .noise import with_shared_noise
 from .problem import Fitted, LaggedProblem, scattered
 from .search import Sources, search, tested
 
@@ -68,7 +69,10 @@ def most_lags(plant, first_lags):
 
 
 def learn_lags(estimate, settings, budget, first_lags=None):
-    """The :class:`LaggedEstimate` of a record for whose estimate one lag was not enough."""
+    """The :class:`LaggedEstimate` of a record for whose estimate one lag was not enough.
+
+    None if it explains the record no better than its coefficients are many: the test of misfit erred.
+    """
     plant, scoring = estimate.plant, estimate.scoring
     first_lags = np.ones(plant.partition.n_inputs, dtype=int) if first_lags is None else first_lags
     series, starts, levels = settled_scores(plant, plant._record)
@@ -88,7 +92,21 @@ def learn_lags(estimate, settings, budget, first_lags=None):
     else:
         fitted, active = search(problem, fitted, sources, settings.alpha)
     tests = tested(problem, fitted, sources, active)
+    fitted = with_shared_noise(problem, fitted, settings.alpha)
+    if fitted.value - fitted.n_effective <= _of_one_lag(problem, scoring):
+        return None
     return _assessed(plant, problem, fitted, sources, active, tests, levels, settings.alpha)
+
+
+def _of_one_lag(problem, scoring):
+    """Log-likelihood of the plant of one lag, on the same rows, less the number of its coefficients."""
+    point, likelihood = scoring.point, problem.likelihood
+    coefficients = np.zeros((likelihood.n_lags + 1, likelihood.n, likelihood.c))
+    coefficients[1] = point.A[:, : likelihood.c]
+    value = likelihood.n_rows * likelihood.evaluate(coefficients, point.Q, gradient=False)
+    structure = scoring.structure
+    n_free = np.count_nonzero(structure.transition_mask[:, : likelihood.c])
+    return value - n_free
 
 
 def started(problem, A, Q):
@@ -229,7 +247,7 @@ def _link(problem, fitted, sources, active, score, unit, source, is_there):
     """Moments of a channel's posterior, twice its log evidence, and when it acts first."""
     (S, q, n_lags), prior = score, None
     if active[unit, source] and source < sources.n_units:
-        scale, decay = fitted.priors[unit, ("unit", int(source))]
+        scale, decay = fitted.priors.get((unit, ("unit", int(source))), (FIRST_SCALE, FIRST))
         prior = np.sqrt(scale) * kernel_root(n_lags, decay)
     mean, V, evidence = channel_posterior(S, q, n_lags, prior)
     squared, along = mean @ mean, mean @ V @ mean
