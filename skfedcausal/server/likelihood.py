@@ -21,7 +21,7 @@ from .estimation.noise_share import choose_filter, choose_noise_share
 from .joint import JointRecord
 from .lagged.budget import Budget
 from .lagged.misfit import LEVEL as MISFIT_LEVEL
-from .lagged.misfit import misfit_p_values, misfit_table
+from .lagged.misfit import filled_record, misfit_p_values, misfit_table
 from .links.benefit import Benefit, split_messages
 from .links.intervals import intervals_table, measure_intervals, pair_of, spectrum_table
 from .links.lags import best_order, check_lags, lagged_table, order_table
@@ -29,7 +29,7 @@ from .links.resampling import bootstrap_table, stability_table
 from .links.tables import correlation_table, links_table
 from .links.tests import check_method, tests_table
 from .plant import ServerLearner
-from .prediction import OperatingPoint
+from .prediction import OperatingPoint, smooth_plant
 
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
@@ -306,7 +306,7 @@ class LikelihoodServer(ServerLearner):
                 self._run = None
             self._warn()
             self._keep_links(estimate)
-            self._free_lags(estimate, settings)
+            self._free_lags(filtered, estimate, settings)
             filtered.forget_scores()
             self.benefit_ = None
             if self.held_out is not None:
@@ -403,22 +403,39 @@ class LikelihoodServer(ServerLearner):
             inputs = links_table(self.names_, partition.input_pairs, blocks, unknown, **levels, kind="input")
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
 
-    def _free_lags(self, estimate, settings):
+    def _free_lags(self, record, estimate, settings):
         """Test whether one lag is enough, and learn a plant of several lags if it is not."""
         self.lag_transitions_, self.lag_inputs_ = self.transition_[None], self.input_[None]
-        found = misfit_p_values(estimate.plant, estimate.scoring)
+        self.misfit_ = misfit_table(self.names_, None)
+        if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
+            return
+        if not record.is_constant:
+            estimate = self._filled(record, settings)
+        found = None if estimate is None else misfit_p_values(estimate.plant, estimate.scoring)
         self.misfit_ = misfit_table(self.names_, found)
-        if self.misfit_["p_adjusted"].min() <= MISFIT_LEVEL:
-            from .lagged.stage import learn_lags  # for records that ask for it
-            from .lagged.tables import lagged_links_table
+        if found is None or self.misfit_["p_adjusted"].min() > MISFIT_LEVEL:
+            return
+        from .lagged.stage import learn_lags  # for records that ask for it
+        from .lagged.tables import lagged_links_table
 
+        lagged = self._lagged = learn_lags(estimate, settings, Budget(self.max_time))
+        if lagged is not None and not record.is_constant:  # what is missing as these lags expect it
+            states, _ = lagged.dynamics.smooth(record, self._operating_point)
+            estimate = estimate_plant(filled_record(record, states), settings)
             lagged = self._lagged = learn_lags(estimate, settings, Budget(self.max_time))
-            if lagged is None:
-                return
+        if lagged is not None:
             self._keep_lags(lagged)
             levels = {"alpha": self.alpha, "margin": self.margin}
             geweke = lagged.dynamics.geweke(self.information_, self.partition_)
             self.links_ = lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels)
+
+    def _filled(self, record, settings):
+        """Estimate from a record whose gaps are filled as the plant expects; None without a full picture."""
+        if not record.determined.all():
+            return None
+        drive = self._drive(self.unshrunk_transition_, self.unshrunk_input_)
+        states, _ = smooth_plant(self.unshrunk_transition_, self.process_cov_, record, drive)
+        return estimate_plant(filled_record(record, states), settings)
 
     def _keep_lags(self, lagged):
         """Keep a plant of several lags: its first ones where those of one lag were."""
@@ -584,6 +601,8 @@ class LikelihoodServer(ServerLearner):
     def link_intervals(self, level=0.95, *, geweke=False):
         """Intervals of the strength of every link between states, and the rows that would decide them."""
         pairs, levels = self.partition_.pairs, {"level": level, "alpha": self.alpha, "margin": self.margin}
+        if self._lagged is not None:
+            return self._lagged_intervals(geweke, levels)
         table = intervals_table(self.names_, pairs, self._blocks, self.n_samples_, **levels)
         if geweke:
             effect, cause = pairs.T
@@ -592,10 +611,33 @@ class LikelihoodServer(ServerLearner):
                 table[name] = values[effect, cause]
         return table
 
+    def _lagged_intervals(self, geweke, levels):
+        """The same of a plant of several lags; Geweke's measure goes with the square of the strength."""
+        from .lagged.tables import lagged_intervals_table
+
+        table = lagged_intervals_table(
+            self.names_, self.partition_, self._lagged, self.n_samples_, **levels
+        )
+        if geweke:
+            measure = self.links_.loc[self.links_["kind"] == "state", "geweke"].to_numpy()
+            size = np.maximum(table["strength"], np.finfo(float).tiny)
+            table["geweke"] = measure
+            for end in ("low", "high"):
+                table[f"geweke_{end}"] = measure * (table[end] / size) ** 2
+        return table
+
     def spectrum(self, cause, effect, **settings):
         """Geweke's measure of the influence of one unit on another over frequency."""
         plant = self.unshrunk_transition_, self.process_cov_, self.information_
         pair = pair_of(self.names_, cause, effect)
+        if self._lagged is not None:
+            if settings.get("level") is not None:
+                raise ValueError(
+                    "Intervals of a spectrum are computed for plants of one lag; this one has several. Ask "
+                    "without a level."
+                )
+            dynamics = self._lagged.dynamics
+            plant = dynamics.transition, dynamics.process_cov, dynamics.padded_matrix(self.information_)
         return spectrum_table(plant, self._parameters, self.partition_, pair, **settings)
 
     def benefit(self, messages, *, held_out=0.3):

@@ -84,6 +84,7 @@ def untested_links(plant, A, B, Q, information):
     table["kind"], table["strength"] = np.array(kind, dtype=object), np.array(strength, dtype=float)
     table[["stderr", "statistic", "p_value", "p_adjusted"]] = np.inf, 0.0, 1.0, 1.0
     table["geweke"], table["verdict"] = np.array(measure, dtype=float), "cannot tell"
+    table[["delay", "delay_low", "delay_high"]] = np.nan
     return table[list(COLUMNS)]
 
 

@@ -1,15 +1,19 @@
 """Whether a record asks for more lags than the one it was fitted with."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.lagged.tests import MisfitTest, test_bases
 from ..estimation.evidence import weighted_chi2_logsf
+from ..watching.nominal import usual_pattern
 
 LEVEL = 0.01  # family-wise, below which one lag is not enough
 _LAGS = 20
 _ROWS_PER_LAG = 50
+_FEWEST_LAGS = 5  # that are worth a test
 _DECAYS = (0.1, 0.8)  # of the kernels that weigh later lags
 
 
@@ -20,7 +24,7 @@ def misfit_p_values(plant, scoring):
     """
     partition, longest = plant.partition, max(np.diff([*plant._record.starts, plant.n_samples]))
     n_lags = int(min(_LAGS, longest // _ROWS_PER_LAG))
-    if n_lags < 2 or not plant.is_complete or not plant.has_clear_scores:
+    if n_lags < _FEWEST_LAGS or not plant.is_complete or not plant.has_clear_scores:
         return None
     series, starts, memory = plant.standard_series()
     sums = LagSums.of(series, starts, n_lags, memory + n_lags, plant.lag_sums(2 * n_lags + memory))
@@ -45,6 +49,19 @@ def misfit_p_values(plant, scoring):
                 found = test.p_values(rows, inside, channels, weighted_chi2_logsf, bases)
                 p_values[unit, [k for k, _ in group]] = found
     return p_values
+
+
+def filled_record(record, states):
+    """The record as if every row were seen as usual, what is missing as expected of given states (n_samples, n)."""
+    parts = []
+    for part, rows in zip(record.parts, record.partition.slices, strict=True):
+        if part.is_constant:
+            parts.append(part)
+            continue
+        usual = usual_pattern(part)
+        lacking = np.einsum("tij,tj->ti", (usual - part.patterns)[part.pattern_of], states[:, rows])
+        parts.append(replace(part, z=part.z + lacking, patterns=usual[None], index=None, const=None))
+    return replace(record, parts=tuple(parts))
 
 
 def misfit_table(names, p_values):
