@@ -420,7 +420,8 @@ class LikelihoodServer(ServerLearner):
 
         lagged = self._lagged = learn_lags(estimate, settings, Budget(self.max_time))
         if lagged is not None and not record.is_constant:  # what is missing as these lags expect it
-            states, _ = lagged.dynamics.smooth(record, self._operating_point)
+            point = self._operating_point._replace(new_levels=lagged.new_levels)
+            states = lagged.dynamics.filter(record, point).hindsight()
             estimate = estimate_plant(filled_record(record, states), settings)
             lagged = self._lagged = learn_lags(estimate, settings, Budget(self.max_time))
         if lagged is not None:

@@ -223,6 +223,16 @@ class LaggedFilter:
         """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
         return np.ascontiguousarray(self._whole.predicted[:, : self._n])
 
+    def hindsight(self):
+        """States given the messages of as many rows after theirs as the plant has lags, less one."""
+        whole, n, n_lags = self._whole.filtered, self._n, self._dynamics.n_lags
+        blocks = whole.reshape(len(whole), n_lags, n)
+        states = np.empty((len(whole), n))
+        for start, stop in episodes(self._record.starts, len(whole)):
+            late = np.minimum(np.arange(start, stop) + n_lags - 1, stop - 1)
+            states[start:stop] = blocks[late, late - np.arange(start, stop)]
+        return states
+
     def updates(self, start, stop):
         """Filtered less predicted states of rows of one episode."""
         return self._whole.updates(start, stop)[:, : self._n]
