@@ -413,7 +413,7 @@ class LikelihoodServer(ServerLearner):
             estimate = self._filled(record, settings)
         found = None if estimate is None else misfit_p_values(estimate.plant, estimate.scoring)
         self.misfit_ = misfit_table(self.names_, found)
-        if found is None or self.misfit_["p_adjusted"].min() > MISFIT_LEVEL:
+        if found is None or not self.misfit_["p_adjusted"].min() <= MISFIT_LEVEL:
             return
         from .lagged.stage import learn_lags  # for records that ask for it
         from .lagged.tables import lagged_links_table

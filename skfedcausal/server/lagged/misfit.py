@@ -8,7 +8,6 @@ import pandas as pd
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.lagged.tests import MisfitTest, test_bases
 from ..estimation.evidence import weighted_chi2_logsf
-from ..watching.nominal import usual_pattern
 
 LEVEL = 0.01  # family-wise, below which one lag is not enough
 _LAGS = 20
@@ -52,13 +51,13 @@ def misfit_p_values(plant, scoring):
 
 
 def filled_record(record, states):
-    """The record as if every row were seen as usual, what is missing as expected of given states (n_samples, n)."""
+    """The record as if every row were seen as the best one, what is missing as expected of states (n_samples, n)."""
     parts = []
     for part, rows in zip(record.parts, record.partition.slices, strict=True):
         if part.is_constant:
             parts.append(part)
             continue
-        usual = usual_pattern(part)
+        usual = part.patterns[np.trace(part.patterns, axis1=1, axis2=2).argmax()]
         lacking = np.einsum("tij,tj->ti", (usual - part.patterns)[part.pattern_of], states[:, rows])
         parts.append(replace(part, z=part.z + lacking, patterns=usual[None], index=None, const=None))
     return replace(record, parts=tuple(parts))
