@@ -31,6 +31,7 @@ from .links.tests import check_method, tests_table
 from .plant import ServerLearner
 from .prediction import OperatingPoint, smooth_plant
 
+SAMPLED = ("auto", "after", "before")
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
 _DRIFT = 8.0
@@ -198,6 +199,7 @@ class LikelihoodServer(ServerLearner):
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "shrink": ["boolean"],
         "level_shifts": [StrOptions({"auto"}), None],
+        "sampled": [StrOptions(set(SAMPLED)), dict],
         "likelihood": [StrOptions({"whittle", "time-domain"})],
         "covariance": [StrOptions(set(COVARIANCES))],
         "margin": [Interval(Real, 0, None, closed="neither")],
@@ -219,6 +221,7 @@ class LikelihoodServer(ServerLearner):
         alpha=0.05,
         shrink=True,
         level_shifts="auto",
+        sampled="auto",
         likelihood="whittle",
         covariance="information",
         margin=0.1,
@@ -234,6 +237,7 @@ class LikelihoodServer(ServerLearner):
         self.alpha = alpha
         self.shrink = shrink
         self.level_shifts = level_shifts
+        self.sampled = sampled
         self.likelihood = likelihood
         self.covariance = covariance
         self.margin = margin
@@ -306,7 +310,9 @@ class LikelihoodServer(ServerLearner):
                 self._run = None
             self._warn()
             self._keep_links(estimate)
+            self._raw = record
             self._free_lags(filtered, estimate, settings)
+            self._raw = None
             filtered.forget_scores()
             self.benefit_ = None
             if self.held_out is not None:
@@ -415,20 +421,47 @@ class LikelihoodServer(ServerLearner):
         self.misfit_ = misfit_table(self.names_, found)
         if found is None or not self.misfit_["p_adjusted"].min() <= MISFIT_LEVEL:
             return
-        from .lagged.stage import learn_lags  # for records that ask for it
-        from .lagged.tables import lagged_links_table
+        from .lagged.tables import lagged_links_table  # for records that ask for it
 
-        lagged = self._lagged = learn_lags(estimate, settings, Budget(self.max_time))
-        if lagged is not None and not record.is_constant:  # what is missing as these lags expect it
-            point = self._operating_point._replace(new_levels=lagged.new_levels)
-            states = lagged.dynamics.filter(record, point).hindsight()
-            estimate = estimate_plant(filled_record(record, states), settings)
-            lagged = self._lagged = learn_lags(estimate, settings, Budget(self.max_time))
+        lagged = self._lagged = self._learn_lags(record, estimate, settings)
         if lagged is not None:
             self._keep_lags(lagged)
             levels = {"alpha": self.alpha, "margin": self.margin}
             geweke = lagged.dynamics.geweke(self.information_, self.partition_)
             self.links_ = lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels)
+
+    def _learn_lags(self, record, estimate, settings):
+        """The plant of several lags of a record, None if it is no better than that of one."""
+        from .lagged.stage import learn_lags
+        from .lagged.timing import words_by_input
+
+        sizes = [rows.stop - rows.start for rows in self.partition_.input_slices]
+        words, budget = words_by_input(self.sampled, self.names_, sizes), Budget(self.max_time)
+        if self.noise_share_ is not None:
+            return self._learn_share(record, settings, budget, words)
+        lagged = learn_lags(estimate, settings, budget, words)
+        if lagged is not None and not record.is_constant:  # what is missing as these lags expect it
+            point = self._operating_point._replace(new_levels=lagged.new_levels)
+            states = lagged.dynamics.filter(record, point).hindsight()
+            estimate = estimate_plant(filled_record(record, states), settings)
+            lagged = learn_lags(estimate, settings, budget, words)
+        return lagged
+
+    def _learn_share(self, record, settings, budget, words):
+        """The same where the share of sensor noise is open: the one of the largest evidence."""
+        from .lagged.stage import SHARES, learn_lags
+
+        best = None
+        for share in SHARES:
+            estimate = estimate_plant(self._raw.with_noise_share(share), settings)
+            lagged = learn_lags(estimate, settings, budget, words)
+            if lagged is not None and (best is None or lagged.criterion > best.criterion):
+                best, self.noise_share_, self.filter_noise_share_ = lagged, share, share
+            elif best is not None:
+                break
+        if best is not None:
+            self.information_ = self._raw.with_noise_share(self.noise_share_).mean_information()
+        return best
 
     def _filled(self, record, settings):
         """Estimate from a record whose gaps are filled as the plant expects; None without a full picture."""

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from ...statespace.lagged.information import RowInformation
-from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, efficient_given, prior_root
+from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, efficient_given, prior_root, prior_unit
 from ...statespace.lagged.tests import kernel_p_values, test_bases
 from ..estimation.evidence import benjamini_hochberg, weighted_chi2_logsf
 from .problem import climb, gathered, layout, rows_at
@@ -112,7 +112,7 @@ def _outside(problem, fitted, unit, rows, info, point, sources, active):
     p = own_rows.stop - own_rows.start
     R, _ = prior_root(rows.channels, *_prior(fitted, unit, rows.channels))
     M = R.T @ rows.G @ R
-    M[np.diag_indices(len(M))] += 1.0
+    M[np.diag_indices(len(M))] += prior_unit(M)
     factor, right = cho_factor(M, lower=True, check_finite=False), R.T @ rows.b
     found = {}
     for source in np.flatnonzero(~active[unit] & ~sources.own[unit]):

@@ -14,6 +14,7 @@ from .dynamics import LaggedDynamics
 from .noise import with_shared_noise
 from .problem import Fitted, LaggedProblem, scattered
 from .search import Sources, search, tested
+from .timing import first_lags
 
 _ROWS_PER_LAG = 20  # time steps per lag at least
 _FEW_STATES, _FEW_INPUTS = 16, 5  # up to which a plant has many lags
@@ -22,6 +23,7 @@ _MEMORY = 24  # lags of the filter at least
 _RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
 _N_DRAWS = 100
+SHARES = (0.0, 0.2, 0.6)  # of what is unpredicted that may be sensor noise
 
 
 @dataclass(eq=False)
@@ -38,6 +40,8 @@ class LaggedEstimate:
     converged: bool
     is_complete: bool  # whether the work was done within the budget
     shrunk_by: float  # factor of the poles that keeps the plant stable, 1 if it was
+    timing: dict | None = None  # of inputs: shares and first lag
+    criterion: float = -np.inf  # log-likelihood less effective coefficients
 
 
 def settled_scores(plant, record):
@@ -68,15 +72,17 @@ def most_lags(plant, first_lags):
     return p, [np.arange(first, first + q) for first in first_lags]
 
 
-def learn_lags(estimate, settings, budget, first_lags=None):
+def learn_lags(estimate, settings, budget, words=()):
     """The :class:`LaggedEstimate` of a record for whose estimate one lag was not enough.
 
     None if it explains the record no better than its coefficients are many: the test of misfit erred.
     """
     plant, scoring = estimate.plant, estimate.scoring
-    first_lags = np.ones(plant.partition.n_inputs, dtype=int) if first_lags is None else first_lags
     series, starts, levels = settled_scores(plant, plant._record)
-    n_lags, input_lags = most_lags(plant, first_lags)
+    first, timing = np.ones(0, dtype=int), {}
+    if words:
+        first, timing = first_lags(words, series, starts, plant.partition.n_states)
+    n_lags, input_lags = most_lags(plant, first)
     longest = max([n_lags, *(int(lags[-1]) for lags in input_lags)])
     memory = max(plant.standard_series()[2], _MEMORY) + longest
     likelihood = LaggedLikelihood(LagSums.of(series, starts, longest, memory), plant.score_noise)
@@ -95,7 +101,12 @@ def learn_lags(estimate, settings, budget, first_lags=None):
     fitted = with_shared_noise(problem, fitted, settings.alpha)
     if fitted.value - fitted.n_effective <= _of_one_lag(problem, scoring):
         return None
-    return _assessed(plant, problem, fitted, sources, active, tests, levels, settings.alpha)
+    found = _assessed(plant, problem, fitted, sources, active, tests, levels, settings.alpha)
+    found.timing = timing
+    # of the scores in the units' own states, so that records of other noise can be compared
+    size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
+    found.criterion = fitted.value - fitted.n_effective - size
+    return found
 
 
 def _of_one_lag(problem, scoring):

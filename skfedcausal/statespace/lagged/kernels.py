@@ -27,6 +27,7 @@ _DIAGONALS = (0.15, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97)
 DECAYS = np.array(_SPLINES + _DIAGONALS)
 _COARSE = np.array([0, 2, 4, 6, 8, 10, 12, 14, 16, 18])
 _ALIKE = {k: int(np.abs(np.array(_SPLINES) - d).argmin()) for k, d in enumerate(_DIAGONALS, len(_SPLINES))}
+_ROUNDING = 1e-12
 _VANISHED = 1e-5  # share of the first lag's variance below which later lags are zero
 CHANNEL_SCALES = 10.0 ** np.arange(-7, 1.1, 0.25)
 FIRST = 2  # decay and scale to begin with
@@ -77,6 +78,11 @@ def prior_root(channels, scales, decays):
     return R, np.cumsum(widths)
 
 
+def prior_unit(M):
+    """The prior's one, with what rounding may take off a near singular information of this size."""
+    return 1.0 + _ROUNDING * M.diagonal().max(initial=0.0)
+
+
 class Posterior(NamedTuple):
     """Of the coefficients of one unit's rows."""
 
@@ -94,7 +100,7 @@ def posterior(G, b, channels, scales, decays):
     """The :class:`Posterior` under given priors."""
     R, _ = prior_root(channels, scales, decays)
     M = R.T @ G @ R
-    M[np.diag_indices(len(M))] += 1.0
+    M[np.diag_indices(len(M))] += prior_unit(M)
     L = np.linalg.cholesky(M)
     root = solve_triangular(L, R.T, lower=True, check_finite=False).T
     white = root.T @ b
@@ -132,7 +138,7 @@ def efficient(G, b, channels, scales, decays, number):
 def efficient_given(inner, cross, own, b_inner, b_own, R):
     """The same from blocks: of nuisance coefficients with the prior root R, and of the wanted ones."""
     M = R.T @ inner @ R
-    M[np.diag_indices(len(M))] += 1.0
+    M[np.diag_indices(len(M))] += prior_unit(M)
     turned = R.T @ cross
     solved = cho_solve(cho_factor(M, lower=True, check_finite=False), np.column_stack([turned, R.T @ b_inner]))
     return own - turned.T @ solved[:, :-1], b_own - turned.T @ solved[:, -1]
