@@ -181,14 +181,17 @@ class JointRecord:
         return replace(self, parts=tuple(parts))
 
     def with_noise_share(self, share):
-        """The same record with more sensor noise in the units that leave its share open."""
+        """The same record with more sensor noise in the units that leave its share open, with less below zero.
+
+        The share goes from what a unit supposes to all that its past leaves unpredicted, to nothing at -1.
+        """
         if share == 0.0 or not self.has_choice:
             return self
         parts = list(self.parts)
         for k, (part, unpredicted) in enumerate(zip(self.parts, self.unpredicted, strict=True)):
             if unpredicted is not None:
                 N = np.linalg.inv(part.patterns[0])
-                J = np.linalg.inv((1 - share) * N + share * unpredicted)
+                J = np.linalg.inv((1 - abs(share)) * N + max(share, 0.0) * unpredicted)
                 J = (J + J.T) / 2
                 parts[k] = Information(part.z @ (N @ J), J[None])
         return replace(self, parts=tuple(parts))

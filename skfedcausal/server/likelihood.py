@@ -419,7 +419,8 @@ class LikelihoodServer(ServerLearner):
             estimate = self._filled(record, settings)
         found = None if estimate is None else misfit_p_values(estimate.plant, estimate.scoring)
         self.misfit_ = misfit_table(self.names_, found)
-        if found is None or not self.misfit_["p_adjusted"].min() <= MISFIT_LEVEL:
+        is_enough = found is None or not self.misfit_["p_adjusted"].min() <= MISFIT_LEVEL
+        if is_enough and not self._acts_at_once(estimate):
             return
         from .lagged.tables import lagged_links_table  # for records that ask for it
 
@@ -433,10 +434,8 @@ class LikelihoodServer(ServerLearner):
     def _learn_lags(self, record, estimate, settings):
         """The plant of several lags of a record, None if it is no better than that of one."""
         from .lagged.stage import learn_lags
-        from .lagged.timing import words_by_input
 
-        sizes = [rows.stop - rows.start for rows in self.partition_.input_slices]
-        words, budget = words_by_input(self.sampled, self.names_, sizes), Budget(self.max_time)
+        words, budget = self._words(), Budget(self.max_time)
         if self.noise_share_ is not None:
             return self._learn_share(record, settings, budget, words)
         lagged = learn_lags(estimate, settings, budget, words)
@@ -446,6 +445,21 @@ class LikelihoodServer(ServerLearner):
             estimate = estimate_plant(filled_record(record, states), settings)
             lagged = learn_lags(estimate, settings, budget, words)
         return lagged
+
+    def _words(self):
+        """What is said of the timing of every input."""
+        from .lagged.timing import words_by_input
+
+        sizes = [rows.stop - rows.start for rows in self.partition_.input_slices]
+        return words_by_input(self.sampled, self.names_, sizes)
+
+    def _acts_at_once(self, estimate):
+        """Whether some input acts in the row it is recorded in."""
+        if estimate is None or not self.partition_.n_inputs:
+            return False
+        from .lagged.stage import timing_of
+
+        return bool((timing_of(estimate.plant, self._words())[0] == 0).any())
 
     def _learn_share(self, record, settings, budget, words):
         """The same where the share of sensor noise is open: the one of the largest evidence."""
@@ -558,7 +572,7 @@ class LikelihoodServer(ServerLearner):
         replies = super().replies(messages)
         if self.filter_noise_share_ is None:
             return replies
-        share = np.array([self.filter_noise_share_])
+        share = np.array([max(self.filter_noise_share_, 0.0)])
         return {
             name: reply if messages[name].unpredicted is None else replace(reply, noise_share=share)
             for name, reply in replies.items()

@@ -1,6 +1,7 @@
 """What a plant of several lags is learned from, and the climb to the top of its likelihood."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -73,6 +74,11 @@ class Fitted:
     converged: bool = False
 
     @property
+    def criterion(self):
+        """Log-likelihood less the effective number of coefficients."""
+        return self.value - self.n_effective
+
+    @cached_property
     def n_effective(self):
         """Effective number of coefficients."""
         return sum(np.einsum("ij,ij->", found.root, rows.G @ found.root) for rows, found in self.posteriors)
@@ -119,10 +125,10 @@ def rows_at(problem, info, point, coefficients, unit, channels):
 def climb(problem, fitted, linked, driven, n_steps=10, n_sweeps=3):
     """Towards the maximum of the likelihood under the prior, whose scales come from the evidence."""
     likelihood, fresh, swept_times = problem.likelihood, not fitted.priors, 0
-    is_good, settled = not fresh, False
+    is_good, settled, best = not fresh, False, None
     for n_step in range(n_steps):
         if problem.budget.is_spent:
-            return fitted
+            break
         point = likelihood.evaluate(fitted.coefficients, fitted.Q)
         info = RowInformation(likelihood, fitted.coefficients, fitted.Q, problem.periodogram)
         problem.spent()
@@ -152,11 +158,16 @@ def climb(problem, fitted, linked, driven, n_steps=10, n_sweeps=3):
         coefficients = fitted.coefficients + step * (proposal - fitted.coefficients)
         Q, value = _noise_step(problem, coefficients, fitted.Q)
         fitted = Fitted(coefficients, Q, priors, found, value)
+        if best is None or fitted.criterion > best.criterion:
+            best = fitted
         settled = step == 1.0 and abs(gain) < _SETTLED * len(problem.partition.slices)
         if settled and not sweeps and swept_times >= min(n_sweeps, 2):
             fitted.converged = True
             break
-    return fitted
+    # scales and kernels may wander where noise and states can hardly be told apart
+    if best is None or fitted.criterion >= best.criterion - _SETTLED * len(problem.partition.slices):
+        return fitted
+    return best
 
 
 def _unit_step(problem, rows, unit, priors, sweeps, coarse):

@@ -23,7 +23,7 @@ _MEMORY = 24  # lags of the filter at least
 _RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
 _N_DRAWS = 100
-SHARES = (0.0, 0.2, 0.6)  # of what is unpredicted that may be sensor noise
+SHARES = (-0.98, -0.7, 0.0, 0.2, 0.6)  # of sensor noise where it is open, see `with_noise_share`
 
 
 @dataclass(eq=False)
@@ -60,6 +60,12 @@ def settled_scores(plant, record):
                 at = cuts.index(step)
                 levels[:, number] = means[at] - means[at - 1]
     return series, starts, levels
+
+
+def timing_of(plant, words):
+    """First lag of every input, and the shares that say why."""
+    series, starts, _ = settled_scores(plant, plant._record)
+    return first_lags(words, series, starts, plant.partition.n_states)
 
 
 def most_lags(plant, first_lags):
