@@ -504,8 +504,12 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             if not len(moved) or start + moved[0] + 1 >= stop:
                 continue
             first = start + moved[0]
-            replies = self._effects(change[first : stop - 1], held, loops)
-            rows = slice(first + 1, stop)
+            rows, moves = slice(first + 1, stop), change[first : stop - 1]
+            if self.server_.acts_at_once:  # from the row before, in which nothing has changed
+                rows, moves = slice(first, stop), np.vstack([np.zeros_like(change[:1]), change[first:stop]])
+            replies = self._effects(moves, held, loops)
+            if self.server_.acts_at_once:
+                replies = {name: reply.first_rows(stop - first) for name, reply in replies.items()}
             effect[rows], variance[rows], _ = self._mapped_effect(units.exchange, replies)
         return effect, variance
 

@@ -181,7 +181,7 @@ class JointRecord:
         return replace(self, parts=tuple(parts))
 
     def with_noise_share(self, share):
-        """The same record with more sensor noise in the units that leave its share open, with less below zero.
+        """The same record with more sensor noise in units that leave its share open, with less below zero.
 
         The share goes from what a unit supposes to all that its past leaves unpredicted, to nothing at -1.
         """
@@ -327,21 +327,6 @@ class Scores:
             new = lag_covariances(self.series, range(known, needed), self._record.starts, self.present)
             self.sums = np.concatenate([self.sums, new])
         return self.sums[:needed]
-
-    def lagged_moments(self, n_lags, n_plant_lags, n_dropped):
-        """The same of rows ``[s[t]; s[t-1]; ...]`` of complete records, for plants of several lags.
-
-        The first `n_dropped` rows of every episode are left out, the same for plants that are compared.
-        """
-        pieces, ends = [], [0]
-        for start, stop in episodes(self._record.starts, self._record.n_samples):
-            rows = [self.series[start + n_dropped - lag : stop - lag] for lag in range(n_plant_lags)]
-            pieces.append(np.hstack(rows))
-            ends.append(ends[-1] + len(pieces[-1]))
-        series, starts = np.concatenate(pieces), tuple(ends[:-1])
-        sums = lag_covariances(series, range(n_lags + 2), starts)
-        moments = TransitionMoments.from_sums(sums, series, starts)
-        return moments.without_last_bits(np.tile(self._scale, n_plant_lags))
 
 
 def _unit_scores(part, out):

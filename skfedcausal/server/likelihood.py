@@ -24,7 +24,6 @@ from .lagged.misfit import LEVEL as MISFIT_LEVEL
 from .lagged.misfit import filled_record, misfit_p_values, misfit_table
 from .links.benefit import Benefit, split_messages
 from .links.intervals import intervals_table, measure_intervals, pair_of, spectrum_table
-from .links.lags import best_order, check_lags, lagged_table, order_table
 from .links.resampling import bootstrap_table, stability_table
 from .links.tables import correlation_table, links_table
 from .links.tests import check_method, tests_table
@@ -251,6 +250,11 @@ class LikelihoodServer(ServerLearner):
     @property
     def needs_replies(self):
         return self.n_rounds > 1 or getattr(self, "trains_corrections", False)
+
+    @property
+    def acts_at_once(self):
+        """Whether some input acts in the row it is recorded in."""
+        return self._lagged is not None and bool(self._lagged.dynamics.B[0].any())
 
     @property
     def needs_local_model(self):
@@ -663,9 +667,7 @@ class LikelihoodServer(ServerLearner):
         """The same of a plant of several lags; Geweke's measure goes with the square of the strength."""
         from .lagged.tables import lagged_intervals_table
 
-        table = lagged_intervals_table(
-            self.names_, self.partition_, self._lagged, self.n_samples_, **levels
-        )
+        table = lagged_intervals_table(self.names_, self.partition_, self._lagged, self.n_samples_, **levels)
         if geweke:
             measure = self.links_.loc[self.links_["kind"] == "state", "geweke"].to_numpy()
             size = np.maximum(table["strength"], np.finfo(float).tiny)
@@ -704,20 +706,6 @@ class LikelihoodServer(ServerLearner):
         check_method(method, self.covariance)
         plant = clone(self).set_params(held_out=None).fit(messages)
         return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
-
-    def lag_orders(self, messages, max_lags=5, *, held_out=0.3):
-        """How many lags of the states a record asks for."""
-        settings = self._settings(self.names_, messages)
-        head, tail = (self._record(part) for part in split_messages(messages, held_out))
-        return order_table(self._record(messages), head, tail, max_lags, settings)
-
-    def lagged_links(self, messages, n_lags="aic", *, max_lags=5, by="pair"):
-        """Links that act after several time steps, and their delays."""
-        check_lags(n_lags, by)
-        if isinstance(n_lags, str):
-            n_lags = best_order(self.lag_orders(messages, max_lags), n_lags)
-        settings = self._settings(self.names_, messages)
-        return lagged_table(self._record(messages), n_lags, by, settings, self.margin)
 
     def bootstrap_links(self, messages, **settings):
         """How the estimates of links scatter over resampled records, as a check of their standard errors."""

@@ -74,6 +74,7 @@ class ServerLearner(BaseEstimator, ABC):
     n_rounds: int = 1
     tests_links: bool = False
     controlled_units_: tuple[str, ...] = ()
+    acts_at_once: bool = False
 
     @property
     def needs_local_model(self):

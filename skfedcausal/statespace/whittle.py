@@ -119,7 +119,7 @@ class WhittleLikelihood:
         return rotation * np.eye(n) - acts, delays
 
     def information(self, A, Q, n_later=0):
-        """Expected information at (A, Q), a :class:`SpectralInformation`, fine enough for `n_later` lags more."""
+        """Expected information at (A, Q), a :class:`SpectralInformation`, fine enough for more lags."""
         rotation, S = self._of_states(A, Q.shape[-1], n_later)
         U, H, delays = self._inverse_and_filter(A, Q, self.N, rotation)
         return SpectralInformation(U, np.concatenate([H, *(delay * H for delay in delays)], axis=-2), S)

@@ -49,8 +49,6 @@ KINDS = {
             "score_samples": {},
             "test_links": {"method": "score"},
             "benefit": {},
-            "lag_orders": {"max_lags": 2},
-            "lagged_links": {"n_lags": 2},
             "bootstrap_links": RESAMPLED,
             "stable_links": RESAMPLED,
         },

@@ -7,7 +7,7 @@ import numpy as np
 
 from ...statespace.contributions import score_contributions
 from ...statespace.inputs import input_term
-from ...statespace.matrices import companion, floor_eigenvalues, spectral_radius, symmetric_root
+from ...statespace.matrices import floor_eigenvalues, spectral_radius, symmetric_root
 from ...statespace.riccati import predicted_covariance, stationary_covariance
 from ...statespace.simulation import simulated_information, simulated_states
 from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood
@@ -228,30 +228,6 @@ class StandardisedPlant:
     def standard_series(self):
         """Scores, inputs and steps of unit variance, first rows of episodes, lags of their likelihood."""
         return self._scores.series @ self._left.T, self._record.starts, self._n_lags
-
-    def lagged_whittle(self, n_plant_lags, n_dropped, n_lags=None):
-        """Whittle likelihood of the scores for a plant of several lags, see :meth:`Scores.lagged_moments`."""
-        n_lags = self._n_lags + n_plant_lags - 1 if n_lags is None else n_lags
-        moments = self._scores.lagged_moments(n_lags, n_plant_lags, n_dropped)
-        left = np.kron(np.eye(n_plant_lags), self._Sinv)
-        return WhittleLikelihood(moments.transformed(left), self.score_noise, n_plant_lags)
-
-    def lagged_time_domain(self, n_plant_lags):
-        """Exact likelihood of the information series for a plant of several lags, without inputs."""
-        record, n_frequencies = self.standard_record, self._n_lags + n_plant_lags - 1
-        series = record.z, record.matrices, self._regimes, record.starts
-        return TimeDomainLikelihood(*series, n_frequencies, n_lags=n_plant_lags)
-
-    def lags_of_filter(self, A, Q, n_plant_lags):
-        """Lags that the filter of a plant of several lags remembers."""
-        n = len(Q)
-        J = np.zeros((n * n_plant_lags,) * 2)
-        J[:n, :n] = np.linalg.inv(self.score_noise)
-        noise = np.zeros_like(J)
-        noise[:n, :n] = Q
-        A = companion(A, n_plant_lags)
-        P = predicted_covariance(A, J, noise)
-        return self._lags_for(float(spectral_radius(A @ np.linalg.inv(np.eye(len(J)) + P @ J))))
 
     @cached_property
     def standard_record(self):

@@ -16,7 +16,7 @@ def foreign_inputs(dynamics, partition):
 
 
 def cross_terms(dynamics, partition, run, point):
-    """What a unit's states follow but its own last ones and its own last inputs, by unit, (n_samples, p) each.
+    """What a unit's states follow but its own last ones and inputs, by unit, (n_samples, p) each.
 
     A unit keeps the lag-one block of its own dynamics: what its own earlier states do is told to it with what
     the others do.

@@ -7,7 +7,7 @@ _CLOCK = 4.0  # times the budget after which the clock stops what the count did 
 
 
 class Budget:
-    """Seconds of work, counted in operations so that what is learned does not depend on the machine's load."""
+    """Seconds of work, counted in operations: what is learned does not depend on the machine's load."""
 
     def __init__(self, max_time):
         self._left, self._stop = max_time * _RATE, perf_counter() + _CLOCK * max_time

@@ -3,7 +3,7 @@
 import numpy as np
 
 from ...statespace.lagged.kernels import CHANNEL_SCALES, channel_evidence
-from ...statespace.lagged.tests import test_bases
+from ...statespace.lagged.kernel_tests import lag_bases
 
 _DECAYS = (0.02, 0.3, 0.65, 0.88)  # of the kernels that begin at the first lag that acts
 _PROBABILITY = 0.9
@@ -19,7 +19,7 @@ def first_lag_probabilities(S, q, n_lags):
     evidence = np.empty(n_lags)
     for first in range(n_lags):
         values = []
-        for basis in test_bases(n_lags - first, _DECAYS):
+        for basis in lag_bases(n_lags - first, _DECAYS):
             root = np.zeros((n_lags, basis.shape[1]))
             root[first:] = basis
             values.append(channel_evidence(S, q, root, n_vectors))
@@ -45,7 +45,7 @@ def channel_posterior(S, q, n_lags, prior=None):
     n_vectors, best = len(q) // n_lags, 0.0
     if prior is None:
         best = -np.inf
-        for basis in test_bases(n_lags):
+        for basis in lag_bases(n_lags):
             values = channel_evidence(S, q, basis, n_vectors)
             if values.max() > best:
                 best, prior = values.max(), np.sqrt(CHANNEL_SCALES[values.argmax()]) * basis

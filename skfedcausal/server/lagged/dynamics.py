@@ -1,8 +1,8 @@
 """A plant of several lags as a plant of one: lags beside the states, past inputs beside the inputs.
 
-Everything that runs a plant over a record, filter, smoother and responses, is written for one lag. The state
-``[h[t]; ...; h[t-p+1]]`` and the inputs ``[u[t+1]; u[t]; ...]`` make a plant of several lags one of those; this is
-the only place that knows how.
+Everything that runs a plant over a record, filter, smoother and responses, is written for one lag. The
+state ``[h[t]; ...; h[t-p+1]]`` and the inputs ``[u[t+1]; u[t]; ...]`` make a plant of several lags one of
+those; this is the only place that knows how.
 """
 
 from dataclasses import dataclass, replace
@@ -69,7 +69,7 @@ class LaggedDynamics:
         return np.hstack(list(self.B))
 
     def stacked(self, u, starts=(0,)):
-        """Inputs ``[u[t+1]; u[t]; ...; u[t-q+1]]`` of each row, those beyond an episode at their level, zero."""
+        """Inputs ``[u[t+1]; u[t]; ...; u[t-q+1]]`` of each row, zero (their level) beyond an episode."""
         n_lags, k = len(self.B) - 1, u.shape[1]
         out = np.zeros((len(u), (n_lags + 1) * k))
         for start, stop in episodes(starts, len(u)):
@@ -89,7 +89,7 @@ class LaggedDynamics:
         return LaggedFilter(self, record, self.drive(point))
 
     def drive(self, point, *, foreign=None):
-        """How inputs and shifts act, a `LaggedDrive`, or None; only those of a matrix (n, k (q + 1)) if given."""
+        """How inputs and shifts act, a `LaggedDrive`, or None; through a matrix (n, k (q + 1)) if given."""
         if not (self.B.shape[2] or point.steps):
             return None
         B = self.input_matrix if foreign is None else foreign
@@ -129,7 +129,9 @@ class LaggedDynamics:
         """
         change = np.vstack([change, np.zeros((1, change.shape[1]))])  # what follows the last row is not known
         if gains is None:
-            effect = input_response(self.transition, self.padded_rows(self.input_matrix), self.stacked(change))
+            effect = input_response(
+                self.transition, self.padded_rows(self.input_matrix), self.stacked(change)
+            )
             return effect.effect[:-1, : self.n_states]
         return self._with_loops(change, gains)[:-1]
 
@@ -202,7 +204,7 @@ class PaddedRecord:
 
 
 class LaggedFilter:
-    """Kalman filter of a plant of several lags, with the answers of a :class:`PlantFilter` about its states."""
+    """Kalman filter of a plant of several lags: the answers of a :class:`PlantFilter` about its states."""
 
     def __init__(self, dynamics, record, drive):
         self._n, self._record, self._dynamics, self._drive = dynamics.n_states, record, dynamics, drive

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
-from ...statespace.lagged.tests import MisfitTest, test_bases
+from ...statespace.lagged.kernel_tests import MisfitTest, lag_bases
 from ..estimation.evidence import weighted_chi2_logsf
 
 LEVEL = 0.01  # family-wise, below which one lag is not enough
@@ -34,7 +34,7 @@ def misfit_p_values(plant, scoring):
     grad = likelihood.evaluate(coefficients, point.Q).grad
     info = plant.whittle().information(point.A, point.Q, n_lags)
     test = MisfitTest(info, grad, likelihood.n_rows)
-    in_plant, bases = scoring.structure.transition_mask, test_bases(n_lags - 1, _DECAYS)
+    in_plant, bases = scoring.structure.transition_mask, lag_bases(n_lags - 1, _DECAYS)
     sources = [[(k, rows) for k, rows in enumerate(partition.slices)], []]
     for k, rows in enumerate(partition.input_slices):
         if rows.stop > rows.start:
@@ -51,7 +51,7 @@ def misfit_p_values(plant, scoring):
 
 
 def filled_record(record, states):
-    """The record as if every row were seen as the best one, what is missing as expected of states (n_samples, n)."""
+    """The record as if every row were seen as the best one, the rest as expected of states (n_samples, n)."""
     parts = []
     for part, rows in zip(record.parts, record.partition.slices, strict=True):
         if part.is_constant:
@@ -64,7 +64,7 @@ def filled_record(record, states):
 
 
 def misfit_table(names, p_values):
-    """One row per unit, cause and kind: ``cause, effect, kind, p_value, p_adjusted``, the last for all of them."""
+    """One row per channel: ``cause, effect, kind, p_value, p_adjusted``, the last for all of them."""
     if p_values is None:
         return pd.DataFrame(columns=["cause", "effect", "kind", "p_value", "p_adjusted"])
     effect, source = np.nonzero(np.isfinite(p_values))

@@ -1,4 +1,4 @@
-"""Which units and inputs act on a unit, by tests over all lags at once, and the search that adds and drops."""
+"""Which units and inputs act on a unit, by tests over all lags, and the search that adds and drops."""
 
 from typing import NamedTuple
 
@@ -7,9 +7,9 @@ from scipy.linalg import cho_factor, cho_solve
 
 from ...statespace.lagged.information import RowInformation
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, efficient_given, prior_root, prior_unit
-from ...statespace.lagged.tests import kernel_p_values, test_bases
+from ...statespace.lagged.kernel_tests import kernel_p_values, lag_bases
 from ..estimation.evidence import benjamini_hochberg, weighted_chi2_logsf
-from .problem import climb, gathered, layout, rows_at
+from .problem import climb, gathered, rows_at
 
 _MAX_ADDITIONS = 3  # to a unit in one round
 _MAX_ROUNDS = 6
@@ -68,7 +68,7 @@ def tested(problem, fitted, sources, active):
         for group in _alike(found):
             S, q = (np.array([found[k][i] for k in group]) for i in range(2))
             n_lags = found[group[0]][2]
-            p = kernel_p_values(S, q, n_lags, test_bases(n_lags), weighted_chi2_logsf)
+            p = kernel_p_values(S, q, n_lags, lag_bases(n_lags), weighted_chi2_logsf)
             p_values[unit, group] = p
         scores.update({(unit, k): found[k] for k in found})
     return Channels(p_values, scores)

@@ -1,4 +1,4 @@
-"""The plant of several lags of a record: learned from its scores, tested, dated, and given in its own units."""
+"""The plant of several lags of a record: learned from its scores, tested, dated, in its own units."""
 
 from dataclasses import dataclass
 
@@ -69,7 +69,7 @@ def timing_of(plant, words):
 
 
 def most_lags(plant, first_lags):
-    """Lags that a record of so many rows, states and inputs can say something of: of states, of each input."""
+    """Lags that a record of so many rows, states and inputs can tell: of states, of each input."""
     longest = int(max(np.diff([*plant._record.starts, plant.n_samples])))
     few = plant.partition.n_states <= _FEW_STATES and plant.partition.n_inputs <= _FEW_INPUTS
     of_states, of_inputs = (lags[0 if few else 1] for lags in (_STATE_LAGS, _INPUT_LAGS))

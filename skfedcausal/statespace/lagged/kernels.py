@@ -2,12 +2,12 @@
 
 The coefficients ``a_1, ..., a_l`` by which one state or input acts on another over l lags have the prior
 ``N(0, c K)``. Of the kernels K the stable splines ``K_ij = d^max(i, j)`` [1]_ are smooth in the lag, the
-diagonal ones ``K_ii = d^i`` are not; all fall towards large lags, those of the smallest d so fast that one lag
-is left. A channel is what one unit, or one input, does to a unit: its coefficients share scale and kernel, which
-are those of the largest evidence. A scale of nothing is what takes a channel out.
+diagonal ones ``K_ii = d^i`` are not; all fall towards large lags, those of the smallest d so fast that one
+lag is left. A channel is what one unit, or one input, does to a unit: its coefficients share scale and
+kernel, which are those of the largest evidence. A scale of nothing is what takes a channel out.
 
-All is done on the quadratic ``-1/2 x'G x + b'x`` of a log-likelihood in coordinates ``x = sqrt(c) R y``, ``K = R
-R'``, in which the prior is the unit one and nothing is near singular.
+All is done on the quadratic ``-1/2 x'G x + b'x`` of a log-likelihood in coordinates ``x = sqrt(c) R y``, ``K
+= R R'``, in which the prior is the unit one and nothing is near singular.
 
 References
 ----------
@@ -140,7 +140,9 @@ def efficient_given(inner, cross, own, b_inner, b_own, R):
     M = R.T @ inner @ R
     M[np.diag_indices(len(M))] += prior_unit(M)
     turned = R.T @ cross
-    solved = cho_solve(cho_factor(M, lower=True, check_finite=False), np.column_stack([turned, R.T @ b_inner]))
+    solved = cho_solve(
+        cho_factor(M, lower=True, check_finite=False), np.column_stack([turned, R.T @ b_inner])
+    )
     return own - turned.T @ solved[:, :-1], b_own - turned.T @ solved[:, -1]
 
 

@@ -1,14 +1,14 @@
 """Whittle likelihood of a plant of several lags seen through unit scores.
 
-The scores ``s = h + e`` of a plant ``h[t] = sum_k A_k h[t-k] + sum_k B_k u[t-k] + w[t]`` leave the residuals
-``r[t] = s[t] - sum_k A_k s[t-k] - sum_k B_k u[t-k]``, a moving average with the spectrum ``Phi = Q + Z N Z^H``,
-``Z = I - sum_k A_k exp(-i w k)``, ``N = Cov e``. With the Fourier sum I_r(w) of the lag covariances of r
+The scores ``s = h + e`` of a plant ``h[t] = sum_k A_k h[t-k] + sum_k B_k u[t-k] + w[t]`` leave the
+residuals ``r[t] = s[t] - sum_k A_k s[t-k] - sum_k B_k u[t-k]``, a moving average with the spectrum ``Phi = Q
++ Z N Z^H``, ``Z = I - sum_k A_k exp(-i w k)``, ``N = Cov e``. With the Fourier sum I_r(w) of the lag covariances of r
 
     log-likelihood / T = -1/2 mean_w [ log det Phi + tr Phi^-1 I_r ],
 
-as for one lag (:mod:`skfedcausal.statespace.whittle`), whose only poles are those of the filter. All sums over
-time are functions of the lag covariances of `[s; u]` and of a few rows at the ends of episodes, so that a value
-and its gradient cost the same whatever the length of the record.
+as for one lag (:mod:`skfedcausal.statespace.whittle`), whose only poles are those of the filter. All sums
+over time are functions of the lag covariances of `[s; u]` and of a few rows at the ends of episodes, so that
+a value and its gradient cost the same whatever the length of the record.
 """
 
 from typing import NamedTuple
@@ -24,8 +24,8 @@ class LagSums(NamedTuple):
     """Sums over a record of `[s; u]`, states' scores first, for plants of up to `n_lags` lags.
 
     The likelihood of rows from `n_lags` on of each episode needs of the rows only their lag sums, and those
-    within `n_lags + memory` rows of an episode's ends: `r[t] = sum_k Z_k x[t-k]`, formed as if the series were
-    zero outside the episode, is a convolution whose first and last rows are then taken off again.
+    within `n_lags + memory` rows of an episode's ends: `r[t] = sum_k Z_k x[t-k]`, formed as if the series
+    were zero outside the episode, is a convolution whose first and last rows are then taken off again.
     """
 
     sums: np.ndarray  # (n_lags + memory + 1, c, c): sum_t x[t+m] x[t]'
@@ -101,7 +101,9 @@ class LaggedLikelihood:
         self._window = np.zeros(self.n_fft)
         self._window[: L + 1] = 1.0
         self._window[self.n_fft - L :] = 1.0
-        self._ends = [_Ends(rows, self, late) for rows, late in ((sums.heads, False), (sums.tails, True)) if len(rows)]
+        self._ends = [
+            _Ends(rows, self, late) for rows, late in ((sums.heads, False), (sums.tails, True)) if len(rows)
+        ]
         self._short = sums.short, sums.lengths
 
     def residual_filter(self, coefficients, n_fft=None):
@@ -117,7 +119,7 @@ class LaggedLikelihood:
         Z = F[..., :n]
         ZN = Z @ self.N
         Phi = Q + ZN @ hermitian(Z)
-        sign, logdet = np.linalg.slogdet(Phi)
+        logdet = np.linalg.slogdet(Phi)[1]
         X = np.linalg.inv(Phi)
         near = self._near(X)
         crossed = F @ self._spectrum
@@ -153,7 +155,9 @@ class LaggedLikelihood:
 
     def winds(self, coefficients, n_fft=1024):
         """Whether some root of the plant lies outside the circle: the phase of det Z winds."""
-        phase = np.unwrap(np.angle(np.linalg.slogdet(self.residual_filter(coefficients, n_fft)[..., : self.n])[0]))
+        phase = np.unwrap(
+            np.angle(np.linalg.slogdet(self.residual_filter(coefficients, n_fft)[..., : self.n])[0])
+        )
         return bool(abs(phase[-1] - phase[0]) > 1.0)
 
 
@@ -210,7 +214,7 @@ def _spectra(x, y):
     return np.einsum("efi,efj->fij", x, np.conj(y))
 
 
-class _short_residuals:  # noqa: N801  (used as a function)
+class _short_residuals:
     """Residuals of short episodes, formed row by row."""
 
     def __init__(self, coefficients, rows, lengths, n, p, n_fft):

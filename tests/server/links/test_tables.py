@@ -17,6 +17,7 @@ NAMES = ("boiler", "mill", "silo")
 
 DELAYS = ["delay", "delay_low", "delay_high"]
 
+
 def blocks_of(sizes=(2, 1, 2), shift=0.0, noise=0.05, seed=0):
     partition = Partition(sizes)
     rng = np.random.default_rng(seed)
@@ -38,8 +39,8 @@ def table_of(partition, blocks, alpha=0.05, margin=0.1):
 def test_one_row_per_ordered_pair_with_the_documented_columns():
     table = table_of(*blocks_of()[:2])
     assert tuple(table.columns) == COLUMNS
-    documented = "cause effect kind strength stderr statistic p_value p_adjusted geweke verdict delay delay_low delay_high"
-    assert documented.split() == list(COLUMNS)
+    documented = "cause effect kind strength stderr statistic p_value p_adjusted geweke verdict"
+    assert [*documented.split(), *DELAYS] == list(COLUMNS)
     assert [(row.effect, row.cause) for row in table.itertuples()] == [
         ("boiler", "mill"),
         ("boiler", "silo"),

@@ -10,7 +10,7 @@ _EXPLAINED = 0.97  # share of a kernel's variance that its basis holds
 
 
 @cache
-def test_bases(n_lags, decays=_TESTED):
+def lag_bases(n_lags, decays=_TESTED):
     """Bases of kernels that tests weigh lags by, (n_lags, k) each."""
     bases = []
     lag = np.arange(n_lags)
