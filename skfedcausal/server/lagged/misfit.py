@@ -9,7 +9,7 @@ from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.lagged.kernel_tests import MisfitTest, lag_bases
 from ..estimation.evidence import weighted_chi2_logsf
 
-LEVEL = 0.01  # family-wise, below which one lag is not enough
+LEVEL = 0.05  # family-wise, below which a plant of several lags is learned and compared
 _LAGS = 20
 _ROWS_PER_LAG = 50
 _FEWEST_LAGS = 5  # that are worth a test

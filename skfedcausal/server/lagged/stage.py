@@ -23,6 +23,7 @@ _MEMORY = 24  # lags of the filter at least
 _RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
 _N_DRAWS = 100
+_LIKELIER = np.log(100.0)  # by which several lags have to be likelier than one
 SHARES = (-0.98, -0.7, 0.0, 0.2, 0.6)  # of sensor noise where it is open, see `with_noise_share`
 
 
@@ -105,7 +106,7 @@ def learn_lags(estimate, settings, budget, words=()):
         fitted, active = search(problem, fitted, sources, settings.alpha)
     tests = tested(problem, fitted, sources, active)
     fitted = with_shared_noise(problem, fitted, settings.alpha)
-    if fitted.value - fitted.n_effective <= _of_one_lag(problem, scoring):
+    if fitted.criterion <= _of_one_lag(problem, scoring) + _LIKELIER:
         return None
     found = _assessed(plant, problem, fitted, sources, active, tests, levels, settings.alpha)
     found.timing = timing
