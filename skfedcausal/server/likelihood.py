@@ -373,6 +373,11 @@ class LikelihoodServer(ServerLearner):
         self.controlled_units_, self._run = (), None
         if record.partition.n_inputs:
             self.excitation_ = excitation_table(record, self.coefficients_.regressors)
+            self._look_for_feedback(record)
+
+    def _look_for_feedback(self, record):
+        """Test whether inputs depend on what the plant does not expect of the measurements."""
+        if record.partition.n_inputs:
             run = self._run = self._filter(self._operating_point.placed(record))
             self.feedback_ = feedback_table(record, run.updates)
             self.controlled_units_ = controlled_units(self.feedback_, self.names_)
@@ -431,6 +436,7 @@ class LikelihoodServer(ServerLearner):
         lagged = self._lagged = self._learn_lags(record, estimate, settings)
         if lagged is not None:
             self._keep_lags(lagged)
+            self._look_for_feedback(record)
             levels = {"alpha": self.alpha, "margin": self.margin}
             geweke = lagged.dynamics.geweke(self.information_, self.partition_)
             self.links_ = lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels)
@@ -441,14 +447,27 @@ class LikelihoodServer(ServerLearner):
 
         words, budget = self._words(), Budget(self.max_time)
         if self.noise_share_ is not None:
-            return self._learn_share(record, settings, budget, words)
-        lagged = learn_lags(estimate, settings, budget, words)
+            lagged = self._learn_share(settings, budget, words)
+        else:
+            lagged = learn_lags(estimate, settings, budget, words)
         if lagged is not None and not record.is_constant:  # what is missing as these lags expect it
             point = self._operating_point._replace(new_levels=lagged.new_levels)
             states = lagged.dynamics.filter(record, point).hindsight()
             estimate = estimate_plant(filled_record(record, states), settings)
             lagged = learn_lags(estimate, settings, budget, words)
+        if budget.is_spent:
+            self._warn_of_budget(budget)
         return lagged
+
+    def _warn_of_budget(self, budget):
+        """Say that a plant of several lags was given up on, and whether another day would give another one."""
+        clock = " It was the clock that stopped it: another run may end elsewhere." * budget.stopped_by_clock
+        warnings.warn(
+            f"Plants of several lags were given {self.max_time:.3g} s of work, which ended before they were done: "
+            f"this is the best plant so far. Raise max_time, or give fewer units or states.{clock}",
+            ConvergenceWarning,
+            stacklevel=_USER + 1,
+        )
 
     def _words(self):
         """What is said of the timing of every input."""
@@ -465,7 +484,7 @@ class LikelihoodServer(ServerLearner):
 
         return bool((timing_of(estimate.plant, self._words())[0] == 0).any())
 
-    def _learn_share(self, record, settings, budget, words):
+    def _learn_share(self, settings, budget, words):
         """The same where the share of sensor noise is open: the one of the largest evidence."""
         from .lagged.stage import SHARES, learn_lags
 
@@ -497,13 +516,6 @@ class LikelihoodServer(ServerLearner):
         self.input_ = self.unshrunk_input_ = dynamics.B[1]
         self.lag_transitions_, self.lag_inputs_ = dynamics.A, dynamics.B
         self._operating_point = self._operating_point._replace(new_levels=lagged.new_levels)
-        if not lagged.is_complete:
-            warnings.warn(
-                f"The plant of several lags was given {self.max_time:.3g} s of work, which ended before it was "
-                "done: this is the best one so far. Raise max_time, give fewer units or states.",
-                ConvergenceWarning,
-                stacklevel=_USER,
-            )
         if lagged.shrunk_by < 1:
             warnings.warn(
                 "The plant of several lags that fits the record best is at the border of stability; its poles "

@@ -44,10 +44,10 @@ class LaggedProblem:
     def spent(self, n_coordinates=0):
         """Count the work of one evaluation, or of the algebra of some coordinates."""
         if n_coordinates:
-            self.budget.spend(4.0 * n_coordinates**3)
+            self.budget.spend(0.5 * n_coordinates**3)
         else:
             n, c = self.likelihood.n, self.likelihood.c
-            self.budget.spend(self.likelihood.n_fft * 4.0 * (12 * n**3 + 4 * n * n * c + 2 * n * c * c))
+            self.budget.spend(self.likelihood.n_fft * 0.8 * (12 * n**3 + 4 * n * n * c + 2 * n * c * c))
 
 
 class Rows(NamedTuple):

@@ -14,7 +14,7 @@ import numpy as np
 from ..episodes import episodes
 from ..matrices import hermitian
 
-_CELLS = 256  # frequencies over the half circle into which a record's periodogram is averaged
+_CELLS = 128  # frequencies over the half circle into which a record's periodogram is averaged
 _LEAST = 0.25  # by which the further term may shrink a direction
 
 
