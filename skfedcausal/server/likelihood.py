@@ -21,7 +21,7 @@ from .estimation.noise_share import choose_filter, choose_noise_share
 from .joint import JointRecord
 from .lagged.budget import Budget
 from .lagged.misfit import LEVEL as MISFIT_LEVEL
-from .lagged.misfit import filled_record, misfit_p_values, misfit_table
+from .lagged.misfit import filled_record, is_mostly_there, misfit_p_values, misfit_table
 from .links.benefit import Benefit, split_messages
 from .links.intervals import intervals_table, measure_intervals, pair_of, spectrum_table
 from .links.resampling import bootstrap_table, stability_table
@@ -428,14 +428,16 @@ class LikelihoodServer(ServerLearner):
             estimate = self._filled(record, settings)
         found = None if estimate is None else misfit_p_values(estimate.plant, estimate.scoring)
         self.misfit_ = misfit_table(self.names_, found)
-        is_enough = found is None or not self.misfit_["p_adjusted"].min() <= MISFIT_LEVEL
+        # what fills gaps is an estimate itself, so that more is asked of a record with gaps
+        level = MISFIT_LEVEL if record.is_constant else MISFIT_LEVEL / 5
+        is_enough = found is None or not self.misfit_["p_adjusted"].min() <= level
         if is_enough and not self._acts_at_once(estimate):
             return
         from .lagged.tables import lagged_links_table  # for records that ask for it
 
         lagged = self._lagged = self._learn_lags(record, estimate, settings)
         if lagged is not None:
-            self._keep_lags(lagged)
+            self._keep_lags(record, lagged)
             self._look_for_feedback(record)
             levels = {"alpha": self.alpha, "margin": self.margin}
             geweke = lagged.dynamics.geweke(self.information_, self.partition_)
@@ -451,8 +453,8 @@ class LikelihoodServer(ServerLearner):
         else:
             lagged = learn_lags(estimate, settings, budget, words)
         if lagged is not None and not record.is_constant:  # what is missing as these lags expect it
-            point = self._operating_point._replace(new_levels=lagged.new_levels)
-            states = lagged.dynamics.filter(record, point).hindsight()
+            point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
+            states = lagged.dynamics.filter(record.at_steps(lagged.steps), point).hindsight()
             estimate = estimate_plant(filled_record(record, states), settings)
             lagged = learn_lags(estimate, settings, budget, words)
         if budget.is_spent:
@@ -502,20 +504,21 @@ class LikelihoodServer(ServerLearner):
 
     def _filled(self, record, settings):
         """Estimate from a record whose gaps are filled as the plant expects; None without a full picture."""
-        if not record.determined.all():
+        if not is_mostly_there(record):
             return None
         drive = self._drive(self.unshrunk_transition_, self.unshrunk_input_)
-        states, _ = smooth_plant(self.unshrunk_transition_, self.process_cov_, record, drive)
+        placed = self._operating_point.placed(record)
+        states, _ = smooth_plant(self.unshrunk_transition_, self.process_cov_, placed, drive)
         return estimate_plant(filled_record(record, states), settings)
 
-    def _keep_lags(self, lagged):
+    def _keep_lags(self, record, lagged):
         """Keep a plant of several lags: its first ones where those of one lag were."""
         dynamics = lagged.dynamics
         self.transition_ = self.unshrunk_transition_ = dynamics.A[0]
         self.process_cov_, self._run = dynamics.Q, None
         self.input_ = self.unshrunk_input_ = dynamics.B[1]
         self.lag_transitions_, self.lag_inputs_ = dynamics.A, dynamics.B
-        self._operating_point = self._operating_point._replace(new_levels=lagged.new_levels)
+        self._operating_point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
         if lagged.shrunk_by < 1:
             warnings.warn(
                 "The plant of several lags that fits the record best is at the border of stability; its poles "

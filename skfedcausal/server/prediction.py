@@ -226,6 +226,13 @@ class OperatingPoint(NamedTuple):
         held = np.hstack([np.zeros_like(B), self.new_levels])
         return InputDrive(np.hstack([B, steps]), self.known_level, self.spread, held)
 
+    def moved(self, record, steps, new_levels):
+        """The operating point with other shifts of the record that was fitted."""
+        placed = record.at_steps(steps)
+        level = column_mean(placed.known) if placed.partition.n_known else np.zeros(0)
+        sums = record.fingerprint() if steps else None
+        return self._replace(known_level=level, steps=steps, new_levels=new_levels, sums=sums)
+
     def placed(self, record):
         """The record with the shifts where they were found, if it is the one of the fit.
 

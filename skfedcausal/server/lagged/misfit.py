@@ -12,6 +12,7 @@ from ..estimation.evidence import weighted_chi2_logsf
 LEVEL = 0.05  # family-wise, below which a plant of several lags is learned and compared
 _LAGS = 20
 _ROWS_PER_LAG = 50
+_LEAST_SEEN = 0.75  # share of rows in which a unit's states have to be seen
 _FEWEST_LAGS = 5  # that are worth a test
 _DECAYS = (0.1, 0.8)  # of the kernels that weigh later lags
 
@@ -48,6 +49,12 @@ def misfit_p_values(plant, scoring):
                 found = test.p_values(rows, inside, channels, weighted_chi2_logsf, bases)
                 p_values[unit, [k for k, _ in group]] = found
     return p_values
+
+
+def is_mostly_there(record):
+    """Whether every unit's states are seen in most rows: what is filled says nothing of lags."""
+    shares = [part.determined_rows.mean() for part in record.parts]
+    return bool(record.determined.all() and min(shares) >= _LEAST_SEEN)
 
 
 def filled_record(record, states):

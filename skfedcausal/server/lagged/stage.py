@@ -16,7 +16,7 @@ from .problem import Fitted, LaggedProblem, scattered
 from .search import Sources, search, tested
 from .timing import first_lags
 
-_ROWS_PER_LAG = 20  # time steps per lag at least
+_ROWS_PER_LAG = 50  # time steps per lag at least
 _FEW_STATES, _FEW_INPUTS = 16, 5  # up to which a plant has many lags
 _STATE_LAGS, _INPUT_LAGS = (20, 10), (30, 12)  # of plants of few states and inputs, of others
 _MEMORY = 24  # lags of the filter at least
@@ -32,7 +32,8 @@ class LaggedEstimate:
     """A plant of several lags with all that is to be said of it."""
 
     dynamics: LaggedDynamics
-    new_levels: np.ndarray  # of the states behind the shifts of a record, (n, n_steps)
+    steps: tuple[int, ...]  # rows at which levels shift
+    new_levels: np.ndarray  # of the states behind these shifts, (n, n_steps)
     links: dict  # by kind "state" and "input", and column of the table of links
     blocks: dict  # by kind, :class:`ChannelBlocks`
     active: np.ndarray  # (n_units, n_sources)
@@ -151,6 +152,7 @@ def _assessed(plant, problem, fitted, sources, active, tests, levels, alpha):
     links, blocks = _links(problem, fitted, sources, active, tests, alpha)
     return LaggedEstimate(
         dynamics,
+        plant.steps,
         S @ levels,
         links,
         blocks,

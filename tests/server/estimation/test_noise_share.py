@@ -19,8 +19,17 @@ def noisy_plant(**settings):
     return make_granger_plant(2, **SQUARE | defaults | settings)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_lag():
+    """What the noise that is left open is chosen by is told of plants of one lag; several lags choose anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("skfedcausal.server.likelihood.misfit_p_values", lambda plant, scoring: None)
+        patch.setattr(LikelihoodServer, "_acts_at_once", lambda server, estimate: False)
+        yield
+
+
 @pytest.fixture(scope="module")
-def fitted():
+def fitted(one_lag):
     X, truth = noisy_plant()
     return FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs), X, truth
 
