@@ -89,7 +89,7 @@ FOUR = Network(
             (3, 3, 1, 0.4),
         ],
     ),
-    "Runge et al. (2019), Detecting and quantifying causal associations, Science Advances 5; its tutorial process",
+    "Runge et al. (2019), Detecting and quantifying causal associations, Science Advances 5: tutorial process",
 )
 PUBLISHED = (FIVE, NINE, FOUR)
 
@@ -131,7 +131,9 @@ def _sensed(x, linked, delay, rng, n_sensors, noise):
     return Units(X, x, linked, delay, scores)
 
 
-def dead_times(n_units, n_samples, seed, *, second_order=True, delays=(1, 10), gain=(0.04, 0.2), n_links=None):
+def dead_times(
+    n_units, n_samples, seed, *, second_order=True, delays=(1, 10), gain=(0.04, 0.2), n_links=None
+):
     """Units of first or second order behind four sensors of one quantity each, linked with dead times.
 
     A link acts `delay` + 1 rows late: the dead time, and the row of the lag behind which it enters.

@@ -1,4 +1,4 @@
-"""Networks whose links act after several rows: links found, false ones, delays, beside a vector autoregression.
+"""Networks whose links act after several rows: links, false ones and delays, beside an autoregression.
 
 Run ``python -m benchmarks.lagged_networks`` for the tables.
 """
@@ -48,7 +48,7 @@ def default(units):
 
 
 def autoregression(units):
-    """Pooled vector autoregression of the best summaries of every unit's sensors, order by AIC, Wald tests."""
+    """Pooled vector autoregression of the best summaries of units' sensors, order by AIC, Wald tests."""
     start = process_time()
     n = units.scores.shape[1]
     fit = VAR(units.scores).fit(maxlags=_MOST_LAGS, ic="aic")
@@ -84,7 +84,7 @@ def scores_of(found, units):
 
 
 def timing_of(found, units):
-    """Of the links that were found: whether the delay is right, within a row, in its 90 % set; rows of the set."""
+    """Of links that were found: whether the delay is right, within a row, in its 90 % set; the set's rows."""
     at = found.decided & units.linked
     delay, low, high = (x[at] for x in found.delays)
     true = units.delay[at]
@@ -162,9 +162,7 @@ def main():
     first = f"## Published networks, 2000 rows, noisy sensors with the variance of the node\n\n{sources}"
     second = "## Eight units behind four sensors each, 3000 rows, twelve links"
     tables = [table(part, columns) for part in (rows, others)]
-    write(
-        "lagged_networks", "Networks of several lags", text, first, tables[0], second, tables[1]
-    )
+    write("lagged_networks", "Networks of several lags", text, first, tables[0], second, tables[1])
 
 
 if __name__ == "__main__":

@@ -200,7 +200,8 @@ def test_tennessee_eastman():
     estimator = FederatedGrangerEstimator().fit(training)
     assert estimator.client_names_ == ("feed", "compressor", "reactor", "separator", "stripper")
     assert len(estimator.links_) == 20
-    assert np.isfinite(estimator.links_.select_dtypes("number")).all(axis=None)
+    numbers = estimator.links_.select_dtypes("number").drop(columns=["delay", "delay_low", "delay_high"])
+    assert np.isfinite(numbers).all(axis=None)
     alone = sum(
         estimator.clients_[name].score(held_out.filter(like=f"{name}__").to_numpy())
         for name in estimator.client_names_

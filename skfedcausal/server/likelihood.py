@@ -462,11 +462,11 @@ class LikelihoodServer(ServerLearner):
         return lagged
 
     def _warn_of_budget(self, budget):
-        """Say that a plant of several lags was given up on, and whether another day would give another one."""
+        """Say that plants of several lags were given up on, and whether another run may end elsewhere."""
         clock = " It was the clock that stopped it: another run may end elsewhere." * budget.stopped_by_clock
         warnings.warn(
-            f"Plants of several lags were given {self.max_time:.3g} s of work, which ended before they were done: "
-            f"this is the best plant so far. Raise max_time, or give fewer units or states.{clock}",
+            f"Plants of several lags were given {self.max_time:.3g} s of work, which ended before they were "
+            f"done: this is the best plant so far. Raise max_time, or give fewer units or states.{clock}",
             ConvergenceWarning,
             stacklevel=_USER + 1,
         )
@@ -521,8 +521,8 @@ class LikelihoodServer(ServerLearner):
         self._operating_point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
         if lagged.shrunk_by < 1:
             warnings.warn(
-                "The plant of several lags that fits the record best is at the border of stability; its poles "
-                f"were brought in by a factor {lagged.shrunk_by:.6f}. Free runs over many rows hang on it.",
+                "The plant of several lags that fits the record best is at the border of stability; its "
+                f"poles were brought in by a factor {lagged.shrunk_by:.6f}. Free runs over many rows hang on it.",
                 UserWarning,
                 stacklevel=_USER,
             )

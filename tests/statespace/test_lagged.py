@@ -35,9 +35,9 @@ def plant(seed=0):
 def residuals(coefficients, x):
     Z = -coefficients
     Z[0, :, :N] += np.eye(N)
-    return np.array(
-        [sum(Z[k] @ x[t - k] for k in range(N_LAGS + 1)) for t in range(N_LAGS, len(x))]
-    ).reshape(-1, N)
+    return np.array([sum(Z[k] @ x[t - k] for k in range(N_LAGS + 1)) for t in range(N_LAGS, len(x))]).reshape(
+        -1, N
+    )
 
 
 def brute_force(coefficients, Q, noise, x, starts, n_frequencies):
@@ -82,9 +82,7 @@ def test_value_and_gradient_are_those_of_the_rows(starts):
 def test_the_cost_of_a_value_does_not_depend_on_the_length_of_the_record():
     x = np.random.default_rng(1).standard_normal((20_000, N))
     coefficients, Q, noise = plant()
-    short, long = (
-        LaggedLikelihood(LagSums.of(rows, (0,), N_LAGS, MEMORY), noise) for rows in (x[:500], x)
-    )
+    short, long = (LaggedLikelihood(LagSums.of(rows, (0,), N_LAGS, MEMORY), noise) for rows in (x[:500], x))
     assert short.n_fft == long.n_fft
     assert short._ends[0].rows.shape == long._ends[0].rows.shape
     assert np.isfinite(long.evaluate(coefficients[..., :N], Q, gradient=False))
@@ -133,7 +131,7 @@ def test_information_is_the_covariance_of_the_scores(scores):
 
 
 def test_the_test_of_misfit_has_its_size(scores):
-    gradients, likelihood, coefficients, _ = scores
+    gradients, likelihood, _, _ = scores
     sums = np.zeros((30, 3, 3))
     moments = type("M", (), {"n_transitions": 999, "late": sums, "spectra": lambda self, w: (sums,) * 3})()
     info = WhittleLikelihood(moments, TRUE_N).information(TRUE_A[0], TRUE_Q, 6)
@@ -188,7 +186,9 @@ def test_posterior_and_evidence_are_those_of_the_gaussian():
     gain = prior @ X.T @ np.linalg.inv(X @ prior @ X.T + np.eye(60))
     np.testing.assert_allclose(found.mean, gain @ y, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found.covariance, prior - gain @ X @ prior, atol=1e-9)
-    log_density = [multivariate_normal(np.zeros(60), C).logpdf(y) for C in (X @ prior @ X.T + np.eye(60), np.eye(60))]
+    log_density = [
+        multivariate_normal(np.zeros(60), C).logpdf(y) for C in (X @ prior @ X.T + np.eye(60), np.eye(60))
+    ]
     np.testing.assert_allclose(found.log_evidence, log_density[0] - log_density[1], rtol=1e-8)
 
 
@@ -199,9 +199,7 @@ def test_a_channel_alone_has_the_evidence_of_the_whole():
     S, q = efficient(G, b, channels, scales, decays, 0)
     values = channel_evidence(S, q, kernel_root(5, 3), 2)
     at = [3, 25]
-    whole = [
-        posterior(G, b, channels, np.array([CHANNEL_SCALES[k], 2.0]), decays).log_evidence for k in at
-    ]
+    whole = [posterior(G, b, channels, np.array([CHANNEL_SCALES[k], 2.0]), decays).log_evidence for k in at]
     np.testing.assert_allclose(values[at[0]] - values[at[1]], whole[0] - whole[1], rtol=1e-6)
 
 

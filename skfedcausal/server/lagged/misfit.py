@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.lagged.kernel_tests import MisfitTest, lag_bases
+from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ..estimation.evidence import weighted_chi2_logsf
 
 LEVEL = 0.05  # family-wise, below which a plant of several lags is learned and compared

@@ -33,8 +33,8 @@ def words_by_input(sampled, names, sizes):
 def first_lags(words, series, starts, n_states):
     """First lag at which every input acts, and the table that says why.
 
-    "before" is 0, "after" 1. "auto" is 0 only where feedback cannot deceive it: where earlier measurements say
-    nothing of the input, and what its own past leaves of it says something of the row's measurements.
+    "before" is 0, "after" 1. "auto" is 0 only where feedback cannot deceive it: where earlier measurements
+    say nothing of the input, and what its own past leaves of it says something of the row's measurements.
     """
     first = np.array([0 if word == "before" else 1 for word in words], dtype=int)
     shares, p_values = _tests(series, starts, n_states)

@@ -26,7 +26,7 @@ def kernel_p_values(S, q, n_lags, bases, logsf):
     """P values of channels of no effect, from scores (m, e) and informations (m, e, e) efficient for them.
 
     For each basis R of a kernel ``q' R R' q`` is a weighted sum of chi-squares under no effect, with the
-    eigenvalues of ``R' S R``; `logsf` gives its log tail. The kernels' p values are combined by Cauchy's rule.
+    eigenvalues of ``R' S R``; `logsf` gives its log tail. Cauchy's rule combines the kernels' p values.
     """
     n_channels, e = q.shape
     n_vectors = e // n_lags
@@ -56,8 +56,8 @@ class MisfitTest:
     """Whether lags after the first act, at the maximum of a plant of one lag: score tests of its channels.
 
     `info` is the expected information of that plant per row (:class:`~..fisher.SpectralInformation`), `grad`
-    (n_lags + 1, n, c) the gradient of the likelihood of several lags there. Every channel, in the plant or not,
-    is tested given its own first lag, the unit's other channels in the plant and the unit's process noise.
+    (n_lags + 1, n, c) the gradient of the likelihood of several lags there. Every channel, in the plant or
+    not, is tested given its own first lag, the unit's other channels in the plant and the unit's process noise.
     """
 
     def __init__(self, info, grad, n_rows):
@@ -133,7 +133,7 @@ class MisfitTest:
         return (self._n_rows / len(products) * found).reshape(-1, *products.shape[1:])
 
     def p_values(self, rows, inside, channels, logsf, bases):
-        """P values of channels (m, k) of columns in a unit's rows, of which `inside` (a,) are in the plant."""
+        """P values of channels (m, k) of columns in a unit's rows; those `inside` (a,) are in the plant."""
         p, cols = rows.stop - rows.start, channels.ravel()
         against = self._against_first(rows, inside, cols)
         p_noise = p * (p + 1) // 2

@@ -2,7 +2,8 @@
 
 The scores ``s = h + e`` of a plant ``h[t] = sum_k A_k h[t-k] + sum_k B_k u[t-k] + w[t]`` leave the
 residuals ``r[t] = s[t] - sum_k A_k s[t-k] - sum_k B_k u[t-k]``, a moving average with the spectrum ``Phi = Q
-+ Z N Z^H``, ``Z = I - sum_k A_k exp(-i w k)``, ``N = Cov e``. With the Fourier sum I_r(w) of the lag covariances of r
++ Z N Z^H``, ``Z = I - sum_k A_k exp(-i w k)``, ``N = Cov e``. With the Fourier sum I_r(w) of the lag
+covariances of r
 
     log-likelihood / T = -1/2 mean_w [ log det Phi + tr Phi^-1 I_r ],
 

@@ -21,7 +21,7 @@ def noisy_plant(**settings):
 
 @pytest.fixture(scope="module", autouse=True)
 def one_lag():
-    """What the noise that is left open is chosen by is told of plants of one lag; several lags choose anew."""
+    """How the noise that is left open is chosen for plants of one lag; those of several choose anew."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("skfedcausal.server.likelihood.misfit_p_values", lambda plant, scoring: None)
         patch.setattr(LikelihoodServer, "_acts_at_once", lambda server, estimate: False)

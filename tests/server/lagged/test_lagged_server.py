@@ -166,7 +166,7 @@ def test_gaps_are_filtered_as_by_the_filter_of_one_lag():
 
 
 def test_a_record_of_one_lag_gives_the_same_numbers_with_and_without_the_test(monkeypatch):
-    X, truth = make_granger_plant(3, links=[("unit0", "unit2")], n_samples=1500, random_state=0)
+    X, _ = make_granger_plant(3, links=[("unit0", "unit2")], n_samples=1500, random_state=0)
     kept = FederatedGrangerEstimator().fit(X)
     assert len(kept.server_.lag_transitions_) == 1
     assert kept.server_.misfit_["p_adjusted"].min() > 0.05
@@ -183,20 +183,22 @@ def test_a_record_of_one_lag_gives_the_same_numbers_with_and_without_the_test(mo
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_pooled_and_federated_plants_of_several_lags_are_the_same(share):
     rng = np.random.default_rng(7)
-    X = {name: np.where(rng.random(Y.shape) < share, np.nan, Y) for name, Y in sensed(five_nodes(1000)).items()}
+    X = {
+        name: np.where(rng.random(Y.shape) < share, np.nan, Y) for name, Y in sensed(five_nodes(1000)).items()
+    }
     estimator = FederatedGrangerEstimator().fit(X)
     assert len(estimator.server_.lag_transitions_) > 1
     assert estimator.oracle_gap(X) < 1e-8
     pooled = estimator.oracle(X)
-    np.testing.assert_allclose(
-        estimator.server_.lag_transitions_, pooled.server_.lag_transitions_, atol=1e-8
-    )
+    np.testing.assert_allclose(estimator.server_.lag_transitions_, pooled.server_.lag_transitions_, atol=1e-8)
     assert estimator.links_["delay"].equals(pooled.links_["delay"])
 
 
 def sensed(X, noise=0.3):
     rng = np.random.default_rng(8)
-    return {name: x @ np.ones((1, 3)) + noise * x.std() * rng.normal(size=(len(x), 3)) for name, x in X.items()}
+    return {
+        name: x @ np.ones((1, 3)) + noise * x.std() * rng.normal(size=(len(x), 3)) for name, x in X.items()
+    }
 
 
 def test_a_level_that_shifts_does_not_stop_the_lags():
