@@ -89,7 +89,7 @@ FOUR = Network(
             (3, 3, 1, 0.4),
         ],
     ),
-    "Runge et al. (2019), Detecting and quantifying causal associations, Science Advances 5: tutorial process",
+    "Runge et al. (2019), Detecting and quantifying causal associations, Science Advances 5 (tutorial)",
 )
 PUBLISHED = (FIVE, NINE, FOUR)
 

@@ -65,6 +65,10 @@ class LikelihoodServer(ServerLearner):
         "auto" looks for shifts of the operating point within an episode that nobody announced, which would
         otherwise be taken for links, and gives every unit that shifted a term of its own; None takes every
         unit's level as constant.
+    sampled : {"auto", "after", "before"} or dict, default="auto"
+        When inputs are set: "before" the row they are recorded in is measured, so that they may act in it, or
+        "after". A dict has a word, or one for each input, by unit. "auto" is "before" only where the record
+        says that an input acts at once and that no measurement acts on it: safe under feedback.
     likelihood : {"whittle", "time-domain"}, default="whittle"
         For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
     covariance : {"information", "sandwich", "hac"}, default="information"
@@ -88,6 +92,10 @@ class LikelihoodServer(ServerLearner):
         units with as many states as sensors, whose measurements alone do not tell; at most a tenth of the
         longest episode. 1 leaves it as small as the units suppose. Plants with inputs and complete records
         only.
+    max_time : float, default=25.0
+        Seconds of work that plants of several lags may take, counted in operations so that what is learned does
+        not depend on the load; a clock stops them after four times as long. The best plant so far is kept,
+        with a warning.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -110,6 +118,17 @@ class LikelihoodServer(ServerLearner):
         Process covariance, block-diagonal but for the pairs in `correlations_`.
     input_, unshrunk_input_ : ndarray of shape (n, k)
         Input matrix, like the transition matrices; no columns for a plant without inputs.
+    lag_transitions_ : ndarray of shape (p, n, n)
+        Transition matrices of lags 1 to p, the first of which is `transition_`; of one lag where that is
+        enough.
+    lag_inputs_ : ndarray of shape (q + 1, n, k)
+        Input matrices of lags 0 to q of a plant of several lags, entry 0 in the same row; of a plant of one
+        lag that of its only one, shape (1, n, k).
+    misfit_ : DataFrame
+        Score tests of later lags of every channel given its first: ``cause, effect, kind, p_value, p_adjusted``
+        (Bonferroni over all of them). Empty where one lag is kept without a test: records of less than 250
+        rows in a row, units seen in too few rows, `covariance` or `likelihood` other than the default ones,
+        `fix_local`.
     input_slices_ : dict of str to slice
         Inputs of each unit among the columns of `input_`.
     input_level_ : ndarray of shape (k,)
@@ -139,6 +158,9 @@ class LikelihoodServer(ServerLearner):
         `process_cov_` is the most likely one for it and the coefficients as they are.
     links_ : DataFrame
         One row per ordered pair of units, of kind "state" and, where the cause has inputs, "input".
+        ``delay`` is the first lag in rows that acts, the most probable one, ``delay_low`` and ``delay_high`` are
+        the ends of a set of 90 % of the probability; NaN where there is no link. With several lags ``strength``
+        is the norm of the blocks of all lags, ``statistic`` twice the log evidence, ``p_adjusted`` Holm's.
     correlations_ : DataFrame
         Pairs of units whose process noise is correlated: a cause they share, or influence within one
         sampling period, that the data cannot give a direction.
@@ -522,7 +544,7 @@ class LikelihoodServer(ServerLearner):
         if lagged.shrunk_by < 1:
             warnings.warn(
                 "The plant of several lags that fits the record best is at the border of stability; its "
-                f"poles were brought in by a factor {lagged.shrunk_by:.6f}. Free runs over many rows hang on it.",
+                f"poles were brought in by a factor {lagged.shrunk_by:.6f}. Long free runs hang on it.",
                 UserWarning,
                 stacklevel=_USER,
             )

@@ -23,8 +23,8 @@ def first_lag_probabilities(S, q, n_lags):
             root = np.zeros((n_lags, basis.shape[1]))
             root[first:] = basis
             values.append(channel_evidence(S, q, root, n_vectors))
-        values = np.concatenate(values)
-        evidence[first] = np.logaddexp.reduce(values) - np.log(len(values))
+        every = np.concatenate(values)
+        evidence[first] = np.logaddexp.reduce(every) - np.log(len(every))
     probability = np.exp(evidence - evidence.max())
     return probability / probability.sum()
 

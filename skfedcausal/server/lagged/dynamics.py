@@ -5,7 +5,7 @@ state ``[h[t]; ...; h[t-p+1]]`` and the inputs ``[u[t+1]; u[t]; ...]`` make a pl
 those; this is the only place that knows how.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -98,7 +98,7 @@ class LaggedDynamics:
         first = np.hstack([np.zeros_like(B), point.new_levels])
         spread = np.kron(np.ones((self.n_lags, self.n_lags)), point.spread)
         matrix, first = self.padded_rows(np.hstack([B, steps])), np.tile(first, (self.n_lags, 1))
-        return LaggedDrive(matrix, point.known_level, spread, first, self)
+        return LaggedDrive(matrix, point.known_level, spread, first, dynamics=self)
 
     def smooth(self, record, point, *, intercept=True):
         """States given a whole record (n_samples, n), and covariances of each unit's states."""
@@ -165,7 +165,7 @@ class LaggedDynamics:
 class LaggedDrive(InputDrive):
     """How the inputs of several lags and the steps of a record act on the states with their lags."""
 
-    dynamics: LaggedDynamics | None = None
+    dynamics: LaggedDynamics = field(kw_only=True)
 
     def inputs(self, record):
         """Inputs of all lags and steps less their level."""

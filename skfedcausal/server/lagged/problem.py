@@ -8,7 +8,10 @@ import numpy as np
 
 from ...statespace.lagged.information import RowInformation
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, Channel, posterior, rescaled, swept
+from ...statespace.lagged.likelihood import LaggedLikelihood
 from ...statespace.matrices import floor_eigenvalues, symmetric_basis
+from ...statespace.partition import Partition
+from .budget import Budget
 
 _LEAST_STEP = 0.02
 _Q_FLOOR = 0.1  # share of the smallest eigenvalue of a unit's process noise that a step leaves
@@ -20,12 +23,12 @@ _KEEPS = 0.5  # share of the step promised that the likelihood may miss
 class LaggedProblem:
     """A record's likelihood and spectrum, and which coefficients there may be: lags of states and inputs."""
 
-    likelihood: object
+    likelihood: LaggedLikelihood
     periodogram: np.ndarray
-    partition: object
+    partition: Partition
     state_lags: np.ndarray  # 1..p
     input_lags: list  # of each input, its lags
-    budget: object
+    budget: Budget
 
     def channels(self, unit, linked, driven):
         """Channels of a unit's rows: of itself, of the units linked to it and of the inputs driving it."""
@@ -124,9 +127,10 @@ def rows_at(problem, info, point, coefficients, unit, channels):
     return Rows(channels, columns, order, G, G @ theta + score, theta, score)
 
 
-def climb(problem, fitted, linked, driven, n_steps=10, n_sweeps=3):
+def climb(problem, fitted, masks, n_steps=10, n_sweeps=3):
     """Towards the maximum of the likelihood under the prior, whose scales come from the evidence."""
     likelihood, fresh, swept_times = problem.likelihood, not fitted.priors, 0
+    linked, driven = masks
     is_good, settled, best = not fresh, False, None
     for n_step in range(n_steps):
         if problem.budget.is_spent:

@@ -135,8 +135,8 @@ def _outside(problem, fitted, unit, rows, info, point, sources, active):
 def search(problem, fitted, sources, alpha, active=None):
     """Add and drop sources until their set repeats; the plant, the sources that act, their tests."""
     active = sources.own.copy() if active is None else active | sources.own
-    fitted = climb(problem, fitted, *sources.masks(active))
-    seen = []
+    fitted = climb(problem, fitted, sources.masks(active))
+    seen: list[np.ndarray] = []
     for _ in range(_MAX_ROUNDS):
         tests = tested(problem, fitted, sources, active)
         proposed = _proposed(tests.p_values, active, sources, alpha)
@@ -145,8 +145,8 @@ def search(problem, fitted, sources, alpha, active=None):
         seen.append(active)
         fitted = _without(problem, fitted, sources, active & ~proposed)
         active = proposed
-        fitted = climb(problem, fitted, *sources.masks(active), n_steps=6, n_sweeps=2)
-    fitted = climb(problem, fitted, *sources.masks(active), n_steps=6, n_sweeps=2)
+        fitted = climb(problem, fitted, sources.masks(active), n_steps=6, n_sweeps=2)
+    fitted = climb(problem, fitted, sources.masks(active), n_steps=6, n_sweeps=2)
     return fitted, active
 
 

@@ -57,7 +57,7 @@ class MisfitTest:
 
     `info` is the expected information of that plant per row (:class:`~..fisher.SpectralInformation`), `grad`
     (n_lags + 1, n, c) the gradient of the likelihood of several lags there. Every channel, in the plant or
-    not, is tested given its own first lag, the unit's other channels in the plant and the unit's process noise.
+    not, is tested given its own first lag, the unit's other channels in the plant and its process noise.
     """
 
     def __init__(self, info, grad, n_rows):
@@ -144,7 +144,7 @@ class MisfitTest:
         nuisance[:n_first, n_first:] = nuisance[n_first:, :n_first].T
         nuisance[n_first:, n_first:] = self._of_noise(rows)
         q_first = np.concatenate([self._score[1, rows][:, inside].ravel(), np.zeros(p_noise)])
-        m, k, n_lags = *channels.shape, self.n_lags
+        (m, k), n_lags = channels.shape, self.n_lags
         against = against.reshape(len(against), p, m, k, n_lags).transpose(2, 0, 1, 3, 4)
         against = against.reshape(m, len(nuisance), p * k * n_lags)
         solved = np.linalg.solve(nuisance, np.concatenate([*against, q_first[:, None]], axis=1))
@@ -153,7 +153,8 @@ class MisfitTest:
         S = S - np.swapaxes(against, 1, 2) @ explained
         q = self._score[1:, rows][..., channels].transpose(2, 1, 3, 0).reshape(m, -1)
         q = q - np.swapaxes(against, 1, 2) @ solved[:, -1]
-        return kernel_p_values(*self._after_first(S, q), n_lags - 1, bases, logsf)
+        S, q = self._after_first(S, q)
+        return kernel_p_values(S, q, n_lags - 1, bases, logsf)
 
     def _after_first(self, S, q):
         """Efficient information and score of later lags given the channel's own first one."""

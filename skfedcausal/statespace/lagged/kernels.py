@@ -164,7 +164,7 @@ def swept(G, b, channels, scales, decays, *, coarse=False):
     scales, decays = scales.copy(), decays.copy()
     for number, channel in enumerate(channels):
         S, q = efficient(G, b, channels, scales, decays, number)
-        tried = {}
+        tried: dict[int, tuple[float, float]] = {}
 
         def evidence(k, S=S, q=q, channel=channel, tried=tried):
             if k not in tried:

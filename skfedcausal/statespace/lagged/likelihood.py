@@ -67,8 +67,8 @@ class LagSums(NamedTuple):
         if n_rows <= 0:
             raise ValueError(f"No episode is longer than the {n_lags} lags of the plant.")
         shape = (-1, window, c)
-        ends = (np.array(x).reshape(shape) for x in (heads, tails))
-        return cls(sums, *ends, short, lengths, n_lags, memory, n_rows)
+        first, last = (np.array(x).reshape(shape) for x in (heads, tails))
+        return cls(sums, first, last, short, lengths, n_lags, memory, n_rows)
 
 
 class LaggedPoint(NamedTuple):
