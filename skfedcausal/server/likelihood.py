@@ -93,9 +93,9 @@ class LikelihoodServer(ServerLearner):
         longest episode. 1 leaves it as small as the units suppose. Plants with inputs and complete records
         only.
     max_time : float, default=25.0
-        Seconds of work that plants of several lags may take, counted in operations so that what is learned does
-        not depend on the load; a clock stops them after four times as long. The best plant so far is kept,
-        with a warning.
+        Seconds of work that plants of several lags may take, counted in operations so that what is learned
+        does not depend on the load; a clock stops them after four times as long. The best plant so far is
+        kept, with a warning.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -125,10 +125,10 @@ class LikelihoodServer(ServerLearner):
         Input matrices of lags 0 to q of a plant of several lags, entry 0 in the same row; of a plant of one
         lag that of its only one, shape (1, n, k).
     misfit_ : DataFrame
-        Score tests of later lags of every channel given its first: ``cause, effect, kind, p_value, p_adjusted``
-        (Bonferroni over all of them). Empty where one lag is kept without a test: records of less than 250
-        rows in a row, units seen in too few rows, `covariance` or `likelihood` other than the default ones,
-        `fix_local`.
+        Score tests of later lags of every channel given its first: ``cause, effect, kind, p_value,
+        p_adjusted`` (Bonferroni over all of them). Empty where one lag is kept without a test: records of
+        less than 250 rows in a row, units seen in too few rows, `covariance` or `likelihood` other than the
+        default ones, `fix_local`.
     input_slices_ : dict of str to slice
         Inputs of each unit among the columns of `input_`.
     input_level_ : ndarray of shape (k,)
@@ -158,9 +158,10 @@ class LikelihoodServer(ServerLearner):
         `process_cov_` is the most likely one for it and the coefficients as they are.
     links_ : DataFrame
         One row per ordered pair of units, of kind "state" and, where the cause has inputs, "input".
-        ``delay`` is the first lag in rows that acts, the most probable one, ``delay_low`` and ``delay_high`` are
-        the ends of a set of 90 % of the probability; NaN where there is no link. With several lags ``strength``
-        is the norm of the blocks of all lags, ``statistic`` twice the log evidence, ``p_adjusted`` Holm's.
+        ``delay`` is the first lag in rows that acts, the most probable one, ``delay_low`` and ``delay_high``
+        are the ends of a set of 90 % of the probability; NaN where there is no link. With several lags
+        ``strength`` is the norm of the blocks of all lags, ``statistic`` twice the log evidence,
+        ``p_adjusted`` Holm's.
     correlations_ : DataFrame
         Pairs of units whose process noise is correlated: a cause they share, or influence within one
         sampling period, that the data cannot give a direction.

@@ -5,9 +5,9 @@ import pytest
 from scipy.stats import kstest, multivariate_normal
 
 from skfedcausal.server.estimation.evidence import weighted_chi2_logsf
+from skfedcausal.server.lagged.misfit import MisfitTest, kernel_p_values, lag_bases
 from skfedcausal.statespace.episodes import episodes
 from skfedcausal.statespace.lagged.information import RowInformation, averaged_periodogram
-from skfedcausal.statespace.lagged.kernel_tests import MisfitTest, kernel_p_values, lag_bases
 from skfedcausal.statespace.lagged.kernels import (
     CHANNEL_SCALES,
     DECAYS,

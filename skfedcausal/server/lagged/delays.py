@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ...statespace.lagged.kernel_tests import lag_bases
 from ...statespace.lagged.kernels import CHANNEL_SCALES, channel_evidence
+from .misfit import lag_bases
 
 _DECAYS = (0.02, 0.3, 0.65, 0.88)  # of the kernels that begin at the first lag that acts
 _PROBABILITY = 0.9

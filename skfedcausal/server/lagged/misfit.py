@@ -1,11 +1,14 @@
-"""Whether a record asks for more lags than the one it was fitted with."""
+"""Whether a record asks for more lags than the one it was fitted with: tests of all lags at once.
+
+No lag is chosen, so nothing has to be corrected for.
+"""
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pandas as pd
 
-from ...statespace.lagged.kernel_tests import MisfitTest, lag_bases
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ..estimation.evidence import weighted_chi2_logsf
 
@@ -15,6 +18,9 @@ _ROWS_PER_LAG = 50
 _LEAST_SEEN = 0.75  # share of rows in which a unit's states have to be seen
 _FEWEST_LAGS = 5  # that are worth a test
 _DECAYS = (0.1, 0.8)  # of the kernels that weigh later lags
+_TINY = 1e-300
+_TESTED = (0.02, 0.3, 0.7, 0.93)  # decays of the kernels of the tests
+_EXPLAINED = 0.97  # share of a kernel's variance that its basis holds
 
 
 def misfit_p_values(plant, scoring):
@@ -87,3 +93,166 @@ def _of_equal_size(family):
     for k, cols in family:
         groups.setdefault(cols.stop - cols.start, []).append((k, cols))
     return groups.values()
+
+
+@cache
+def lag_bases(n_lags, decays=_TESTED):
+    """Bases of kernels that tests weigh lags by, (n_lags, k) each."""
+    bases = []
+    lag = np.arange(n_lags)
+    for decay in decays:
+        values, axes = np.linalg.eigh(decay ** np.maximum.outer(lag, lag).astype(float))
+        values, axes = values[::-1], axes[:, ::-1]
+        k = int(np.searchsorted(np.cumsum(values) / values.sum(), _EXPLAINED)) + 1
+        bases.append(axes[:, :k] * np.sqrt(values[:k]))
+    return bases
+
+
+def kernel_p_values(S, q, n_lags, bases, logsf):
+    """P values of channels of no effect, from scores (m, e) and informations (m, e, e) efficient for them.
+
+    For each basis R of a kernel ``q' R R' q`` is a weighted sum of chi-squares under no effect, with the
+    eigenvalues of ``R' S R``; `logsf` gives its log tail. Cauchy's rule combines the kernels' p values.
+    """
+    n_channels, e = q.shape
+    n_vectors = e // n_lags
+    p_values = np.empty((len(bases), n_channels))
+    for k, R in enumerate(bases):
+        z = (q.reshape(n_channels, n_vectors, n_lags) @ R).reshape(n_channels, -1)
+        C = S.reshape(n_channels, n_vectors, n_lags, n_vectors, n_lags)
+        C = np.einsum("xvlum,lk->xvkum", C, R, optimize=True)
+        C = np.einsum("xvkum,mj->xvkuj", C, R, optimize=True).reshape(n_channels, z.shape[1], z.shape[1])
+        weights = np.linalg.eigvalsh((C + np.swapaxes(C, 1, 2)) / 2)
+        weights = np.maximum(weights, 1e-12 * weights[:, -1:] + _TINY)
+        p_values[k] = np.exp(logsf(np.square(z).sum(axis=1)[:, None], weights)[:, 0])
+    return combined(p_values)
+
+
+def combined(p_values):
+    """Cauchy combination of dependent p values along the first axis (Liu and Xie, 2020)."""
+    p_values = np.clip(p_values, _TINY, 1 - 1e-12)
+    small = p_values < 1e-12
+    t = np.where(small, 1 / (np.pi * p_values), np.tan((0.5 - np.where(small, 0.5, p_values)) * np.pi))
+    t = t.mean(axis=0)
+    # 1/2 - arctan(t)/pi loses its digits where it is small
+    return np.clip(np.where(t > 1e6, 1 / (np.pi * np.maximum(t, 1)), 0.5 - np.arctan(t) / np.pi), _TINY, 1.0)
+
+
+class MisfitTest:
+    """Whether lags after the first act, at the maximum of a plant of one lag: score tests of its channels.
+
+    `info` is the expected information of that plant per row (:class:`~..fisher.SpectralInformation`), `grad`
+    (n_lags + 1, n, c) the gradient of the likelihood of several lags there. Every channel, in the plant or
+    not, is tested given its own first lag, the unit's other channels in the plant and its process noise.
+    """
+
+    def __init__(self, info, grad, n_rows):
+        self._info, self._score, self._n_rows = info, grad * n_rows, n_rows
+        self.n_lags = len(grad) - 1
+        n_frequencies = len(info.U)
+        frequencies = (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
+        ahead = np.outer(np.arange(-self.n_lags, 2 * self.n_lags), frequencies)
+        self._turn = np.cos(ahead), np.sin(ahead)
+
+    def _moments(self, products, first, stop):
+        """``T mean_w Re exp(iwk) x`` for k from `first` to `stop`, products (f, ...)."""
+        rows = slice(first + self.n_lags, stop + self.n_lags)
+        flat = products.reshape(len(products), -1)
+        cos, sin = (turn[rows] for turn in self._turn)
+        found = cos @ np.ascontiguousarray(flat.real) - sin @ np.ascontiguousarray(flat.imag)
+        return (self._n_rows / len(products) * found).reshape(stop - first, *products.shape[1:])
+
+    def _against_first(self, rows, inside, cols):
+        """Information of first lags of columns `inside` and of the noise with all lags of others.
+
+        Of shape (n_nuisance, n_rows, n_cols, n_lags).
+        """
+        U, W, V = self._info.U[:, rows, rows], self._info.W[..., rows], self._info.V
+        products = np.einsum("fji,fac->fiajc", U, V[:, inside[:, None], cols])
+        of_first = self._moments(products, 0, self.n_lags)  # E x_a[t-1] x_c[t-l] at lag l - 1
+        own = np.einsum("faj,fci->fiajc", W[:, inside], W[:, cols])
+        of_first += self._moments(own, 1 - self.n_lags, 1)[::-1]
+        of_noise = []
+        for a in range(U.shape[1]):
+            for b in range(a + 1):
+                share = W[:, cols, a][:, None] * U[:, b, :, None] + W[:, cols, b][:, None] * U[:, a, :, None]
+                of_noise.append(self._moments(share * (0.5 if a == b else 1.0), 1 - self.n_lags, 1)[::-1])
+        p = U.shape[1]
+        of_first = np.moveaxis(of_first, 0, -1).reshape(p * len(inside), p, len(cols), self.n_lags)
+        return np.concatenate([of_first, np.moveaxis(np.array(of_noise), 1, -1)])
+
+    def _of_noise(self, rows):
+        """Information of a unit's process noise with itself."""
+        U = self._info.U[:, rows, rows]
+        p = U.shape[1]
+        directions = []
+        for a in range(p):
+            for b in range(a + 1):
+                d = np.zeros((p, p))
+                d[a, b] = d[b, a] = 1.0
+                directions.append(U @ d)
+        x = np.array(directions)
+        return 0.5 * self._n_rows * np.einsum("xfij,yfji->xy", x, x).real / len(U)
+
+    def _of_channels(self, rows, cols):
+        """Information of all lags of some columns with each other, (m, e, e) for columns (m, k).
+
+        Elements in the order row, column, lag.
+        """
+        U, W, V = self._info.U[:, rows, rows], self._info.W[..., rows], self._info.V
+        products = np.einsum("fji,fxac->fxiajc", U, V[:, cols[:, :, None], cols[:, None]])
+        toeplitz = self._moments(products, 1 - self.n_lags, self.n_lags)
+        own = np.einsum("fxaj,fxci->fxiajc", W[:, cols], W[:, cols])
+        lag = np.arange(self.n_lags)
+        found = toeplitz[lag - lag[:, None] + self.n_lags - 1]  # (k, l, x, i, a, j, c)
+        found = found + self._hankel(own)[lag + lag[:, None]]
+        found = np.transpose(found, (2, 3, 4, 0, 5, 6, 1))
+        m, size = len(cols), U.shape[1] * cols.shape[1] * self.n_lags
+        return found.reshape(m, size, size)
+
+    def _hankel(self, products):
+        """``T mean_w Re exp(-iwk) x`` for k from 0 to 2 n_lags - 2."""
+        rows = slice(self.n_lags, 3 * self.n_lags - 1)
+        flat = products.reshape(len(products), -1)
+        cos, sin = (turn[rows] for turn in self._turn)
+        found = cos @ np.ascontiguousarray(flat.real) + sin @ np.ascontiguousarray(flat.imag)
+        return (self._n_rows / len(products) * found).reshape(-1, *products.shape[1:])
+
+    def p_values(self, rows, inside, channels, logsf, bases):
+        """P values of channels (m, k) of columns in a unit's rows; those `inside` (a,) are in the plant."""
+        p, cols = rows.stop - rows.start, channels.ravel()
+        against = self._against_first(rows, inside, cols)
+        p_noise = p * (p + 1) // 2
+        nuisance = np.zeros((len(against),) * 2)
+        n_first = len(against) - p_noise
+        place = self._against_first(rows, inside, inside)
+        nuisance[:, :n_first] = place[..., 0].reshape(len(against), n_first)
+        nuisance[:n_first, n_first:] = nuisance[n_first:, :n_first].T
+        nuisance[n_first:, n_first:] = self._of_noise(rows)
+        q_first = np.concatenate([self._score[1, rows][:, inside].ravel(), np.zeros(p_noise)])
+        (m, k), n_lags = channels.shape, self.n_lags
+        against = against.reshape(len(against), p, m, k, n_lags).transpose(2, 0, 1, 3, 4)
+        against = against.reshape(m, len(nuisance), p * k * n_lags)
+        solved = np.linalg.solve(nuisance, np.concatenate([*against, q_first[:, None]], axis=1))
+        S = self._of_channels(rows, channels)
+        explained = solved[:, :-1].reshape(len(nuisance), m, -1).transpose(1, 0, 2)
+        S = S - np.swapaxes(against, 1, 2) @ explained
+        q = self._score[1:, rows][..., channels].transpose(2, 1, 3, 0).reshape(m, -1)
+        q = q - np.swapaxes(against, 1, 2) @ solved[:, -1]
+        S, q = self._after_first(S, q)
+        return kernel_p_values(S, q, n_lags - 1, bases, logsf)
+
+    def _after_first(self, S, q):
+        """Efficient information and score of later lags given the channel's own first one."""
+        first = np.arange(0, q.shape[1], self.n_lags)
+        later = np.setdiff1d(np.arange(q.shape[1]), first)
+        own = S[:, first[:, None], first]
+        # in a channel of the plant nothing is left of its first lag, which the others have explained
+        values, axes = np.linalg.eigh(own)
+        least = 1e-8 * self._n_rows
+        inverse = np.where(values > least, 1 / np.maximum(values, least), 0.0)
+        cross = S[:, later[:, None], first]
+        turned = cross @ axes
+        S_later = S[:, later[:, None], later] - (turned * inverse[:, None]) @ np.swapaxes(turned, 1, 2)
+        along = np.einsum("xji,xj->xi", axes, q[:, first]) * inverse
+        return S_later, q[:, later] - np.einsum("xij,xj->xi", turned, along)

@@ -6,9 +6,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from ...statespace.lagged.information import RowInformation
-from ...statespace.lagged.kernel_tests import kernel_p_values, lag_bases
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, efficient_given, prior_root, prior_unit
 from ..estimation.evidence import benjamini_hochberg, weighted_chi2_logsf
+from .misfit import kernel_p_values, lag_bases
 from .problem import climb, gathered, rows_at
 
 _MAX_ADDITIONS = 3  # to a unit in one round

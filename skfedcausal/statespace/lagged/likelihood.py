@@ -105,7 +105,7 @@ class LaggedLikelihood:
         self._ends = [
             _Ends(rows, self, late) for rows, late in ((sums.heads, False), (sums.tails, True)) if len(rows)
         ]
-        self._short = sums.short, sums.lengths
+        self._short = (sums.short, sums.lengths) if len(sums.short) else None
 
     def residual_filter(self, coefficients, n_fft=None):
         """``[Z | -B]`` at the frequencies, shape (n_frequencies, n, c)."""
@@ -128,8 +128,9 @@ class LaggedLikelihood:
         ends = [end.residuals(F) for end in self._ends]
         for end in ends:
             I_r -= end.products()
-        short = _short_residuals(coefficients, *self._short, n, self.n_lags, self.n_fft)
-        I_r += short.products()
+        if self._short is not None:
+            short = _ShortResiduals(coefficients, *self._short, n, self.n_lags, self.n_fft)
+            I_r += short.products()
         I_r = self._near(I_r) / n_rows
         value = -0.5 * float(self.weights @ (logdet + np.einsum("fij,fji->f", X, I_r).real))
         if not gradient:
@@ -138,11 +139,13 @@ class LaggedLikelihood:
         grad_Q = 0.5 * np.einsum("f,fij->ij", self.weights, E.real)
         for end in ends:
             crossed -= end.with_regressors()
-        crossed += short.with_regressors()
+        if self._short is not None:
+            crossed += short.with_regressors()
         grad = np.fft.irfft(near @ crossed, self.n_fft, axis=0)[: self.n_lags + 1]
         for end in ends:
             grad -= end.outside(near)
-        grad -= short.outside(near)
+        if self._short is not None:
+            grad -= short.outside(near)
         grad /= n_rows
         # mean_w of exp(iwk) E Z N
         grad[:, :, :n] -= np.fft.irfft(E @ ZN, self.n_fft, axis=0)[: self.n_lags + 1]
@@ -215,13 +218,11 @@ def _spectra(x, y):
     return np.einsum("efi,efj->fij", x, np.conj(y))
 
 
-class _short_residuals:
+class _ShortResiduals:
     """Residuals of short episodes, formed row by row."""
 
     def __init__(self, coefficients, rows, lengths, n, p, n_fft):
-        self._any, self._p, self._n_fft = len(rows) > 0, p, n_fft
-        if not self._any:
-            return
+        self._p, self._n_fft = p, n_fft
         size = next_fast_len(2 * (rows.shape[1] + p) + n_fft, real=True)
         z = -coefficients
         z[0, :, :n] += np.eye(n)
@@ -242,20 +243,14 @@ class _short_residuals:
         return np.fft.rfft(kept, axis=0)
 
     def products(self):
-        if not self._any:
-            return 0.0
         reach = (self._n_fft - 1) // 2
         return self._by_lag(_spectra(self._r, self._r), reach, reach)
 
     def with_regressors(self):
-        if not self._any:
-            return 0.0
         reach = (self._n_fft - 1 - self._p) // 2
         return self._by_lag(_spectra(self._r, self._x), reach, reach + self._p)
 
     def outside(self, near):
-        if not self._any:
-            return 0.0
         lags = np.fft.irfft(near, self._n_fft, axis=0)
         half = self._n_fft // 2
         longer = np.zeros((self._size, *lags.shape[1:]))
