@@ -21,7 +21,7 @@ def undecidable_units(server, noise, clients):
     """
     if not noise or not hasattr(server, "unshrunk_transition_"):
         return ()
-    states = stationary_covariance(server.unshrunk_transition_, server.process_cov_)
+    states = stationary_covariance(*(getattr(server, "one_lag", None) or _plant_of(server)))
     return tuple(
         name
         for name, rows in server.state_slices_.items()
@@ -30,6 +30,10 @@ def undecidable_units(server, noise, clients):
         and _SHARE * _strongest(server.information_[rows, rows], states[rows, rows])
         < np.sqrt(len(noise[name]) / server.n_samples_)
     )
+
+
+def _plant_of(server):
+    return server.unshrunk_transition_, server.process_cov_
 
 
 def _found_states(client):

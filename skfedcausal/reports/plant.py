@@ -3,6 +3,7 @@
 import numpy as np
 
 from ..displays import LinkMatrixDisplay, TransferFunctionDisplay
+from ..statespace.matrices import companion, spectral_radius
 from .page import Page, add_departures, listed_in_words
 
 _MOST_ROWS = 60
@@ -55,7 +56,8 @@ def _answer(links, names):
 
 
 def _method(estimator):
-    radius = float(np.max(np.abs(np.linalg.eigvals(estimator.transition_))))
+    lags = getattr(estimator.server_, "lag_transitions_", estimator.transition_[None])
+    radius = float(spectral_radius(companion(np.hstack(list(lags)), len(lags))))
     states = ", ".join(f"{k}: {s.stop - s.start}" for k, s in estimator.state_slices_.items())
     return (
         f"Every unit was described by a few states of its own ({states}); a "

@@ -75,6 +75,7 @@ class ServerLearner(BaseEstimator, ABC):
     tests_links: bool = False
     controlled_units_: tuple[str, ...] = ()
     acts_at_once: bool = False
+    one_lag: tuple[np.ndarray, np.ndarray] | None = None  # of a plant of several lags: that of one
 
     @property
     def needs_local_model(self):

@@ -77,7 +77,10 @@ class Benefit:
         self.names = plant.names_
         record = plant._record(tail)
         self._present = [_present(part) for part in record.parts]
-        self._together = connected(plant.unshrunk_transition_, plant.process_cov_, plant.partition_)
+        acts = np.abs(plant.lag_transitions_).sum(axis=0)
+        if len(plant.lag_transitions_) == 1:
+            acts = plant.unshrunk_transition_
+        self._together = connected(acts, plant.process_cov_, plant.partition_)
         everything = plant._filter(record).unit_log_densities()
         n_samples, n_units = everything.shape
         self._from_all = np.zeros((n_samples, n_units))

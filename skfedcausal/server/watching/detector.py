@@ -58,7 +58,8 @@ class RootCauseServer:
         record = JointRecord.from_messages(messages, names=plant.names_)
         self.names, self.slices = record.names, record.partition.slices
         rows = NominalRows.of(plant, messages, record, self._rng)
-        self.model = InnovationModel(plant.transition_, plant.process_cov_, rows.J)
+        A, Q = getattr(plant, "one_lag", None) or (plant.transition_, plant.process_cov_)
+        self.model = InnovationModel(A, Q, rows.J)
         self._outside_dims = np.round(rows.distance.mean(axis=0))
         self._dims = np.array([b.stop - b.start for b in self.slices]) + self._outside_dims
         regressor = getattr(plant, "regressor", None)

@@ -198,7 +198,8 @@ def draw_states(plant, messages, record, rng):
     A simulated plant shows by how much smoothed states miss the true ones (Durbin & Koopman 2002, A simple
     and efficient simulation smoother for state space time series analysis).
     """
-    simulated = simulated_states(plant.transition_, plant.process_cov_, record.starts, record.n_samples, rng)
+    A, Q = getattr(plant, "one_lag", None) or (plant.transition_, plant.process_cov_)
+    simulated = simulated_states(A, Q, record.starts, record.n_samples, rng)
     rest = {}
     for name, part, b in zip(record.names, record.parts, record.partition.slices, strict=True):
         seen = simulated_information(part.patterns, part.pattern_of, simulated[:, b], rng)
