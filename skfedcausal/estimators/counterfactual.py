@@ -509,7 +509,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                 rows, moves = slice(first, stop), np.vstack([np.zeros_like(change[:1]), change[first:stop]])
             replies = self._effects(moves, held, loops)
             if self.server_.acts_at_once:
-                replies = {name: reply.first_rows(stop - first) for name, reply in replies.items()}
+                replies = {name: _first_rows(reply, stop - first) for name, reply in replies.items()}
             effect[rows], variance[rows], _ = self._mapped_effect(units.exchange, replies)
         return effect, variance
 
@@ -531,6 +531,12 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         values, columns = self._measured(answers)
         known = all(answer.variance is not None for answer in answers.values())
         return values, self._measured(answers, "variance")[0] if known else 0.0, columns
+
+
+def _first_rows(reply, n_rows):
+    """An effect in its first rows only."""
+    covariances = None if reply.covariances is None else reply.covariances[:n_rows]
+    return replace(reply, states=reply.states[:n_rows], covariances=covariances)
 
 
 def _check_choice(name, value, choices):

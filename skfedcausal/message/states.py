@@ -281,11 +281,6 @@ class EffectReply(Message, op="effect", answer=Measurements):
     states: np.ndarray = wire("series T p", "effect on the unit's states")
     covariances: ArrayOrNone = wire("covariances k p p", "their covariances", array="packed", default=None)
 
-    def first_rows(self, n_rows):
-        """The reply about the first rows only."""
-        covariances = None if self.covariances is None else self.covariances[:n_rows]
-        return replace(self, states=self.states[:n_rows], covariances=covariances)
-
     def _check(self, packet):
         _check_covariances(self, "steps")
 
