@@ -217,6 +217,8 @@ class KalmanClient(UnitClient):
             unknown = "A" not in given  # with A and Q given, inputs are of no use here
             moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
             model = replace(_identified(self, given, moments, name), products=moments.products)
+            if not given and moments.complete:
+                model = replace(model, own_past=moments.own_past())
             input_level = moments.input_mean
         if model.B is not None:
             if U is not None and input_level is None:

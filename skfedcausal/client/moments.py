@@ -16,6 +16,7 @@ from ..statespace.episodes import (
 )
 from ..statespace.matrices import floor_eigenvalues
 from .records import column_means
+from .remainder import OwnPast
 
 _MIN_LAGS, _MAX_LAGS = 2, 5  # of the past that identification looks at
 _PAST = 64  # measurements after which more lags only add noise: many sensors tell the states in few steps
@@ -153,6 +154,20 @@ class Moments:
     def input_series(self):
         """Scaled inputs, None without inputs."""
         return None if self.inputs is None else self._joint[:, self._d :]
+
+    def own_past(self):
+        """Sums that say how the measurements follow the rows before them, of a complete record."""
+        scales = self.scale, self._input_scale, self.input_mean
+
+        def ends(first, last):
+            rows = slice(first, last)
+            Y, U = self._raw
+            scaled = (Y[rows] - self.mean) / self.scale
+            return (
+                scaled if U is None else np.hstack([scaled, (U[rows] - self.input_mean) / self._input_scale])
+            )
+
+        return OwnPast.from_sums(self._G * self.n_samples, ends, self.starts, self.n_samples, scales)
 
     @cached_property
     def past(self):
