@@ -172,6 +172,10 @@ def identify(moments, method, n_states):
     order = n_predicted = n_states
     if n_states == "auto":
         order, n_predicted = choose_order(moments)
+    elif n_states > moments.n_sensors:
+        from .hidden_states import identify_hidden  # no other unit needs it
+
+        return identify_hidden(moments, n_states)
     C = _loadings(moments, method, order, n_predicted)
     S, R = split_variance(moments, C)
     C = C @ np.linalg.cholesky(S)  # states of unit covariance
