@@ -14,7 +14,7 @@ from ..message.states import EffectReply
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..statespace.episodes import episodes
 from ..transfer import TransferFunction
-from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
+from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback, warn_of_misfit
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
@@ -212,6 +212,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             raise InputsNotSeparableError(error.inputs, names) from None
         warn_of_excitation(self.excitation_)
         warn_of_feedback(self.server_)
+        warn_of_misfit(self.server_)
         return self
 
     def _read(self, X, inputs=None, lengths=None):
