@@ -102,9 +102,10 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         variance that other inputs and the states do not explain.
     feedback_ : DataFrame or None
         Tests whether inputs depend on measurements before them, whether both move together within a row
-        (``same_row_p_value``), and whether earlier inputs did what the plant says (``misfit_p_value``). The likelihood given the inputs stays valid then; where a
-        test rejects, the standard errors of effects come from its observed curvature (those in `links_` do
-        not) and the law of the controllers is identified at home.
+        (``same_row_p_value``), and whether earlier inputs did what the plant says (``misfit_p_value``). The
+        likelihood given the inputs stays valid with feedback; where that is found, the standard errors of
+        effects come from its observed curvature (those in `links_` do not) and the law of the controllers is
+        identified at home.
     clients_, augmenters_, server_, communication_, ledger_, layout_
         See :class:`FederatedGrangerEstimator`.
 
