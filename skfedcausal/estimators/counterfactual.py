@@ -516,8 +516,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     @property
     def _acts_at_once(self):
         """Whether some input acts on the row that it stands in."""
-        first = self.excitation_.get("first_lag")
-        return bool(self._input_map.early.any()) or (first is not None and bool((first == 0).any()))
+        return bool(self._input_map.early.any() or getattr(self.server_, "acts_at_once", False))
 
     def _effects(self, change, held, loops):
         """What a change of inputs does to every unit's states."""
