@@ -182,14 +182,18 @@ def warn_of_feedback(server):
         )
 
 
-def warn_of_misfit(server):
-    """Warn of inputs that act otherwise than the plant says, or within the row that they stand in."""
+def warn_of_misfit(server, at_once=()):
+    """Warn of inputs that act otherwise than the plant says, or within the row that they stand in.
+
+    Units `at_once` are known for the latter.
+    """
     table = getattr(server, "feedback_", None)
     if table is None or "misfit_p_value" not in table:
         return
     open_loop = table[~table["controlled"].isin(server.controlled_units_)]  # else new inputs are no news
     for kind, what in _MISFITS.items():
-        rejected = open_loop[open_loop[f"{kind}_p_value"] * len(table) < _MISFIT_LEVEL]
+        asked = open_loop[~open_loop["controlled"].isin(at_once)] if kind == "same_row" else open_loop
+        rejected = asked[asked[f"{kind}_p_value"] * len(table) < _MISFIT_LEVEL]
         pairs = [f"{row.controlled} on {row.measured}" for row in rejected.itertuples()]
         if pairs:
             warnings.warn(

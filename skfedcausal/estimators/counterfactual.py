@@ -236,7 +236,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             raise InputsNotSeparableError(error.inputs, names) from None
         warn_of_excitation(self.excitation_)
         warn_of_feedback(self.server_)
-        warn_of_misfit(self.server_)
+        words = zip(known.units, self._input_map.words, strict=True)
+        warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
         return self
 
     def _read(self, X, inputs=None, lengths=None):

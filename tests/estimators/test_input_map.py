@@ -55,10 +55,10 @@ def test_an_input_that_acts_at_once_is_told_by_one_word():
 
 
 @doubtful
-def test_after_is_what_there_was():
+def test_a_word_for_all_is_one_for_each():
     X = _record(n_samples=800)
-    plain, after = _fit(X), _fit(X, sampled="after")
-    np.testing.assert_array_equal(plain.input_, after.input_)
+    words = _fit(X, sampled={"a": "after", "b__feed": "after"}), _fit(X, sampled="after")
+    np.testing.assert_array_equal(words[0].input_, words[1].input_)
 
 
 def test_replays_and_counterfactuals_agree_and_start_in_the_row_of_the_change():
