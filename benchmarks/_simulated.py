@@ -27,9 +27,18 @@ def _coloured(rng, n_samples, k, a, scale=1.0):
 
 
 class _Plant:
+    units: dict[str, list[str]]
+    inputs: dict[str, list[str]]
+    process = measured = 0.05
     two_sensors = np.array([1.0, 0.6])
-    before = False
+    before, basis = False, "linear"
     n_samples = 3000
+
+    def drive(self, rng):
+        raise NotImplementedError
+
+    def simulate(self, U, noise):
+        raise NotImplementedError
 
     def noise(self, rng):
         n, d = len(self.units), sum(map(len, self.units.values()))
@@ -189,8 +198,11 @@ class Reactors(_Plant):
 
 
 class _TwoStates(_Plant):
-    A, process, measured = np.array([[0.85, 0], [0.12, 0.8]]), 0.05, 0.05
+    A = np.array([[0.85, 0], [0.12, 0.8]])
     units, inputs = {u: ["s0", "s1"] for u in "ab"}, {"a": ["valve"], "b": ["valve"]}
+
+    def pushed(self, u):
+        raise NotImplementedError
 
     def simulate(self, U, noise):
         x, Y = np.zeros(len(self.A)), np.zeros((len(U), 2 * len(self.A)))

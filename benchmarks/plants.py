@@ -1,7 +1,7 @@
 """Effects of inputs on simulated plants outside the model class, beside VARX by AIC: error and coverage.
 
-The first input is moved by 1.2 standard deviations for 30 rows (a switch is turned); the effect on all sensors
-over 60 rows is compared with the simulator run again under the same noise. Run ``python -m
+The first input is moved by 1.2 standard deviations for 30 rows (a switch is turned); the effect on all
+sensors over 60 rows is compared with the simulator run again under the same noise. Run ``python -m
 benchmarks.plants``; ``--factory module:function`` measures another estimator, see `benchmarks.records`.
 """
 
@@ -69,7 +69,7 @@ def drawn(kind, seed):
     data = data[sorted(data, key=lambda c: list(plant.units).index(c.split("__")[0]))]
     record = Simulated(kind, data.iloc[:_KNOWN], data, inputs)
     record.timing = "before" if plant.before else "after"
-    record.basis = getattr(plant, "basis", "linear")
+    record.basis = plant.basis
     return record, other[:last], truth
 
 
@@ -142,9 +142,9 @@ def main():
         arguments.name,
         "Effects of inputs on simulated plants",
         f"Relative error of the effect over {_ROWS} rows on all sensors and share of 90 % bands that hold "
-        f"the true effect, {arguments.seeds} draws each, {_KNOWN} rows to learn from. The library is told that "
-        "the actuators of 'same row' act at once and that saturating valves may be curved. VARX by AIC sees the "
-        "pooled table, with inputs from the next row on and from their own row on.",
+        f"the true effect, {arguments.seeds} draws each, {_KNOWN} rows to learn from. The library is told "
+        "that the actuators of 'same row' act at once and that saturating valves may be curved. VARX by AIC "
+        "sees the pooled table, with inputs from the next row on and from their own row on.",
         table(rows),
     )
 
