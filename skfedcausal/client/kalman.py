@@ -49,7 +49,8 @@ class KalmanClient(UnitClient):
     n_states : int or "auto", default="auto"
         Number of states to identify. "auto" chooses at most one per sensor: those that the past predicts by
         sequential tests of canonical correlations, or more where they do not explain how sensors vary
-        together within a row. A larger number, at most five per sensor, gives dynamics of higher order.
+        together within a row. A larger number, at most five per sensor, gives dynamics of higher
+        order; a server then has less to go by, and may refuse.
     center : bool, default=True
         Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
         model holds; otherwise it is zero.
