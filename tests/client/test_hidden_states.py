@@ -41,6 +41,7 @@ def test_the_order_shows_in_the_response_to_the_input():
         assert (client.observation_ @ h).item() == pytest.approx((true.observation_ @ g).item(), abs=0.03)
 
 
+@pytest.mark.filterwarnings("ignore:The plant does not explain all:UserWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_a_plant_of_them_knows_better_what_inputs_do(seed):
     Y, u, _ = _second_order(3000, seed)
