@@ -405,7 +405,7 @@ class Closing(MinimalTransport):
 
 
 @pytest.mark.parametrize(
-    "client", [KalmanClient(n_states=P), KalmanClient(n_states=D + 1)], ids=["fits", "fails"]
+    "client", [KalmanClient(n_states=P), KalmanClient(n_states=5 * D + 1)], ids=["fits", "fails"]
 )
 def test_a_transport_is_closed_after_the_fit_and_after_its_failure(client):
     X, _ = make_plant()

@@ -63,7 +63,8 @@ def _filtered(client, Y, U, starts):
 def _predicted(client, Y, U, starts):
     """Measurements predicted one step ahead by the unit's own filter."""
     if isinstance(client, UnitClient):
-        return client.measurements(client.model.predict(client.active_columns(Y), U, starts))
+        states = client.model.predict(client.active_columns(Y), U, starts)
+        return client.expected(states, Y, U, starts)
     return client.predict(Y, **along(Y, U, starts))
 
 
@@ -81,6 +82,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
         states[1:] += (U[:-1] - site["input_mean"]) @ site["input_matrix"].T
     states[list(starts)] = 0.0
     states += site["augmenter"].predict(local_features(client, Y, U, starts), starts)
+    if isinstance(client, UnitClient):
+        return client.expected(states, Y, U, starts)
     return client.measurements(states)
 
 

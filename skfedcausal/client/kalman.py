@@ -47,8 +47,10 @@ class KalmanClient(UnitClient):
     identify : {"cva-var", "lag-var", "pca-var", "subspace"}, default="cva-var"
         How matrices that are not given are found, see Notes.
     n_states : int or "auto", default="auto"
-        Number of states to identify. "auto" chooses it by sequential tests of the canonical correlations
-        between present and past.
+        Number of states to identify. "auto" chooses at most one per sensor: those that the past predicts by
+        sequential tests of canonical correlations, or more where they do not explain how sensors vary
+        together within a row. A larger number, at most five per sensor, gives dynamics of higher
+        order; a server then has less to go by, and may refuse.
     center : bool, default=True
         Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
         model holds; otherwise it is zero.
@@ -85,6 +87,9 @@ class KalmanClient(UnitClient):
     missing at random, and a pair of sensors that is never there at the same time tells nothing. A transition
     matrix identified alone is biased by the influence of other units; a server that sees all units
     re-estimates it.
+
+    With more states than sensors, `identify` is not used: the measured quantities follow an autoregression
+    of as many lags as it takes, in observer form, with the share of sensor noise of the best likelihood.
 
     With C given and the rest not, the noise and the dynamics are identified; with C and R, the dynamics.
 
@@ -217,6 +222,8 @@ class KalmanClient(UnitClient):
             unknown = "A" not in given  # with A and Q given, inputs are of no use here
             moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
             model = replace(_identified(self, given, moments, name), products=moments.products)
+            if not given and moments.complete:
+                model = replace(model, own_past=moments.own_past())
             input_level = moments.input_mean
         if model.B is not None:
             if U is not None and input_level is None:

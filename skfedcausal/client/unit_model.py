@@ -3,6 +3,7 @@
 import warnings
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -24,6 +25,7 @@ from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
 from .filtering import UnitFilter
 from .given import check_matrices, with_diagonal
+from .remainder import OwnPast, Remainder
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least
@@ -42,6 +44,17 @@ class UnitModel:
     input_mean: np.ndarray | None = None
     unpredicted: np.ndarray | None = None
     products: np.ndarray | None = None
+    own_past: OwnPast | None = None  # of a record that C and R were learned from
+
+    @cached_property
+    def remainder(self):
+        """How the unit's own past predicts what a message leaves; None where it is sensor noise.
+
+        A full R is a model of that itself.
+        """
+        if self.own_past is None or self.n_states >= len(self.C) or self.R.ndim == 2:
+            return None
+        return Remainder.learned(self.own_past, self.C, self.R, self.mean)
 
     @property
     def n_states(self):
@@ -84,6 +97,8 @@ class UnitModel:
     def message(self, Y, starts, *, inputs=None, const=False, local_model=False):
         """Message about measurements, and the unit's inputs."""
         info = self.information(Y, with_const=const)
+        if const and self.remainder is not None:
+            info = replace(info, const=self.remainder.const(Y, inputs, starts, info.const))
         local_model = local_model or not info.determines_states  # the server needs a start
         message = StateMessage(
             info.z,
@@ -107,6 +122,10 @@ class UnitModel:
         if self.input_mean is not None:
             U = U - self.input_mean
         return input_term(self.B, U, starts)
+
+    def expected(self, states, Y, U=None, starts=(0,)):
+        """Expected measurements of predicted states and, for what those leave, of the rows before."""
+        return self.remainder.expected(states, Y, U, starts, self.measurements(states))
 
     def filter(self, Y, U=None, starts=(0,)):
         """Filtered states, shape (n_samples, n_states); exact for missing measurements."""
@@ -330,10 +349,30 @@ class UnitClient(UnitFilter):
         unpredicted = model.unpredicted
         if unpredicted is not None:
             unpredicted = unpredicted + added - self._added_noise
-        other._model, other._own_model = replace(model, R=R, unpredicted=unpredicted), None
+        other._model, other._own_model = replace(model, R=R, unpredicted=unpredicted, own_past=None), None
         other._added_noise = added
         other.measurement_cov_ = _expanded(R, self._active)
         return other
+
+    def expected(self, states, Y, U=None, starts=(0,)):
+        """Measurements of predicted states, what those leave predicted from the unit's own rows before.
+
+        Parameters
+        ----------
+        states : ndarray of shape (n_samples, n_states)
+        Y : ndarray of shape (n_samples, n_features)
+        U : ndarray of shape (n_samples, n_inputs), default=None
+        starts : tuple of int
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        if self.model.remainder is None:
+            return self.measurements(states)
+        full = np.tile(self.mean_, (len(states), 1))
+        full[:, self._active] = self.model.expected(states, self.active_columns(Y), U, starts)
+        return full
 
     def refined(self, Y, states, covariances):
         """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).

@@ -180,3 +180,33 @@ def warn_of_feedback(server):
             UserWarning,
             stacklevel=3,
         )
+
+
+def warn_of_misfit(server, at_once=()):
+    """Warn of inputs that act otherwise than the plant says, or within the row that they stand in.
+
+    Units `at_once` are known for the latter.
+    """
+    table = getattr(server, "feedback_", None)
+    if table is None or "misfit_p_value" not in table:
+        return
+    open_loop = table[~table["controlled"].isin(server.controlled_units_)]  # else new inputs are no news
+    for kind, what in _MISFITS.items():
+        asked = open_loop[~open_loop["controlled"].isin(at_once)] if kind == "same_row" else open_loop
+        rejected = asked[asked[f"{kind}_p_value"] * len(table) < _MISFIT_LEVEL]
+        pairs = [f"{row.controlled} on {row.measured}" for row in rejected.itertuples()]
+        if pairs:
+            warnings.warn(
+                f"{what.format(listed(pairs))} See `feedback_` for the tests.", UserWarning, stacklevel=3
+            )
+
+
+_MISFIT_LEVEL = 1e-3  # for all pairs together
+_MISFITS = {
+    "same_row": "Inputs and measurements move together within a row: {}. Either an input was set before the "
+    "row was measured and acts at once, which the plant does not have (say sampled='before' for it), or it "
+    "follows that measurement.",
+    "misfit": "The plant does not explain all that earlier inputs have done: {}. Dead time, a higher order, "
+    "an input that acts at once or a curved one look like that; effects of these inputs are doubtful beyond "
+    "their standard errors.",
+}

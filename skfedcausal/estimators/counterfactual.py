@@ -12,9 +12,11 @@ from sklearn.utils.validation import check_is_fitted
 from ..message.requests import AggregateRequest, FactualRequest, Measurements
 from ..message.states import EffectReply
 from ..server.estimation.input_checks import InputsNotSeparableError
+from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
 from ..transfer import TransferFunction
-from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
+from ._input_map import BASES, WORDS, InputMap
+from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback, warn_of_misfit
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
@@ -58,6 +60,17 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     missing_inputs : {"error", "hold"}, default="error"
         What to do about inputs that are not known at some time steps: refuse, naming them, or let the last
         value of the episode hold.
+    sampled : {"auto", "after", "before"} or dict, default="auto"
+        When inputs were set: "after" the row that they stand in was measured, so that the next row is the
+        first that they act on; "before" it, so that this row is. A dict has a word for an input
+        (``unit__input``) or for all inputs of a unit, and "auto" for the others. "auto" is "after" unless the
+        server decides; in a closed loop no record can tell, and "before" is wrong for inputs of a controller
+        that reads the row first. Not for sites.
+    basis : {"linear", "spline"}, callable or dict, default="linear"
+        Through which curve inputs act on the plant. "spline": piecewise linear, bent at the quartiles of the
+        record (valves that saturate, dead bands, switches). A function maps the values of an input, shape
+        (n_samples,), to columns of shape (n_samples, k) of which a sum acts. A dict chooses by input or unit.
+        The plant has a column of `input_` for each, questions are about the input itself. Not for sites.
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
@@ -80,7 +93,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     state_slices_, input_slices_ : dict of str to slice
         States of each unit, and its inputs among the columns of `input_`.
     input_names_ : tuple of str
-        Flat name of each column of `input_`.
+        Flat name of each column of `input_`: ``unit__input``, or ``unit__input[k]`` for columns of a basis.
     links_ : DataFrame
         One row per ordered pair of units and kind ("state", "input"): ``cause, effect, kind, strength,
         stderr, statistic, p_value, p_adjusted, geweke, verdict``.
@@ -88,9 +101,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         One row per input: range seen, standard deviation, order of persistent excitation, share of its
         variance that other inputs and the states do not explain.
     feedback_ : DataFrame or None
-        Tests whether inputs depend on measurements. The likelihood given the inputs stays valid then; where a
-        test rejects, the standard errors of effects come from its observed curvature (those in `links_` do
-        not) and the law of the controllers is identified at home.
+        Tests whether inputs depend on measurements before them, whether both move together within a row
+        (``same_row_p_value``), and whether earlier inputs did what the plant says (``misfit_p_value``). The
+        likelihood given the inputs stays valid with feedback; where that is found, the standard errors of
+        effects come from its observed curvature (those in `links_` do not) and the law of the controllers is
+        identified at home.
     clients_, augmenters_, server_, communication_, ledger_, layout_
         See :class:`FederatedGrangerEstimator`.
 
@@ -126,6 +141,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         "server": [HasMethods("effects"), None],
         "input_columns": ["array-like", callable, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
+        "sampled": [StrOptions(set(WORDS)), Mapping],
+        "basis": [StrOptions(set(BASES)), callable, Mapping],
     }
 
     def __init__(
@@ -142,6 +159,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         random_state=None,
         input_columns=None,
         missing_inputs="error",
+        sampled="auto",
+        basis="linear",
         lost_units=None,
         max_bytes=None,
         verbose=False,
@@ -157,6 +176,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         self.random_state = random_state
         self.input_columns = input_columns
         self.missing_inputs = missing_inputs
+        self.sampled = sampled
+        self.basis = basis
         self.lost_units = lost_units
         self.max_bytes = max_bytes
         self.verbose = verbose
@@ -196,43 +217,73 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Warns
         -----
         UserWarning
-            Of inputs that never move, that hardly differ from what other inputs and states explain, or that
-            depend on measurements.
+            Of inputs that never move, that hardly differ from what other inputs and states explain, that
+            depend on measurements, that act within a row, or otherwise than the plant says.
         """
         self._validate_params()
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
         plant = self._read_new(X, inputs, lengths, input_columns=self.input_columns)
         plant = filled_inputs(plant, self.missing_inputs)
-        self._plant_inputs = PlantInputs.learn(plant)
+        known = self._plant_inputs = PlantInputs.learn(plant)
+        times = {"server_times": self._server_knows_timing()}
+        self._input_map = InputMap.learn(plant, known, self.basis, self.sampled, **times)
+        self._sent_inputs = self._input_map.known(known)
         try:
-            self._fit_units(self._plant_inputs.restrict(plant))
+            self._fit_units(self._seen_by_units(plant))
         except InputsNotSeparableError as error:
-            names = [repr(self._plant_inputs.active_names[k]) for k in error.inputs]
+            names = [repr(self._sent_inputs.active_names[k]) for k in error.inputs]
             raise InputsNotSeparableError(error.inputs, names) from None
         warn_of_excitation(self.excitation_)
         warn_of_feedback(self.server_)
+        words = zip(known.units, self._input_map.words, strict=True)
+        warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
         return self
 
     def _read(self, X, inputs=None, lengths=None):
         return filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)
 
     def _seen_by_units(self, plant):
-        return self._plant_inputs.restrict(plant)
+        if self._input_map.is_plain:
+            return self._plant_inputs.restrict(plant)
+        return self._input_map.sent(plant, self._plant_inputs)
+
+    def _server_knows_timing(self):
+        server = LikelihoodServer() if self.server is None else self.server
+        return "sampled" in server.get_params(deep=False)
+
+    def _new_server(self):
+        """The server, told when inputs act where it can be told."""
+        server = super()._new_server()
+        if self.sampled != "auto" and self._server_knows_timing():
+            known, owners = self._sent_inputs, self._input_map.owners
+            words = {name: [] for name in dict.fromkeys(known.units)}
+            for unit, moves, k in zip(known.units, known.active, owners, strict=True):
+                if moves:
+                    words[unit].append(self._input_map.words[k])
+            server.set_params(sampled={unit: own for unit, own in words.items() if own})
+        return server
 
     def _layout_of_sites(self, exchange):
         """Units with inputs that have numbers: sites leave out those that never move, and name none."""
-        known = self._plant_inputs = PlantInputs.told(exchange.messages)
+        known = self._plant_inputs = self._sent_inputs = PlantInputs.told(exchange.messages)
+        if self.sampled != "auto" or self.basis != "linear":
+            raise ValueError(
+                "`sampled` and `basis` are about inputs by name, which sites do not tell. Leave them out, or "
+                "give the sites columns that are made of the inputs."
+            )
+        self._input_map = InputMap.plain(len(known.names))
         inputs = tuple(tuple(known.names[k] for k in known.of(name)) for name in exchange.names)
         return replace(super()._layout_of_sites(exchange), inputs=inputs)
 
     def _taught(self, other, plant):
-        other._plant_inputs = self._plant_inputs
+        other._plant_inputs, other._sent_inputs = self._plant_inputs, self._sent_inputs
+        other._input_map = self._input_map
         return super()._taught(other, self._seen_by_units(plant))
 
     def _store_fit(self, server, exchange):
         super()._store_fit(server, exchange)
-        known = self._plant_inputs
+        known = self._sent_inputs
         self.input_ = known.expand(server.input_)
         self.input_names_ = known.names
         ends = np.cumsum([len(known.of(name)) for name in server.names_])
@@ -313,14 +364,13 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         before, after = (trajectory(u, f"u{k}", horizon, names) for k, u in enumerate((u0, u1)))
         for values in (before, after):
             known.warn_outside(values, own)
-        change = np.zeros((horizon, len(known.names)))
-        change[:, own] = after - before
-        held = np.isin(np.arange(len(known.names)), own)
-        steps = pd.RangeIndex(1, horizon + 1, name="step")
-        parts = {known.names[k]: _only(change, k) for k in own}
+        series = np.zeros((2, horizon, len(known.names)))
+        series[:, :, own] = before, after
+        change, owners = self._change(*series), self._input_map.owners
+        held = np.isin(owners, own)
+        parts = {known.names[k]: _only(change, owners == k) for k in own}
         frames = [
-            self._effect_frames(part, held, loops, level, steps)
-            for part in (parts.values() if split else [change])
+            self._effect_frames(part, held, loops, level) for part in (parts.values() if split else [change])
         ]
         effect, std = zip(*frames, strict=True)
         if not split:
@@ -385,18 +435,19 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         with self._asking(X, inputs, lengths) as units:
             messages = units.messages()
             recorded = self._recorded_inputs(units, messages)
-            change = np.zeros_like(recorded)
+            replaced = recorded.copy()
             for name, value in do.items():
                 k = known.position(name)
                 series = replaced_input(value, recorded[:, k], units.index, name)
                 known.warn_outside(series[:, None], [k])
-                change[:, k] = series - recorded[:, k]
+                replaced[:, k] = series
             factual, spread, columns = self._factual(units, messages)
-            held = np.isin(np.array(known.names, dtype=object), list(do))
+            change, owners = self._change(recorded, replaced), self._input_map.owners
+            held = np.isin(owners, [known.position(name) for name in do])
             times = np.arange(units.n_samples) if units.index is None else units.index
             tables = {}
             for source in list(do) if split else [None]:
-                part = change if source is None else _only(change, known.position(source))
+                part = change if source is None else _only(change, owners == known.position(source))
                 effect, variance = self._replayed(units, part, held, loops, factual.shape)
                 std = np.sqrt(variance + spread)
                 tables[source] = whatif_table(times, columns, factual, effect, std, confidence)
@@ -459,17 +510,30 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     # -- units' answers ------------------------------------------------------------------------------
 
+    def _change(self, before, after):
+        """Change of what is sent in place of the inputs."""
+        return self._input_map.values(after) - self._input_map.values(before)
+
+    @property
+    def _acts_at_once(self):
+        """Whether some input acts on the row that it stands in."""
+        return bool(self._input_map.early.any() or getattr(self.server_, "acts_at_once", False))
+
     def _effects(self, change, held, loops):
         """What a change of inputs does to every unit's states."""
-        known = self._plant_inputs
+        known = self._sent_inputs
         known.check_known(change)
         if not known.active.any():
             raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
         held = held[known.active] if loops == "react" else None
         return self.server_.effects(change[:, known.active], held=held)
 
-    def _effect_frames(self, change, held, loops, level, steps):
+    def _effect_frames(self, change, held, loops, level):
         """Effect and standard error (NaN where the server has none) as labelled tables."""
+        steps, rows = pd.RangeIndex(1, len(change) + 1, name="step"), slice(None)
+        if self._acts_at_once:
+            steps, rows = pd.RangeIndex(len(change) + 1, name="step"), slice(-1)
+            change = self._input_map.asked(change, holds=True)
         replies = self._effects(change, held, loops)
         if level == "state":
             known = [replies[name] for name in self.client_names_]
@@ -486,7 +550,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             with self._asking_models() as exchange:
                 effect, variance, columns = self._mapped_effect(exchange, replies)
             blocks = [effect, np.sqrt(variance)]
-        return tuple(pd.DataFrame(block, index=steps, columns=list(columns)) for block in blocks)
+        return tuple(pd.DataFrame(block[rows], index=steps, columns=list(columns)) for block in blocks)
 
     def _mapped_effect(self, exchange, replies):
         """Effect on the sensors and its variance: every unit maps its own states."""
@@ -501,16 +565,17 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         effect, variance = np.zeros(shape), np.zeros(shape)
         for start, stop in episodes(units.starts, len(change)):
             moved = np.flatnonzero(change[start:stop].any(axis=1))
-            if not len(moved) or start + moved[0] + 1 >= stop:
+            if not len(moved) or start + moved[0] + (not self._acts_at_once) >= stop:
                 continue
             first = start + moved[0]
-            rows, moves = slice(first + 1, stop), change[first : stop - 1]
-            if self.server_.acts_at_once:  # from the row before, in which nothing has changed
-                rows, moves = slice(first, stop), np.vstack([np.zeros_like(change[:1]), change[first:stop]])
-            replies = self._effects(moves, held, loops)
-            if self.server_.acts_at_once:
-                replies = {name: _first_rows(reply, stop - first) for name, reply in replies.items()}
-            effect[rows], variance[rows], _ = self._mapped_effect(units.exchange, replies)
+            if self._acts_at_once:
+                asked, rows = self._input_map.asked(change[first:stop], holds=False)[:-1], slice(first, stop)
+            else:
+                asked, rows = change[first : stop - 1], slice(first + 1, stop)
+            replies = self._effects(asked, held, loops)
+            found = self._mapped_effect(units.exchange, replies)
+            n_rows = rows.stop - rows.start
+            effect[rows], variance[rows] = found[0][:n_rows], found[1][:n_rows]
         return effect, variance
 
     def _recorded_inputs(self, units, messages):
@@ -533,17 +598,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         return values, self._measured(answers, "variance")[0] if known else 0.0, columns
 
 
-def _first_rows(reply, n_rows):
-    """An effect in its first rows only."""
-    covariances = None if reply.covariances is None else reply.covariances[:n_rows]
-    return replace(reply, states=reply.states[:n_rows], covariances=covariances)
-
-
 def _check_choice(name, value, choices):
     if value not in choices:
         raise ValueError(f"Got {name}={value!r}; choose {' or '.join(repr(c) for c in choices)}.")
 
 
-def _only(change, k):
-    """The change of one input, the others as they were."""
-    return np.where(np.arange(change.shape[1]) == k, change, 0.0)
+def _only(change, columns):
+    """The change of some columns, the others as they were."""
+    return np.where(columns, change, 0.0)

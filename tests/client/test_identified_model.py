@@ -309,10 +309,10 @@ def test_a_unit_in_which_nothing_moves_is_refused():
 # --- what is refused --------------------------------------------------------------------------------
 
 
-def test_more_states_than_columns_are_refused():
+def test_more_states_than_lags_of_the_columns_are_refused():
     Y, _ = make_unit(0, 100, n_sensors=3)
-    with pytest.raises(ValueError, match=r"n_states=4 for the unit, which has 3 columns.*Use at most 3"):
-        fit(Y, n_states=4)
+    with pytest.raises(ValueError, match=r"n_states=16 for the unit, which has 3 columns.*Use at most 15"):
+        fit(Y, n_states=16)
 
 
 @pytest.mark.parametrize(("n_samples", "n_states"), [(4, 2), (4, "auto"), (6, 4), (2, 1)])

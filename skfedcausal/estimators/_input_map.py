@@ -1,0 +1,167 @@
+"""From the inputs that users write down to the columns that units send: bases and timing.
+
+An input may act on the plant through a curve: its unit sends columns f_1(u), f_2(u), ... in its place, and
+every question is about u. An input that was set before the row it stands in was measured acts on that row:
+unless the server knows of lag zero it is sent a row ahead, so that the plant's next row is its own.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..containers.layout import listed
+from ..statespace.episodes import episodes
+from ._inputs import PlantInputs
+
+WORDS = ("auto", "after", "before")
+BASES = ("linear", "spline")
+_KNOTS = (0.25, 0.5, 0.75)  # quantiles at which a spline may bend
+_INDEPENDENT = 1e-6  # share of a column's variance that the columns before it have to leave
+
+
+def by_input(choice, names, what, allowed):
+    """A choice for each input from one for all, or from a dict by input (or by unit) with a default."""
+    if not isinstance(choice, Mapping):
+        choices = [choice] * len(names)
+    else:
+        units = {name.split("__")[0] for name in names}
+        unknown = [key for key in choice if key not in names and key not in units]
+        if unknown:
+            raise ValueError(
+                f"`{what}` names {listed(unknown)}; inputs are {listed(names)}, of the units {listed(units)}."
+            )
+        choices = [choice.get(name, choice.get(name.split("__")[0], allowed[0])) for name in names]
+    for name, one in zip(names, choices, strict=True):
+        if not (isinstance(one, str) and one in allowed) and not (what == "basis" and callable(one)):
+            options = ", ".join(map(repr, allowed)) + (" or a function" if what == "basis" else "")
+            raise ValueError(f"Got {what}={one!r} for input {name!r}; choose {options}.")
+    return choices
+
+
+@dataclass(frozen=True)
+class Spline:
+    """A piecewise linear curve that may bend at some values: columns u, (u - k_1)+, (u - k_2)+, ..."""
+
+    knots: tuple[float, ...]
+
+    def __call__(self, u):
+        return np.column_stack([u, *(np.maximum(u - knot, 0.0) for knot in self.knots)])
+
+
+@dataclass(frozen=True)
+class InputMap:
+    """Columns sent in place of each input, and inputs that are sent a row ahead."""
+
+    functions: tuple  # None for an input as it is
+    kept: tuple  # columns of each function that are sent
+    early: np.ndarray  # (n_inputs,) of bool
+    words: tuple[str, ...]
+
+    @classmethod
+    def learn(cls, data, known, basis, sampled, *, server_times):
+        """The map of a record; `server_times` says whether the server knows of inputs that act at once."""
+        words = by_input(sampled, known.names, "sampled", WORDS)
+        functions, kept = [], []
+        choices = by_input(basis, known.names, "basis", BASES)
+        inputs = zip(choices, known.names, _series(data).T, known.active, strict=True)
+        for choice, name, u, moves in inputs:
+            function = choice if callable(choice) else None
+            if choice == "spline":
+                function = Spline(tuple(float(k) for k in np.unique(np.quantile(u, _KNOTS))))
+            function = function if moves else None
+            functions.append(function)
+            kept.append([0] if function is None else _independent(_columns(function, u, name), name))
+        early = np.array([word == "before" and not server_times for word in words], dtype=bool)
+        return cls(tuple(functions), tuple(kept), early, tuple(words))
+
+    @classmethod
+    def plain(cls, n_inputs):
+        """Inputs as they are."""
+        return cls(
+            (None,) * n_inputs, ([0],) * n_inputs, np.zeros(n_inputs, dtype=bool), ("auto",) * n_inputs
+        )
+
+    @property
+    def is_plain(self):
+        """Whether units send their inputs as they are."""
+        return not self.early.any() and all(function is None for function in self.functions)
+
+    @property
+    def owners(self):
+        """Position of the input behind each column that is sent."""
+        return np.repeat(np.arange(len(self.kept)), [len(own) for own in self.kept])
+
+    def known(self, inputs):
+        """What is known of the columns that are sent, as of inputs."""
+        at = self.owners
+        names = [
+            name if len(own) == 1 else f"{name}[{k}]"
+            for name, own in zip(inputs.names, self.kept, strict=True)
+            for k in range(len(own))
+        ]
+        units = tuple(inputs.units[k] for k in at)
+        return PlantInputs(units, tuple(names), inputs.active[at], inputs.low[at], inputs.high[at])
+
+    def values(self, series):
+        """Columns that stand for inputs of shape (n_samples, n_inputs), in the same rows."""
+        return np.hstack(
+            [
+                series[:, [k]] if function is None else _columns(function, series[:, k], k)[:, own]
+                for k, (function, own) in enumerate(zip(self.functions, self.kept, strict=True))
+            ]
+        )
+
+    def sent(self, data, inputs):
+        """The record with inputs as they are sent; None for units that have none."""
+        columns = self.values(_series(data))
+        moved = self.early[self.owners]
+        for start, stop in episodes(data.starts, len(columns)):  # the last value has no row to act on
+            rows = columns[start:stop]
+            rows[:-1, moved] = rows[1:, moved]
+        active, units = inputs.active[self.owners], np.array([inputs.units[k] for k in self.owners])
+        parts = [np.ascontiguousarray(columns[:, active & (units == name)]) for name in data.names]
+        return replace(data, inputs=tuple(part if part.shape[1] else None for part in parts))
+
+    def asked(self, change, *, holds):
+        """A change of columns from the row before it on, so that its effect in its own row is answered.
+
+        With `holds` the last row goes on. The last row that is answered is beyond the change.
+        """
+        moved = self.early[self.owners]
+        last = change[-1:] if holds else np.zeros_like(change[-1:])
+        whole = np.vstack([np.zeros_like(change[:1]), change, last])
+        whole[:-1, moved] = whole[1:, moved]
+        return whole
+
+
+def _series(data):
+    """All inputs side by side."""
+    own = [U for U in data.inputs if U is not None]
+    return np.hstack(own).astype(float) if own else np.zeros((data.n_samples, 0))
+
+
+def _columns(function, u, name):
+    """Columns of a basis, checked."""
+    columns = np.asarray(function(u), dtype=float)
+    columns = columns[:, None] if columns.ndim == 1 else columns
+    if columns.ndim != 2 or len(columns) != len(u) or not np.isfinite(columns).all():
+        raise ValueError(
+            f"The basis of input {name!r} gave an array of shape {columns.shape} for {len(u)} values, or "
+            "numbers that are not finite; give one row per value."
+        )
+    return columns
+
+
+def _independent(columns, name):
+    """Positions of columns that those before them do not determine."""
+    centred = columns - columns.mean(axis=0)
+    kept: list[int] = []
+    for k, column in enumerate(centred.T):
+        known = centred[:, kept]
+        rest = column - known @ np.linalg.lstsq(known, column, rcond=None)[0] if kept else column
+        if rest @ rest > _INDEPENDENT * (column @ column):
+            kept.append(k)
+    if not kept:
+        raise ValueError(f"The basis of input {name!r} gave columns that never move.")
+    return kept
