@@ -6,8 +6,8 @@ import numpy as np
 
 from ..client.kalman import KalmanClient
 from ..privacy import GaussianMechanism, PrivacyAccountant, PrivacySpent, RandomizedResponse
-from ..privacy.bounds import into_ball
-from ..privacy.statement import NOT_PRIVATE
+from ..privacy.noise import into_ball
+from ..privacy.promise import NOT_PRIVATE
 
 
 def check_noise_can_be_told(templates):

@@ -8,7 +8,7 @@ from sklearn.base import clone
 from sklearn.utils import check_random_state
 
 from ..privacy import GaussianMechanism, PrivacyAccountant, UtilityWarning
-from ..privacy.warn import largest_deviation
+from ..privacy.errors import largest_deviation
 
 _KEPT = 0.5  # share of the links that a useful budget keeps, and of its own links that are right
 LEVEL = 0.05

@@ -6,7 +6,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..client.messages import stream_message
 from ..containers.sampling import StreamTimes, check_following
-from ..privacy.stream import NoisedStream
+from ..privacy.mechanism import NoisedStream
 from ..server.watching.flag_incidents import FlagState
 from ..server.watching.incidents import incident_row, incident_table
 from ..server.watching.root_cause import StreamState

@@ -7,7 +7,7 @@ import pandas as pd
 from ..message.packet import Failure, Packet, PacketError
 from ..message.promise import PrivacyPromise
 from ..privacy import Charge, GaussianMechanism, PrivacyAccountant, PrivacySpent, Scope
-from ..privacy.statement import NOT_PRIVATE
+from ..privacy.promise import NOT_PRIVATE
 
 
 class HeardPromises:

@@ -3,7 +3,6 @@
 Noise on the record needs none of this: training is then post-processing like everything else.
 """
 
-import secrets
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,10 +12,8 @@ from ..client.kalman import KalmanClient
 from ..client.paper_noise import PaperNoise
 from ..client.unit_model import UnitModel
 from ..message.training import GradientReply, TrainingPlan
-from ..privacy.accountant import Charge
-from ..privacy.gradients import GradientGuard, gradient_sensitivity
-from ..privacy.paper import classical_noise_multiplier, run_mu
-from ..privacy.sampling import generator
+from ..privacy.noise import generator
+from ..privacy.paper import GradientGuard
 
 
 @dataclass(frozen=True)
@@ -67,16 +64,12 @@ def training_noise(mechanism, server, data, templates, dtype):
     if dtype != "float64":
         raise ValueError(f"protocol='paper' adds noise to numbers in double precision; got {dtype!r}.")
     units = {
-        name: _paper_noise(mechanism, name, Y, templates[name], _n_messages(server))
+        name: _paper_noise(mechanism, name, Y, templates[name])
         for name, Y in zip(data.names, data.outputs, strict=True)
     }
-    mechanism.account.charge([charge for _, charge in units.values()], mechanism.scope)
-    return TrainingNoise({name: noise for name, (noise, _) in units.items()})
-
-
-def _n_messages(server):
-    """How often the states of every time step are sent, at most."""
-    return server.n_rounds_at_most + 1
+    times = server.n_rounds_at_most + 1  # that the states of every time step are sent, at most
+    mechanism.account.charge([noise.charge(name, times) for name, noise in units.items()], mechanism.scope)
+    return TrainingNoise(units)
 
 
 def _check_server(mechanism, server, data):
@@ -98,7 +91,7 @@ def _check_server(mechanism, server, data):
         )
 
 
-def _paper_noise(mechanism, name, Y, template, n_rounds):
+def _paper_noise(mechanism, name, Y, template):
     if (
         not isinstance(template, KalmanClient)
         or any(getattr(template, key) is None for key in COMPLETE)
@@ -114,35 +107,8 @@ def _paper_noise(mechanism, name, Y, template, n_rounds):
             f"The record of unit {name!r} has missing values, for which the papers have no formula."
         )
     model = UnitModel(mean=np.zeros(Y.shape[1]), **given_matrices(template, Y.shape[1]))
-    bounds = mechanism.bounds(name, Y)
     gains, transitions = _filters(model)
-    mu = run_mu(transitions, [K * bounds.scale for K in gains], mechanism.epsilon, mechanism.delta)
-    reach = float(np.linalg.norm(bounds.center) + bounds.scale.max() * bounds.clip)
-    noise = PaperNoise(
-        gains[-1],
-        bounds.scale,
-        bounds.clip,
-        reach,
-        reach * _peak_gain(transitions[-1], gains),
-        mechanism.epsilon,
-        mechanism.delta,
-        int.from_bytes(secrets.token_bytes(16), "little")
-        if mechanism.random_state is None
-        else int(generator(mechanism.random_state, name).integers(2**62)),
-    )
-    gain = np.linalg.norm(gains[-1] * bounds.scale, 2)
-    sensitivity = 2 * bounds.clip * gain
-    charge = Charge(
-        name,
-        "messages of training",
-        "gaussian (paper)",
-        mu=mu,
-        count=n_rounds,
-        sensitivity=sensitivity,
-        noise_std=sensitivity * classical_noise_multiplier(mechanism.epsilon, mechanism.delta),
-        bound="theta taken for public",
-    )
-    return noise, charge
+    return PaperNoise.calibrated(mechanism, name, Y, transitions, gains)
 
 
 def _filters(model):
@@ -150,14 +116,6 @@ def _filters(model):
     gains = [P @ model.weights.T for P in model.schedule().filtered]
     eye = np.eye(model.n_states)
     return gains, [(eye - K @ model.C) @ model.A for K in gains]
-
-
-def _peak_gain(F, gains):
-    """Bound on the norm of a filtered state for measurements of norm one."""
-    total, power = 0.0, np.eye(len(F))
-    while (size := np.linalg.norm(power, 2)) > 1e-12:
-        total, power = total + size, F @ power
-    return total * max(np.linalg.norm(K, 2) for K in gains)
 
 
 def _gradient_guard(mechanism, server, data):
@@ -172,17 +130,10 @@ def _gradient_guard(mechanism, server, data):
         )
     n_steps = sum(length - 1 for length in data.lengths)
     rounds, recipients = server.n_rounds_at_most, len(data.names)
-    mu = mechanism.mu_of_release()
-
-    def sensitivity(clip):
-        return gradient_sensitivity(clip, n_steps, rounds, recipients)
-
-    guard = GradientGuard.calibrated(mechanism.gradient_clip, sensitivity, mu, _width(data))
-    charges = [
-        Charge(name, "gradients", mu=mu, sensitivity=guard.std * mu, noise_std=guard.std)
-        for name in data.names
-    ]
-    mechanism.account.charge(charges, mechanism.scope)
+    guard = GradientGuard.calibrated(
+        mechanism.gradient_clip, mechanism.mu_of_release(), n_steps, rounds, recipients, _width(data)
+    )
+    mechanism.account.charge([guard.charge(name) for name in data.names], mechanism.scope)
     rng = generator(mechanism.random_state, "gradients", len(mechanism.account))
 
     def guarded(replies):

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..client.monitor import watched
 from ..containers.sampling import check_sampling, position, sampling_period, warn_of_gaps
 from ..federation.watching import StreamLedger, flag_verdict, tell_verdict, verdict_reply
-from ..privacy.base import PrivacyMechanism
+from ..privacy.mechanism import PrivacyMechanism
 from ..server.moments import MomentServer
 from ..server.watching.flag_incidents import FlagState
 from ..server.watching.flags import roots_of_flags

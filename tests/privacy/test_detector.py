@@ -11,9 +11,8 @@ from sklearn.base import clone
 from skfedcausal import FederatedRCADetector, GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import FlagMessage, StateMessage, VerdictReply
-from skfedcausal.privacy import PrivacyBudgetError, UnitNoise
-from skfedcausal.privacy.bounds import Bounds
-from skfedcausal.privacy.stream import NoisedStream
+from skfedcausal.privacy import Bounds, PrivacyBudgetError, UnitNoise
+from skfedcausal.privacy.mechanism import NoisedStream
 from skfedcausal.server.watching.flags import needed_answers, roots_of_flags
 
 from ._audit import gaussian_mu
@@ -82,12 +81,12 @@ def test_streams_are_clipped_and_noised_and_nothing_else_is_read(fitted, monkeyp
     _, new = make_records()
     seen = []
     monkeypatch.setattr(fitted._root_cause, "push", lambda messages, stream: seen.append(messages) or [])
-    drawn = UnitNoise.drawn
+    noised = GaussianMechanism.noised
 
-    def only_noise(noise, Y, rng, sampler, out=None):
-        return drawn(noise, np.zeros_like(Y), np.random.default_rng(0), sampler)
+    def only_noise(mechanism, Y, noise, rng, out=None):
+        return noised(mechanism, np.zeros_like(Y), noise, np.random.default_rng(0))
 
-    monkeypatch.setattr(UnitNoise, "drawn", only_noise)
+    monkeypatch.setattr(GaussianMechanism, "noised", only_noise)
     for X in (new, {name: 2 * Y for name, Y in new.items()}):
         fitted.reset()
         fitted.update(X)

@@ -14,12 +14,11 @@ from skfedcausal.privacy import (
     SeededNoiseWarning,
     UtilityWarning,
     WeakPrivacyWarning,
-    base,
+    errors,
     mu_from_epsilon,
-    warn,
 )
-from skfedcausal.privacy.bounds import clipped
-from skfedcausal.privacy.sampling import generator, grid_of, normal_noise
+from skfedcausal.privacy import mechanism as contract
+from skfedcausal.privacy.noise import clipped, generator, grid_of, normal_noise
 
 from ._audit import gaussian_mu
 
@@ -64,7 +63,7 @@ def test_no_attack_learns_more_than_promised_and_half_the_noise_is_caught(settin
     mechanism = GaussianMechanism(**{"clip_norm": 3.0, **settings}, random_state=0)
     if halved:
         monkeypatch.setattr(
-            base, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest)
+            contract, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest)
         )
     mu, d = mechanism.mu_of_release(), 3
     first, second = neighbours(mechanism, d)
@@ -298,8 +297,8 @@ def test_a_long_record_is_noised_and_judged_some_rows_at_a_time(monkeypatch):
     Y[5, 1] = np.nan
     outcomes = []
     for chunk in (1000, 7):
-        monkeypatch.setattr(base, "_CHUNK", chunk)
-        monkeypatch.setattr(warn, "_CHUNK", chunk)
+        monkeypatch.setattr(contract, "_CHUNK", chunk)
+        monkeypatch.setattr(errors, "_CHUNK", chunk)
         mechanism = GaussianMechanism(mu=0.5, clip_norm=1.5, random_state=0)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -5,14 +5,15 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal.privacy import epsilon_from_mu, event_sensitivity
-from skfedcausal.privacy.gradients import gradient_sensitivity, noised_gradients
 from skfedcausal.privacy.paper import (
     classical_epsilon,
     classical_noise_multiplier,
     message_noise,
     messages_mu,
+    noised_gradients,
     stated_and_true_epsilon,
 )
+from skfedcausal.privacy.sensitivity import gradient_sensitivity
 
 from ._audit import gaussian_mu
 
