@@ -478,6 +478,4 @@ def _composed(charges, delta):
             key = (charge.epsilon, charge.n_categories)
             groups[key] = groups.get(key, 0) + charge.count
     responses = tuple((*key, count) for key, count in groups.items())
-    if delta == 0 and mu > 0:
-        return np.inf, mu
     return composed_epsilon(mu, responses, delta), mu

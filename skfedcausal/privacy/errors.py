@@ -1,17 +1,17 @@
 """What can go wrong with a promise: errors, and what a unit is warned of before it spends."""
 
+import sys
 import warnings
 
 import numpy as np
 
 from .calibration import composed_epsilon, epsilon_from_mu
-from .noise import clipped, norms
+from .noise import clipped, norms, pieces
 
 _WEAK_EPSILON = 10 * (1 + 1e-9)  # rounding aside
 _CORRELATION = 0.2  # what a link should show at least, in the rule of thumb for what noise leaves
 _MANY_CLIPPED = 0.05
-_CHUNK = 2**14  # rows
-_LEVEL = 6  # up to the caller of `fit`
+_NOT_THE_USER = ("skfedcausal", "sklearn")
 
 
 class PrivacyBudgetError(ValueError):
@@ -80,7 +80,11 @@ def warn_weak_epsilon(epsilon, unit):
 
 
 def _warn(message, category):
-    warnings.warn(message, category, stacklevel=_LEVEL)
+    """Warn at the line outside this package and scikit-learn that it all comes from."""
+    frame, level = sys._getframe(), 0
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USER:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level + 1)
 
 
 def _warn_weak(mechanism, plans, n_samples):
@@ -158,6 +162,5 @@ def largest_deviation(Y, bounds=None):
 
 def _parts(Y, bounds=None):
     """Rows of a record, some at a time: it may lie in a file."""
-    for start in range(0, max(len(Y), 1), _CHUNK):
-        rows = Y[start : start + _CHUNK]
-        yield rows if bounds is None else clipped(rows, bounds)
+    for rows in pieces(len(Y)):
+        yield Y[rows] if bounds is None else clipped(Y[rows], bounds)

@@ -10,10 +10,8 @@ from sklearn.base import BaseEstimator
 
 from .accountant import Charge, PrivacyAccountant, Scope
 from .errors import warn_release
-from .noise import UnitNoise, clipped, generator, grid_of, normal_noise, on_grid
+from .noise import UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
 from .promise import record_statement
-
-_CHUNK = 2**14  # rows that noise is drawn for at a time
 
 
 @dataclass(frozen=True)
@@ -328,8 +326,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         """
         values = np.empty(Y.shape) if out is None else out
         bounds, grid = noise.bounds, grid_of(noise.std)
-        for start in range(0, len(Y), _CHUNK):
-            rows = slice(start, start + _CHUNK)
+        for rows in pieces(len(Y)):
             added = on_grid(self.draw(Y[rows].shape, noise.std, rng), grid)
             values[rows] = bounds.center + bounds.scale * (on_grid(clipped(Y[rows], bounds), grid) + added)
         values = values.view()

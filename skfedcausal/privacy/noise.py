@@ -18,6 +18,7 @@ import numpy as np
 from ..optional import import_optional
 
 _GRID_BITS = 20
+_CHUNK = 2**14  # rows
 SAMPLERS = ("float-grid", "opendp")
 
 
@@ -90,6 +91,11 @@ def clipped(Y, bounds):
 def into_ball(Y, bounds):
     """Measurements in their own units, rows outside the ball moved to its nearest point."""
     return bounds.center + bounds.scale * clipped(Y, bounds)
+
+
+def pieces(n_samples):
+    """Slices of a record that are worked on one after the other: it may lie in a file."""
+    return [slice(start, start + _CHUNK) for start in range(0, n_samples, _CHUNK)]
 
 
 def grid_of(std):

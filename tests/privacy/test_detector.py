@@ -1,6 +1,7 @@
 """Privacy of the detector: of the nominal record, of records and streams that are watched, of flags."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -401,6 +402,31 @@ def test_a_horizon_that_is_too_short_for_the_noise_is_warned_about():
     detector = FederatedRCADetector(privacy=RandomizedResponse(epsilon=0.5), evidence="flags", horizon=2)
     with pytest.warns(UserWarning, match=r"never be an alarm\. Give a horizon of at least \d+"):
         detector.fit(nominal)
+
+
+@pytest.mark.parametrize(("rate", "epsilon", "percentile"), [(0.05, 1.0, 95), (0.005, 0.5, 90)])
+def test_the_rate_of_false_alarms_is_shared_by_the_units(rate, epsilon, percentile):
+    """The horizon that a warning asks for is the first at which chance alone keeps a unit's share."""
+    nominal, _ = make_records()
+    mechanism = RandomizedResponse(epsilon=epsilon)
+    detector = FederatedRCADetector(
+        privacy=mechanism, evidence="flags", horizon=2, false_alarm_rate=rate, percentile=percentile
+    )
+    with pytest.warns(UserWarning, match=r"never be an alarm\.") as caught:
+        detector.fit(nominal)
+    (asked,) = (re.search(r"horizon of at least (\d+)", str(warning.message)) for warning in caught)
+    kept, other = mechanism.confusion[0, :2]
+    nominal_share = 1 - percentile / 100
+    chance = nominal_share * kept + (1 - nominal_share) * other
+
+    def an_alarm_is_possible(horizon):  # in all steps of the horizon, in one of three units
+        majority = horizon // 2 + 1
+        expected = majority * kept + (horizon - majority) * other
+        return max(expected, binom.isf(rate / len(nominal), horizon, chance) + 1) <= horizon
+
+    assert int(asked[1]) == next(horizon for horizon in range(2, 100) if an_alarm_is_possible(horizon))
+    unshared = next(k for k in range(2, 100) if binom.isf(rate, k, chance) + 1 <= k)
+    assert unshared < int(asked[1])
 
 
 @pytest.mark.parametrize(

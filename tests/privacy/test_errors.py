@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal import GaussianMechanism, RandomizedResponse
-from skfedcausal.privacy import UtilityWarning, WeakPrivacyWarning, mu_from_epsilon
+from skfedcausal import FederatedGrangerEstimator, GaussianMechanism, KalmanClient, RandomizedResponse
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.privacy import SeededNoiseWarning, UtilityWarning, WeakPrivacyWarning, mu_from_epsilon
 from skfedcausal.privacy.errors import largest_deviation
 
 from ._strangers import LaplaceMechanism
@@ -171,3 +172,22 @@ def test_the_strongest_direction_is_that_of_the_eigenvalues_and_gaps_are_level()
     assert largest_deviation(np.empty((0, 2))) == 0.0
     bounds = GaussianMechanism(clip_norm=1.0, scale=10.0).bounds("mill", np.empty((0, 2)))
     assert_allclose(largest_deviation(strong(40, 2.5) - 3.0, bounds), 0.25)
+
+
+@pytest.mark.parametrize("how", ["release", "stream", "response", "fit"])
+def test_warnings_point_at_the_line_of_the_user(how):
+    settings = {"mu": 1.0, "clip_norm": 25.0, "random_state": 0}
+    X, _ = make_granger_plant(2, n_samples=300, random_state=0)
+    gaussian, response = GaussianMechanism(**settings), RandomizedResponse(epsilon=1.0, random_state=0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if how == "release":
+            gaussian.release(X, (300,))
+        elif how == "stream":
+            gaussian.stream({name: gaussian.noise_of(name, Y) for name, Y in X.items()}).release(X)
+        elif how == "response":
+            response.release({name: Y[:, :2] > 0 for name, Y in X.items()})
+        else:
+            FederatedGrangerEstimator(KalmanClient(n_states=2), privacy=gaussian).fit(X)
+    files = {warning.filename for warning in caught if issubclass(warning.category, SeededNoiseWarning)}
+    assert files == {__file__}

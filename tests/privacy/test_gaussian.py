@@ -13,8 +13,8 @@ from skfedcausal.privacy import (
     SeededNoiseWarning,
     UtilityWarning,
     WeakPrivacyWarning,
-    errors,
     mu_from_epsilon,
+    noise,
 )
 from skfedcausal.privacy import mechanism as contract
 from skfedcausal.privacy.noise import clipped, generator, normal_noise
@@ -296,8 +296,7 @@ def test_a_long_record_is_noised_and_judged_some_rows_at_a_time(monkeypatch):
     Y[5, 1] = np.nan
     outcomes = []
     for chunk in (1000, 7):
-        monkeypatch.setattr(contract, "_CHUNK", chunk)
-        monkeypatch.setattr(errors, "_CHUNK", chunk)
+        monkeypatch.setattr(noise, "_CHUNK", chunk)
         mechanism = GaussianMechanism(mu=0.5, clip_norm=1.5, random_state=0)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -18,8 +18,8 @@ from skfedcausal.privacy import (
     PrivacyMechanism,
     Scope,
     SeededNoiseWarning,
+    noise,
 )
-from skfedcausal.privacy import mechanism as contract
 from skfedcausal.privacy.noise import grid_of
 
 from ._strangers import LaplaceMechanism, RoundingMechanism
@@ -352,11 +352,11 @@ def test_protected_units_of_a_record(scope, n_samples, steps, count):
 
 def test_a_long_stream_row_by_row_is_drawn_in_pieces(monkeypatch):
     mechanism, Y = GaussianMechanism(mu=1.0, clip_norm=1.0, random_state=0), records(1, 20)["unit0"]
-    noise, drawn = mechanism.noise_of("unit0", Y), []
+    given, drawn = mechanism.noise_of("unit0", Y), []
     for chunk in (3, 5, 100):
-        monkeypatch.setattr(contract, "_CHUNK", chunk)
+        monkeypatch.setattr(noise, "_CHUNK", chunk)
         out = np.empty(Y.shape)
-        values = mechanism.noised(Y, noise, np.random.default_rng(0), out)
+        values = mechanism.noised(Y, given, np.random.default_rng(0), out)
         assert values.base is out
         drawn.append(values)
     assert_array_equal(drawn[0], drawn[1])

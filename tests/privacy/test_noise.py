@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
 from skfedcausal import GaussianMechanism
-from skfedcausal.privacy import Bounds, UnitNoise
+from skfedcausal.privacy import Bounds, UnitNoise, noise
 from skfedcausal.privacy.noise import clipped, generator, grid_of, into_ball, normal_noise, norms, on_grid
 
 pytestmark = pytest.mark.filterwarnings("ignore::skfedcausal.privacy.UtilityWarning")
@@ -48,7 +48,7 @@ def test_generators_of_different_names_or_seeds_are_different():
     assert len(set(first)) == 4
     assert generator(3, "a", 1).random() == first[0]
     state = np.random.RandomState(0)
-    assert generator(state, "a").random() != generator(state, "a").random()
+    assert len({generator(state, "a").random() for _ in range(300)}) == 300
     assert generator(None, "a").random() != generator(None, "a").random()
 
 
@@ -57,10 +57,10 @@ def test_noise_is_normal_white_and_on_a_grid(sampler):
     if sampler == "opendp":
         pytest.importorskip("opendp")
     std = 0.37
-    noise = normal_noise((5000, 3), std, np.random.default_rng(0), sampler)
-    assert stats.kstest(noise.ravel() / std, "norm").pvalue > 1e-4
-    assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 5 / np.sqrt(5000)
-    steps = noise / grid_of(std)
+    drawn = normal_noise((5000, 3), std, np.random.default_rng(0), sampler)
+    assert stats.kstest(drawn.ravel() / std, "norm").pvalue > 1e-4
+    assert np.abs(np.corrcoef(drawn.T) - np.eye(3)).max() < 5 / np.sqrt(5000)
+    steps = drawn / grid_of(std)
     assert_array_equal(steps, np.round(steps))
 
 
@@ -78,3 +78,24 @@ def test_the_last_bits_do_not_tell_the_value():
         values = mechanism.release({"mill": np.full((5000, 1), value)}, (5000,))["mill"].values
         steps = values / grid_of(std)
         assert_array_equal(steps, np.round(steps))
+
+
+def test_the_exact_sampler_is_asked_for_whole_numbers_of_grid_steps(monkeypatch):
+    """With a stand-in for the package OpenDP: scale in, steps out."""
+
+    class Stand:
+        scales = []
+        m = property(lambda self: self)
+        enable_features = vector_domain = atom_domain = l2_distance = lambda self, *_, **__: None
+
+        def then_gaussian(self, scale):
+            self.scales.append(scale)
+            return self
+
+        def __rrshift__(self, space):
+            return lambda zeros: [k + z for k, z in enumerate(zeros)]
+
+    monkeypatch.setattr(noise, "import_optional", lambda *_, **__: Stand())
+    found = normal_noise((2, 3), 1.5, None, "opendp")
+    assert Stand.scales == [1.5 * 2**20]
+    assert_array_equal(found, np.arange(6.0).reshape(2, 3) * 2.0**-20)
