@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from types import FrameType
 
 import numpy as np
 
@@ -81,7 +82,8 @@ def warn_weak_epsilon(epsilon, unit):
 
 def _warn(message, category):
     """Warn at the line outside this package and scikit-learn that it all comes from."""
-    frame, level = sys._getframe(), 0
+    frame: FrameType | None = sys._getframe()
+    level = 0
     while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USER:
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level + 1)

@@ -254,7 +254,8 @@ def test_each_client_has_a_budget_and_its_charges():
         account.charge([gaussian(mu / 2, "c"), gaussian(mu / 3, "a")], EVENT)
     account.charge([gaussian(mu / 2, "c"), gaussian(mu / 2, "c")], EVENT)
     assert_allclose(account.spent(clients=["c"]).mu, mu / np.sqrt(2))
-    assert account.spent(clients=[]).epsilon == 0.0
+    for nobody in ([], ["d"]):
+        assert (account.spent(clients=nobody).epsilon, account.spent(clients=nobody).mu) == (0.0, 0.0)
 
 
 def test_delta_is_that_of_the_question_or_of_the_budget():

@@ -259,6 +259,42 @@ def test_rounding_to_the_grid_is_paid_for_also_where_the_grid_doubles(std):
         assert mechanism.noise_std(noise.bounds, 5) == (noise.std, mechanism.sensitivity(noise, 5))
 
 
+def test_a_window_of_one_step_is_an_event_and_one_of_none_is_refused():
+    Y = np.zeros((10, 2))
+    event, window = (
+        GaussianMechanism(mu=1.0, clip_norm=1.0, unit=u, window=w)
+        for u, w in (("event", None), ("window", 1))
+    )
+    assert event.noise_of("mill", Y).std == window.noise_of("mill", Y).std
+    with pytest.raises(ValueError, match="'window' parameter"):
+        noised(GaussianMechanism(mu=1.0, clip_norm=1.0, unit="window", window=0), Y)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 1.0, "protocol": "paper"},
+        {"mu": 1.0, "trust": "server", "gradient_clip": 0.1},
+    ],
+)
+@pytest.mark.parametrize("random_state", [None, 0])
+def test_seeds_inside_training_are_warned_of(settings, random_state):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        GaussianMechanism(**settings, random_state=random_state).check_training()
+    assert [w.category for w in caught] == [SeededNoiseWarning] * (random_state is not None)
+
+
+@pytest.mark.parametrize(
+    "change", [{"unit": "client"}, {"event_radius": 0.5}, {"clip_norm": None}, {"epsilon": None, "mu": 1.0}]
+)
+def test_the_papers_noise_is_for_events_inside_a_public_ball(change):
+    settings = {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 1.0, "protocol": "paper"}
+    GaussianMechanism(**settings).check_training()
+    with pytest.raises(ValueError, match="protocol='paper' needs"):
+        GaussianMechanism(**settings | change).check_training()
+
+
 def test_units_have_bounds_of_their_own():
     mechanism = GaussianMechanism(
         mu=1.0,

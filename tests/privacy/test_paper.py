@@ -50,6 +50,7 @@ def test_exact_total_equals_brute_force(n_rounds):
         columns.append(np.concatenate(parts * n_rounds))
     exact = 2 * 1.5 * np.linalg.norm(np.column_stack(columns), 2)
     assert_allclose(messages_mu(F, K, THETA, stds, 1.5, n_rounds), exact, rtol=1e-9)
+    assert messages_mu(F, K, THETA, stds, 1.5) == messages_mu(F, K, THETA, stds, 1.5, 1)
 
 
 def test_one_release_noised_as_the_papers_say_gives_away_more_than_they_say():

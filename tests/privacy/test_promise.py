@@ -144,7 +144,9 @@ def test_a_mechanism_that_names_no_radius_is_clipped_to_a_public_ball():
     assert_allclose(number(text, "at most epsilon = "), gaussian_epsilon(mu, DELTA), rtol=FOUR)
     assert "each clipped to the public radius 2," in text
     spent = PrivacySpent(1.0, 1e-6, 0.5, "event")
-    assert "each clipped to a public ball," in record_statement(Scope("event"), spent, 9.0, [], N)
+    text = record_statement(Scope("event"), spent, 9.0, [], N)
+    assert "each clipped to a public ball," in text
+    assert "composition of 0 releases" in text
 
 
 @pytest.mark.parametrize("leaking", [["mill"], ["mill", "kiln"]])
