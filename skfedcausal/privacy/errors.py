@@ -39,7 +39,7 @@ class UtilityWarning(UserWarning):
     """The noise will leave nothing to be learned."""
 
 
-def warn_release(mechanism, records, plans, learning=True):
+def warn_release(mechanism, records, plans, learning):
     """Warn about a release that is going to happen: leaks, weak promises, noise that drowns everything.
 
     `records` are the raw records by unit, `plans` what will be done to them; `learning` tells whether
@@ -93,7 +93,7 @@ def _warn_weak(mechanism, plans, n_samples):
     unit = mechanism.scope.unit
     warn_weak_epsilon(max(_epsilon(plan.charge, mechanism.delta) for plan in plans.values()), unit)
     n_units = len(n_samples) if unit == "client" else sum(n_samples)
-    if mechanism.delta > 1 / n_units:
+    if mechanism.delta * n_units > 1:
         _warn(
             f"delta = {mechanism.delta:.3g} is above one over the {n_units} protected units: publishing one "
             f"of them at random would pass. Use less than {1 / n_units:.1g}.",
@@ -110,7 +110,7 @@ def _warn_useless(mechanism, name, Y, plan):
     """Noise that will drown everything, or a ball that most of the record lies outside of."""
     noise, bounds = plan.noise, plan.noise.bounds
     outside = sum(int((norms(part, bounds.center, bounds.scale) > bounds.clip).sum()) for part in _parts(Y))
-    share = outside / max(len(Y), 1)
+    share = outside / len(Y)
     if share > _MANY_CLIPPED:
         _warn(
             f"{share:.0%} of the rows of unit {name!r} lie outside the ball of radius {bounds.clip:.3g} and "
@@ -159,7 +159,7 @@ def largest_deviation(Y, bounds=None):
     for part in _parts(Y, bounds):
         deviation = np.where(np.isnan(part), 0.0, part - level)
         products = products + deviation.T @ deviation
-    return float(np.sqrt(max(np.linalg.eigvalsh(products / max(len(Y), 1))[-1], 0.0)))
+    return float(np.sqrt(max(np.linalg.eigvalsh(products / len(Y))[-1], 0.0)))
 
 
 def _parts(Y, bounds=None):

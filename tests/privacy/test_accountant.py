@@ -148,6 +148,12 @@ def test_budgets_that_mean_nothing_are_refused(arguments, problem):
         PrivacyAccountant(*arguments)
 
 
+def test_a_charge_that_says_nothing_is_one_response_without_loss_in_the_first_period():
+    charge = Charge("a", "flag")
+    assert (charge.mu, charge.epsilon, charge.n_categories, charge.count, charge.period) == (0, 0, 2, 1, 0)
+    assert Charge("a", "flag", epsilon=1.0, count=0).count == 0  # no rows, no responses
+
+
 @pytest.mark.parametrize("wrong", [{"mu": -1.0}, {"mu": np.nan}, {"epsilon": -0.1}, {"count": -1}])
 def test_charges_cannot_be_negative(wrong):
     with pytest.raises(ValueError, match="cannot be negative"):
