@@ -278,13 +278,13 @@ class GaussianMechanism(PrivacyMechanism):
         self.mu_of_release()
         if self.random_state is not None:
             warn_seeded()
+        if self.trust == "server" and (self.protocol == "paper" or self.gradient_clip is None):
+            raise ValueError(
+                f"Got trust='server' with protocol={self.protocol!r} and gradient_clip="
+                f"{self.gradient_clip}; give protocol='one-shot' and the largest norm of a gradient that is "
+                "sent."
+            )
         if self.place == "gradients":
-            if self.protocol == "paper" or self.gradient_clip is None:
-                raise ValueError(
-                    f"Got trust='server' with protocol={self.protocol!r} and gradient_clip="
-                    f"{self.gradient_clip}; give protocol='one-shot' and the largest norm of a gradient that "
-                    "is sent."
-                )
             return
         events = self.unit == "event" and self.event_radius is None
         if self.clip_norm is None or self.epsilon is None or not events:

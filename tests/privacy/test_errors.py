@@ -173,6 +173,9 @@ def test_the_strongest_direction_is_that_of_the_eigenvalues_and_gaps_are_level()
     expected = np.sqrt(np.linalg.eigvalsh(np.cov(filled.T, bias=True))[-1])
     assert_allclose(largest_deviation(Y), expected, rtol=1e-12)
     assert_allclose(largest_deviation(strong(40, 2.5)), 2.5)
+    seen_once = np.full((40, 1), np.nan)
+    seen_once[3] = 1000.0
+    assert_allclose(largest_deviation(np.hstack([strong(40, 2.5), seen_once])), 2.5)
     assert largest_deviation(np.full((4, 2), np.nan)) == 0.0
     bounds = GaussianMechanism(clip_norm=1.0, scale=10.0).bounds("mill", np.empty((0, 2)))
     assert_allclose(largest_deviation(strong(40, 2.5) - 3.0, bounds), 0.25)

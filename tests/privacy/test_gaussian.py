@@ -211,7 +211,14 @@ def test_noise_that_leaves_nothing_is_warned_of():
         ({"mu": 1.0, "trust": "server"}, "to the gradients of gradient training and has none for a record"),
         ({"mu": 1.0, "window": 3}, "window=3"),
         ({"mu": 1.0, "center": [1.0, 2.0, 3.0]}, r"`center` has shape \(3,\) for unit 'boiler', which has 2"),
+        ({"mu": 1.0, "center": [[1.0, 2.0]]}, r"`center` has shape \(1, 2\) for unit 'boiler'"),
         ({"mu": 1.0, "scale": [1.0, -1.0]}, "`scale` of unit 'boiler'"),
+        ({"mu": 1.0, "scale": [0.0, 1.0]}, "`scale` of unit 'boiler'"),
+        ({"mu": 1.0, "scale": [np.nan, 1.0]}, "`scale` of unit 'boiler'"),
+        ({"mu": 1.0, "center": [np.inf, 1.0]}, "`center` of unit 'boiler'"),
+        ({"mu": 1.0, "delta": 1.0}, "'delta' parameter"),
+        ({"mu": 1.0, "delta": 1.5}, "'delta' parameter"),
+        ({"epsilon": 0.0, "delta": 1e-6}, "'epsilon' parameter"),
         ({"mu": 1.0, "clip_norm": {"mill": 1.0}}, "names \\['mill'\\] but not the unit 'boiler'"),
     ],
 )
@@ -248,7 +255,7 @@ def test_no_change_reaches_further_than_across_the_ball(settings, radius):
     assert (bounds.clip, bounds.radius, bounds.public) == (1.5, radius, True)
 
 
-@pytest.mark.parametrize("std", [0.99, 1.0, 1.0 - 1e-7])
+@pytest.mark.parametrize("std", [1e-3, 0.99, 1.0, 1.0 - 1e-7])
 def test_rounding_to_the_grid_is_paid_for_also_where_the_grid_doubles(std):
     """Noise that grows over a power of two for the rounding gets a grid twice as wide."""
     mechanism = GaussianMechanism(mu=2.0 / std, clip_norm=1.0)
@@ -283,6 +290,14 @@ def test_seeds_inside_training_are_warned_of(settings, random_state):
         warnings.simplefilter("always")
         GaussianMechanism(**settings, random_state=random_state).check_training()
     assert [w.category for w in caught] == [SeededNoiseWarning] * (random_state is not None)
+
+
+def test_the_papers_noise_is_not_that_of_a_trusted_server():
+    settings = {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 1.0, "gradient_clip": 0.1, "trust": "server"}
+    GaussianMechanism(**settings).check_training()
+    for change in ({"protocol": "paper"}, {"gradient_clip": None}):
+        with pytest.raises(ValueError, match="Got trust='server' with"):
+            GaussianMechanism(**settings | change).check_training()
 
 
 @pytest.mark.parametrize(

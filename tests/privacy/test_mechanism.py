@@ -350,6 +350,15 @@ def test_protected_units_of_a_record(scope, n_samples, steps, count):
     assert (scope.steps(n_samples), scope.count(n_samples)) == (steps, count)
 
 
+def test_noise_is_added_to_what_is_clipped_in_units_of_the_columns(monkeypatch):
+    mechanism = GaussianMechanism(mu=1.0, clip_norm=2.0, center=[1.0, -1.0], scale=[10.0, 0.5])
+    noise = mechanism.noise_of("unit0", np.empty((3, 2)))
+    monkeypatch.setattr(GaussianMechanism, "draw", lambda self, shape, std, rng: np.full(shape, 3.0))
+    Y = np.array([[1.0, -1.0], [11.0, -1.0], [1.0, np.nan], [61.0, 3.0]])  # the last one outside the ball
+    expected = [[31.0, 0.5], [41.0, 0.5], [31.0, np.nan], [1 + 10 * (1.2 + 3), -1 + 0.5 * (1.6 + 3)]]
+    assert_allclose(mechanism.noised(Y, noise, None), expected, rtol=1e-5)
+
+
 def test_a_long_stream_row_by_row_is_drawn_in_pieces(monkeypatch):
     mechanism, Y = GaussianMechanism(mu=1.0, clip_norm=1.0, random_state=0), records(1, 20)["unit0"]
     given, drawn = mechanism.noise_of("unit0", Y), []
