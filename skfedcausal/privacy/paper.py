@@ -97,7 +97,7 @@ def stated_and_true_epsilon(F, K, theta, radius, epsilon, delta, n_rounds):
 def noised_gradients(gradients, clip, std, rng):
     """Gradients of shape (n_steps, n_states), clipped row by row, with noise on a grid."""
     norms = np.linalg.norm(gradients, axis=1, keepdims=True)
-    bounded = gradients * np.minimum(1.0, clip / np.maximum(norms, np.finfo(float).tiny))
+    bounded = gradients * (clip / np.maximum(norms, clip))
     return on_grid(bounded, grid_of(std)) + normal_noise(gradients.shape, std, rng)
 
 

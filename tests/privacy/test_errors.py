@@ -160,6 +160,9 @@ def test_noise_that_was_set_before_brings_no_warning_about_its_use():
     mechanism = GaussianMechanism(mu=0.01, clip_norm=3.0)
     noise = {"mill": mechanism.noise_of("mill", np.eye(3))}
     assert not warned(mechanism, np.eye(3), UtilityWarning, noise=noise)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        mechanism.stream(noise).release({"mill": np.eye(3)})
     assert warned(mechanism, 2 * np.eye(3), UtilityWarning)
 
 

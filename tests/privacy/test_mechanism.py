@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
+from sklearn.preprocessing import StandardScaler
 
 from skfedcausal import FederatedGrangerEstimator, GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from skfedcausal.datasets import make_granger_plant
@@ -248,6 +249,16 @@ def test_a_trial_has_an_epsilon_an_account_and_a_seed_of_its_own(make):
     assert stated == (None if isinstance(mechanism, RoundingMechanism) else 0.9)
     if stated:
         assert_allclose(trials[0].account.spent(1e-6).epsilon, 0.9, rtol=1e-5)
+
+
+def test_parameters_that_have_parameters_themselves_are_handed_on_as_they_are():
+    class Scaled(RoundingMechanism):
+        def __init__(self, *, scaler, std=7.0, step=0.25, clip_norm=CLIP, window=None, accountant=None):
+            super().__init__(std=std, step=step, clip_norm=clip_norm, window=window, accountant=accountant)
+            self.scaler = scaler
+
+    mechanism = Scaled(scaler=StandardScaler())
+    assert clone(mechanism).scaler is mechanism.trial(1.0, 0).scaler is mechanism.scaler
 
 
 def test_seeds_give_every_unit_release_and_stream_noise_of_its_own():

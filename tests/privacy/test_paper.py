@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from skfedcausal import GaussianMechanism
 from skfedcausal.client.paper_noise import PaperNoise
 from skfedcausal.privacy import epsilon_from_mu, event_sensitivity
-from skfedcausal.privacy.noise import on_grid
+from skfedcausal.privacy.noise import normal_noise, on_grid
 from skfedcausal.privacy.paper import (
     GradientGuard,
     classical_epsilon,
@@ -89,13 +89,15 @@ def test_any_change_of_all_gradients_stays_within_their_sensitivity():
     assert_allclose(np.linalg.norm(clipped(one) - clipped(-one)), bound)
 
 
+@pytest.mark.parametrize("size", [1.0, 0.01])
 @pytest.mark.parametrize("settled", [1, 2, 4])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_run_bounds_every_measurement_of_a_filter_that_settles(seed, settled):
+def test_a_run_bounds_every_measurement_of_a_filter_that_settles(seed, settled, size):
     """Measurements of all time steps, filters whose gains are any numbers until they stay what they are."""
     rng = np.random.default_rng(seed)
-    gains = [rng.normal(size=(2, 3)) for _ in range(settled)]
-    transitions = [0.6 * np.linalg.qr(rng.normal(size=(2, 2)))[0] for _ in range(settled)]
+    gains = [size * rng.normal(size=(2, 3)) for _ in range(settled)]
+    sizes = np.linspace(0.2, 0.8, settled)  # the settled filter remembers longest
+    transitions = [a * np.linalg.qr(rng.normal(size=(2, 2)))[0] for a in sizes]
     std, n = message_noise(gains[-1], np.zeros((2, 3)), 1.0, 1.0, 1e-5)[0], settled + 3
     worst = 0.0
     for s in range(n):
@@ -145,7 +147,7 @@ def test_the_charge_and_the_noise_of_a_unit(remembers):
     assert keys[0] == keys[1] != keys[2]
 
 
-@pytest.mark.parametrize("std", [0.99, 1.0 - 1e-7, 1.5])
+@pytest.mark.parametrize("std", [1e-3, 0.99, 1.0 - 1e-7, 1.5])
 def test_noise_of_gradients_pays_for_the_grid(std):
     """Neighbouring gradients, clipped and rounded, are as far apart as is paid for and no further."""
     clip, steps, rounds, units, width = 0.5, 3, 2, 2, 4
@@ -168,6 +170,8 @@ def test_gradients_are_clipped_one_by_one_and_small_ones_stay():
     noised = noised_gradients(gradients, 0.5, 1e-9, rng)
     assert_allclose(noised, [[0.3, 0.4], [0.03, 0.04], [0.0, 0.0]], atol=1e-8)
     assert_allclose(noised_gradients(np.zeros((40_000, 2)), 0.5, 3.0, rng).std(), 3.0, rtol=0.02)
+    noised = noised_gradients(gradients, 9.0, 3.0, np.random.default_rng(1))
+    assert_allclose(noised, gradients + normal_noise((3, 2), 3.0, np.random.default_rng(1)), atol=1e-5)
 
 
 def test_the_stated_total_shares_delta_among_all_messages():
