@@ -202,6 +202,8 @@ def test_a_cap_bounds_the_step_itself_and_not_those_after_it(cap):
     later = radius**2 * (a * k) ** 2 / S / (1 - f**2)
     found = residual_sensitivity(a * one, one, f * one, k * one, S * one, radius=radius, cap=cap)
     assert_allclose(found, np.sqrt(min(cap**2, radius**2 / S) + later), rtol=1e-12)
+    plain = residual_sensitivity(a * one, one, f * one, k * one, S * one)
+    assert_allclose(plain, np.sqrt(1 / S + later / radius**2), rtol=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -233,11 +235,15 @@ def test_a_client_is_hidden_at_the_frequency_that_it_shows_at(sign):
     """Constant changes add up in a slow filter, alternating ones in one that turns."""
     F = sign * 0.8 * np.eye(1)
     assert_allclose(client_sensitivity(F, np.eye(1), 25, radius=2.0), 2 * 5 / 0.2, rtol=1e-9)
-    swinging = 0.95 * np.array([[np.cos(0.7), -np.sin(0.7)], [np.sin(0.7), np.cos(0.7)]])
+
+
+@pytest.mark.parametrize("angle", [0.7, 0.7008, 2.9])
+def test_a_resonance_is_found_between_the_frequencies_that_are_tried(angle):
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     K = np.array([[1.0], [0.0]])
-    waves = np.exp(-1j * np.linspace(0, np.pi, 200_001))
-    gains = [np.linalg.norm(np.linalg.solve(np.eye(2) - swinging * w, K)) for w in waves[40_000:50_000]]
-    assert_allclose(client_sensitivity(swinging, K, 1), max(gains), rtol=1e-7)
+    near = np.exp(-1j * (angle + np.linspace(-0.02, 0.02, 4001)))
+    gains = [np.linalg.norm(np.linalg.solve(np.eye(2) - 0.95 * turn * w, K)) for w in near]
+    assert_allclose(client_sensitivity(0.95 * turn, K, 1), max(gains), rtol=1e-7)
 
 
 def test_gradients_of_others_and_the_own_shift_scale_with_radius_and_steps():

@@ -111,7 +111,7 @@ def test_a_period_is_the_latest_of_all_that_were_charged(tmp_path):
 
 
 def test_nothing_is_written_before_something_is_charged(tmp_path):
-    folder = tmp_path / "privacy"
+    folder = tmp_path / "home" / "privacy"
     account = SiteAccount(folder)
     assert len(account) == account.period == 0
     assert not folder.exists()
