@@ -147,7 +147,7 @@ def test_the_charge_and_the_noise_of_a_unit(remembers):
     assert keys[0] == keys[1] != keys[2]
 
 
-@pytest.mark.parametrize("std", [1e-3, 0.99, 1.0 - 1e-7, 1.5])
+@pytest.mark.parametrize("std", [0.00195, 0.99, 1.0 - 1e-7, 1.5])
 def test_noise_of_gradients_pays_for_the_grid(std):
     """Neighbouring gradients, clipped and rounded, are as far apart as is paid for and no further."""
     clip, steps, rounds, units, width = 0.5, 3, 2, 2, 4
