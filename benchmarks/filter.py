@@ -13,8 +13,7 @@ from scipy.linalg import solve_discrete_are
 from statsmodels.tsa.statespace.kalman_filter import KalmanFilter
 
 from skfedcausal import KalmanClient
-from skfedcausal.statespace.kalman import covariance_schedule, filtered_states
-from skfedcausal.statespace.kalman import driven_recurrence
+from skfedcausal.statespace.kalman import covariance_schedule, driven_recurrence, filtered_states
 from skfedcausal.statespace.riccati import filtered_covariance, predicted_covariance
 
 from ._report import table, write

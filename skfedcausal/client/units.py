@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..federation.transport import Site
-from ..privacy.bounds import into_ball
+from ..privacy.noise import into_ball
 from .answers import flags_of, own_record
 from .batches import Batch, Feed
 from .worker import KEPT, UnitWorker

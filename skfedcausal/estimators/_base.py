@@ -26,7 +26,7 @@ from ..federation.lost import LostUnits, LostUnitWarning
 from ..federation.transport import InProcessTransport
 from ..message.requests import RecordRequest
 from ..message.states import WIRE_DTYPES, StateMessage
-from ..privacy.base import PrivacyMechanism
+from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
 from ._progress import CallbackSupportMixin, followed, written_out

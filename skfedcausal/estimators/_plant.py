@@ -860,7 +860,8 @@ class PlantEstimator(FederatedEstimator):
         --------
         >>> from skfedcausal import FederatedGrangerEstimator, GradientServer
         >>> from skfedcausal.datasets import make_granger_plant
-        >>> from skfedcausal.theory.unified import recurrence, spectral_radius
+        >>> from skfedcausal.statespace.training.fixed_point import recurrence
+        >>> from skfedcausal.theory.unified import spectral_radius
         >>> X, _ = make_granger_plant(2, random_state=0)
         >>> est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)
         >>> bool(spectral_radius(recurrence(*est.training_problems(X)["unit0"]).H) < 1)

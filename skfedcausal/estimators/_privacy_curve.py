@@ -8,8 +8,8 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
-from ..privacy import GaussianMechanism, PrivacyAccountant, UtilityWarning
-from ..privacy.warn import largest_deviation
+from ..privacy import PrivacyMechanism, UtilityWarning
+from ..privacy.errors import largest_deviation
 
 _KEPT = 0.5  # share of the links that a useful budget keeps, and of its own links that are right
 LEVEL = 0.05
@@ -18,7 +18,7 @@ LEVEL = 0.05
 def privacy_curve(estimator, record, epsilons, n_draws, random_state):
     """Table of what is left at each epsilon."""
     mechanism = estimator.privacy
-    stated = isinstance(mechanism, GaussianMechanism) and mechanism.place == "record"
+    stated = isinstance(mechanism, PrivacyMechanism) and mechanism.place == "record"
     if not stated or mechanism.delta is None or mechanism.clip_norm is None:
         raise ValueError(
             "privacy_curve varies the epsilon of noise on the record: give a GaussianMechanism with its "
@@ -50,9 +50,8 @@ def privacy_curve(estimator, record, epsilons, n_draws, random_state):
 
 
 def _trial(estimator, record, epsilon, seed, clear):
-    settings = {"epsilon": epsilon, "mu": None, "accountant": PrivacyAccountant(), "random_state": int(seed)}
-    mechanism = GaussianMechanism(**estimator.privacy.get_params(deep=False) | settings)
-    return _Outcome(_tried(estimator, record, mechanism)).against(clear)
+    twin = estimator.privacy.trial(epsilon, int(seed))
+    return _Outcome(_tried(estimator, record, twin)).against(clear)
 
 
 def _tried(estimator, record, mechanism):

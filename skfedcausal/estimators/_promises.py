@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from ..client.kalman import KalmanClient
-from ..privacy import Charge, GaussianMechanism, PrivacyAccountant, PrivacySpent, RandomizedResponse, Scope
-from ..privacy.statement import NOT_PRIVATE
+from ..privacy import Charge, GaussianMechanism, PrivacyAccountant, PrivacyMechanism, PrivacySpent, Scope
+from ..privacy.promise import NOT_PRIVATE
 
 # spent, ledger and statement where nothing is promised
 NO_PROMISE = (PrivacySpent(np.inf, 0.0, np.inf, "none"), PrivacyAccountant().table, NOT_PRIVATE)
@@ -29,17 +29,21 @@ def mechanisms(privacy):
         return None, None
     given = privacy if isinstance(privacy, list | tuple) else [privacy]
     given = [mechanism for mechanism in given if mechanism is not None]
-    kinds = [
-        [mechanism for mechanism in given if isinstance(mechanism, kind)]
-        for kind in (GaussianMechanism, RandomizedResponse)
-    ]
-    if sum(map(len, kinds)) != len(given) or max(map(len, kinds)) > 1:
+    for mechanism in given:
+        if not isinstance(mechanism, PrivacyMechanism):
+            raise ValueError(
+                f"privacy holds a {type(mechanism).__name__}, which is not a PrivacyMechanism. Give a "
+                "GaussianMechanism, or derive the class from PrivacyMechanism."
+            )
+    flags = [mechanism for mechanism in given if mechanism.place == "flags"]
+    messages = [mechanism for mechanism in given if mechanism.place != "flags"]
+    if len(flags) > 1 or len(messages) > 1:
         names = ", ".join(type(mechanism).__name__ for mechanism in given)
         raise ValueError(
-            f"Got privacy=[{names}]; a list may hold one GaussianMechanism, for the messages, and one "
-            "RandomizedResponse, for the flags."
+            f"Got privacy=[{names}]; a list may hold one mechanism for the messages, such as a "
+            "GaussianMechanism, and one for the flags, such as a RandomizedResponse."
         )
-    return tuple(kind[0] if kind else None for kind in kinds)
+    return messages[0] if messages else None, flags[0] if flags else None
 
 
 def promise(mechanism, names, n_samples):

@@ -23,8 +23,7 @@ from ..containers.rows import (
 from ..federation.ledger import StreamLedger
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
-from ..privacy.base import PrivacyMechanism
-from ..privacy.stream import NoisedStream
+from ..privacy.mechanism import PrivacyMechanism
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer, StreamState
 from ..server.watching.flags import FlagState, FlagWatch, needed_answers, roots_of_flags
@@ -695,7 +694,7 @@ class FederatedRCADetector(FederatedEstimator):
             return None
         if stream.noised is None:
             self._check_states_may_leave()
-            stream.noised = NoisedStream(self._checked_mechanism(), self._noise)
+            stream.noised = self._checked_mechanism().stream(self._noise)
         return stream.noised
 
     def reset(self):

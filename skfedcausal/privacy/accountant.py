@@ -14,17 +14,8 @@ from .calibration import check_promise, composed_epsilon
 from .errors import PrivacyBudgetError
 
 _COLUMNS = [
-    "time",
-    "client",
-    "channel",
-    "mechanism",
-    "sensitivity",
-    "noise_std",
-    "count",
-    "mu",
-    "epsilon",
-    "bound",
-    "period",
+    *("time", "client", "channel", "mechanism", "sensitivity", "noise_std"),
+    *("count", "mu", "epsilon", "bound", "period"),
 ]
 _SLACK = 1e-12  # relative, for rounding in the root finder
 
@@ -52,6 +43,33 @@ class Scope:
     unit: str
     relation: str = "replace"
     window: int | None = None
+
+    def steps(self, n_samples):
+        """Time steps of a record that belong to one protected unit.
+
+        Parameters
+        ----------
+        n_samples : int
+
+        Returns
+        -------
+        int
+        """
+        steps = {"window": self.window, "client": n_samples}.get(self.unit, 1)
+        return min(steps, n_samples)
+
+    def count(self, n_samples):
+        """Protected units that make up a whole record.
+
+        Parameters
+        ----------
+        n_samples : int
+
+        Returns
+        -------
+        int
+        """
+        return -(-n_samples // max(self.steps(n_samples), 1))
 
     def __str__(self):
         unit = f"window of {self.window} time steps" if self.unit == "window" else self.unit
@@ -255,9 +273,9 @@ class PrivacyAccountant:
                 self._check_budget(charges, scope)
             self.scope = scope
             for charge in charges:
-                self._take(charge, repeated)
+                self._take(charge, scope, repeated)
 
-    def _take(self, charge, repeated):
+    def _take(self, charge, scope, repeated):
         for k in reversed(range(len(self._charges) if repeated else 0)):
             earlier = self._charges[k]
             if replace(charge, time=earlier.time, count=earlier.count) == earlier:
@@ -267,7 +285,7 @@ class PrivacyAccountant:
 
     def _check_budget(self, charges, scope):
         for client in dict.fromkeys(charge.client for charge in charges):
-            before = self._of(client)
+            before = self.charges_of([client])
             after = self._total([*before, *(c for c in charges if c.client == client)], self.delta, scope)
             if after[0] > self.epsilon * (1 + _SLACK):
                 spent = self._total(before, self.delta, scope)[0]
@@ -293,7 +311,7 @@ class PrivacyAccountant:
 
     # -- totals ----------------------------------------------------------------------------------
 
-    def spent(self, delta=None, clients=None):
+    def spent(self, delta=None, clients=None, *, times=1):
         """What has been spent so far.
 
         Parameters
@@ -303,13 +321,16 @@ class PrivacyAccountant:
             Gaussian noise gives no promise at delta = 0.
         clients : sequence of str, default=None
             None: all that were charged.
+        times : int, default=1
+            Protected units that change together, each with noise of its own.
 
         Returns
         -------
         PrivacySpent
         """
         with self._lock:
-            return self._spent(self._charges, self.scope, delta, clients)
+            charges = [replace(charge, count=times * charge.count) for charge in self._charges]
+            return self._spent(charges, self.scope, delta, clients)
 
     def spent_with(self, charges, scope, delta=None):
         """What would have been spent if these charges came in addition; nothing is charged.
@@ -343,8 +364,18 @@ class PrivacyAccountant:
         unit = "none" if scope is None else scope.unit
         return PrivacySpent(epsilon, delta, mu, unit, per_client)
 
-    def _of(self, client):
-        return [charge for charge in self._charges if charge.client == client]
+    def charges_of(self, clients):
+        """What some clients were charged.
+
+        Parameters
+        ----------
+        clients : sequence of str
+
+        Returns
+        -------
+        list of Charge
+        """
+        return [charge for charge in self._charges if charge.client in clients]
 
     @staticmethod
     def _total(charges, delta, scope):
@@ -382,9 +413,10 @@ class PrivacyAccountant:
         """
         digest = hashlib.blake2b(key=self._key)
         for part in parts:
-            part = np.ascontiguousarray(part) if isinstance(part, np.ndarray) else str(part).encode()
-            digest.update(str(getattr(part, "shape", len(part))).encode())
-            digest.update(part)
+            array = isinstance(part, np.ndarray)
+            data = np.ascontiguousarray(part).data if array else memoryview(str(part).encode())
+            digest.update(str(data.shape).encode())
+            digest.update(data)
         return digest.digest()
 
     def recall(self, key):
@@ -440,12 +472,10 @@ class PrivacyAccountant:
 
 def _composed(charges, delta):
     mu = float(np.sqrt(sum(charge.count * charge.mu**2 for charge in charges)))
-    groups = {}
+    groups: dict[tuple, int] = {}
     for charge in charges:
         if charge.epsilon > 0:
             key = (charge.epsilon, charge.n_categories)
             groups[key] = groups.get(key, 0) + charge.count
     responses = tuple((*key, count) for key, count in groups.items())
-    if delta == 0 and mu > 0:
-        return np.inf, mu
     return composed_epsilon(mu, responses, delta), mu

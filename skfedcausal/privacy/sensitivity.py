@@ -219,6 +219,15 @@ def server_gradient_sensitivity(A, F, K, theta, unit, slices, n_steps_averaged, 
     return float(2 / n_steps_averaged * radius * root_of_largest(K.T @ Y @ K + shift.T @ shift))
 
 
+def gradient_sensitivity(clip, n_steps, n_rounds, n_recipients):
+    """Change of all clipped gradients of a run, ``2 C sqrt(T R M)``, whatever changes in the data.
+
+    The derivative in one unit's state at one time step contains the other units' states, so that one
+    measurement moves the gradients of every recipient at every later step and in every round.
+    """
+    return 2 * clip * np.sqrt(n_steps * n_rounds * n_recipients)
+
+
 def residual_sensitivity(A, C, F, K, S, radius=1.0, cap=np.inf):
     """Change of all whitened residuals ``S^-1/2 (y[t] - C A h[t-1])`` when one time step changes.
 
