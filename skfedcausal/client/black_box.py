@@ -77,13 +77,12 @@ class BlackBoxClient:
             ) from None
         n_states = prior.shape[-1] if prior.ndim else 0
         covariances = {(n_states, n_states), (len(Y), n_states, n_states)}
-        expected = {
-            "predicted states": (prior, {(len(Y), n_states)}),
-            "predicted covariances": (prior_cov, covariances),
-            "filtered states": (posterior, {(len(Y), n_states)}),
-            "filtered covariances": (posterior_cov, covariances),
-        }
-        for what, (value, shapes) in expected.items():
+        for what, value, shapes in (
+            ("predicted states", prior, {(len(Y), n_states)}),
+            ("predicted covariances", prior_cov, covariances),
+            ("filtered states", posterior, {(len(Y), n_states)}),
+            ("filtered covariances", posterior_cov, covariances),
+        ):
             if value.shape not in shapes:
                 wanted = " or ".join(str(shape) for shape in sorted(shapes))
                 raise ValueError(f"{who} gave {what} of shape {value.shape}, expected {wanted}.")

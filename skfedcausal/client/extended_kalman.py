@@ -1,6 +1,7 @@
 """A unit's own nonlinear model: extended Kalman filter with given maps or maps learned at home."""
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -278,7 +279,8 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
             raise ValueError(
                 f"`R` is about {len(self.measurement_cov_)} sensors, the record has {Y.shape[1]} columns."
             )
-        self.f_map_, self.h_map_ = GivenMap(self.f, self.f_jacobian), GivenMap(self.h, self.h_jacobian)
+        self.f_map_: Any = GivenMap(self.f, self.f_jacobian)
+        self.h_map_: Any = GivenMap(self.h, self.h_jacobian)
         for x in (np.full(n, 0.1), np.linspace(-0.7, 1.3, n)):
             check_derivative(self.f_map_, "f", x, n)
             check_derivative(self.h_map_, "h", x, Y.shape[1])
@@ -291,7 +293,7 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
         mean = np.nanmean(known, axis=0)
         scale = np.where(active, np.nanstd(known, axis=0), 1.0)
         inside = np.where(active, (Y - mean) / scale, 0.0)
-        complete = ~np.isnan(inside).any(axis=1)
+        complete: np.ndarray = np.isfinite(inside).all(axis=1)
         follows = np.concatenate([np.arange(i, j - 1) for i, j in episodes(starts, len(Y))])
         follows = follows[complete[follows] & complete[follows + 1]]
         if len(follows) < 2 * self.hidden:

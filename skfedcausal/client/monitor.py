@@ -147,7 +147,8 @@ class UnitMonitor:
     def _coarse_message(self, Y, starts, extra, index):
         n_samples, p = len(Y), self.model.n_states
         z, distance = np.empty((n_samples, p)), np.empty(n_samples)
-        patterns, pattern_of = [], np.empty(n_samples, dtype=np.intp)
+        patterns: list[np.ndarray] = []
+        pattern_of = np.empty(n_samples, dtype=np.intp)
         base = self.model.R if self.model.R.ndim == 2 else np.diag(self.model.R)
         for k, added in enumerate(extra):
             rows = np.flatnonzero(index == k)

@@ -9,6 +9,7 @@ derivatives of the maps f and h, which the unit has, and ``d L_s / d x_a``, whic
 import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -31,7 +32,7 @@ OPERATIONS = frozenset({GradientReply.OP, NoGradient.OP}) | OUTSIDE
 class StateCorrection:
     """A trained ``phi_m``: what to add to the filtered states, from the unit's last measurements (eq. 3)."""
 
-    estimator: object
+    estimator: Any
     n_lags: int
     mean: np.ndarray
     scale: np.ndarray
@@ -123,8 +124,9 @@ class NetworkTraining:
                 f"Array 'predicted' of a reply has shape {pull.shape}, expected "
                 f"{(len(features), len(self.correction.unit))}."
             )
-        at = batch_loss(record, rows, self.correction, self._outputs)
-        slope = output_gradient(record, self.correction, *at, self.plan.client_weight, pull)
+        corrected, predicted, rest = batch_loss(record, rows, self.correction, self._outputs)
+        weight = self.plan.client_weight
+        slope = output_gradient(record, self.correction, corrected, predicted, rest, weight, pull)
         estimator = copy.deepcopy(self.correction.estimator)
         estimator.partial_fit(features, _one_column(self._outputs - slope))
         return replace(self, correction=replace(self.correction, estimator=estimator), batch=self.batch + 1)

@@ -3,7 +3,6 @@
 import mmap
 import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -151,7 +150,7 @@ def repeated_rows(Y, starts=(0,), before=None, columns=None):
             return np.zeros(len(Y), dtype=int)
     same = _same_as_before(Y, columns)
     if before is not None and len(Y):
-        row, first = before[0], Y[0, columns]
+        row, first = before.row, Y[0, columns]
         known = ~np.isnan(first)
         same[0] = known.any() and np.array_equal(row, first, equal_nan=True)
     same[[start for start in starts if start > 0 or before is None]] = False
@@ -159,33 +158,33 @@ def repeated_rows(Y, starts=(0,), before=None, columns=None):
         return np.zeros(len(Y), dtype=int)
     steps = np.arange(len(Y))
     last_change = np.maximum.accumulate(np.where(same, -1, steps))
-    count = 0 if before is None else before[1]
+    count = 0 if before is None else before.repeats
     return np.where(last_change < 0, count + 1 + steps, steps - last_change)
 
 
 def _same_as_before(Y, columns):
     """Which rows have values, and the same as the row before; the first has none before it."""
     same = np.zeros(len(Y), dtype=bool)
-    rows = None
-    for column in columns:  # each looks only at the rows that those before it leave
-        if rows is None:
+    rows = np.arange(1, len(Y))
+    for k, column in enumerate(columns):  # each looks only at the rows that those before it leave
+        if k:
+            now, then = Y[rows, column], Y[rows - 1, column]
+        else:
             series = np.ascontiguousarray(Y[:, column])
             now, then = series[1:], series[:-1]
-        else:
-            now, then = Y[rows, column], Y[rows - 1, column]
-        kept = np.flatnonzero((now == then) | (np.isnan(now) & np.isnan(then)))
-        rows = kept + 1 if rows is None else rows[kept]
+        rows = rows[(now == then) | (np.isnan(now) & np.isnan(then))]
         if not len(rows):
             return same
     same[rows[~np.isnan(Y[np.ix_(rows, columns)]).all(axis=1)]] = True
     return same
 
 
-class Passed(NamedTuple):
+@dataclass(frozen=True)
+class Passed:
     """Where a unit stands in a stream: its last row, how often that came before, and rows so far."""
 
     row: np.ndarray
-    count: int
+    repeats: int
     n_rows: int
 
 
@@ -272,5 +271,6 @@ def release_pages(x):
     """
     while x is not None and not isinstance(x, np.memmap):
         x = getattr(x, "base", None)
-    if x is not None and x.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
-        x._mmap.madvise(mmap.MADV_DONTNEED)
+    pages = getattr(x, "_mmap", None)
+    if pages is not None and getattr(x, "mode", None) == "r" and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)

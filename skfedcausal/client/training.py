@@ -1,6 +1,7 @@
 """A unit's side of gradient training: its correction of its own states, moved by two losses."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 from zlib import crc32
 
 import numpy as np
@@ -20,11 +21,19 @@ from ..message.training import (
     TrainingPlan,
 )
 from ..statespace.episodes import inner_rows
-from ..statespace.training.augmented import Products, augmented_problem, correction, gradients, losses
+from ..statespace.training.augmented import (
+    AugmentedProblem,
+    Products,
+    augmented_problem,
+    correction,
+    gradients,
+    losses,
+)
 from ..statespace.training.descent import Rates, correction_curvature, correction_step, parameter_update
 from ..statespace.training.fixed_point import fixed_point, from_delta, recurrence
 from ..statespace.training.lagrangian import WarmUp, correction_divisor, risen
 from .augmenter import LinearAugmenter
+from .unit_model import UnitModel
 
 OPERATIONS = frozenset({REQUEST, TrainingEnd.OP, *TO_UNIT})
 
@@ -44,15 +53,15 @@ class UnitSeries:
 class UnitTraining:
     """State of a unit between two packets of training."""
 
-    model: object
+    model: UnitModel
     series: UnitSeries
     residuals: np.ndarray
-    problem: object
+    problem: AugmentedProblem
     parameters: np.ndarray
-    rates: Rates | None = None
+    rates: Any = None  # Rates, once there is a plan
     mode: str = "series"
     warm_up: WarmUp | None = None
-    divide: object = None
+    divide: Any = None
     dual: np.ndarray | None = None
     n_moves: int = 0
     change: float = 1.0
@@ -98,14 +107,12 @@ class UnitTraining:
         curvature = correction_curvature(model.A, problem.gram, top)
         if problem.n_local > d:
             curvature += correction_curvature(np.eye(model.n_states), problem.gram, 1.0)
-        has_inputs = series.inputs is not None
+        inputs, table = series.inputs, None
         reach = np.einsum("ti,ti->t", series.filtered, series.filtered)
-        table = None
-        if has_inputs:
-            reach = reach + np.einsum("ti,ti->t", series.inputs, series.inputs)
-            level = np.zeros(model.B.shape[1]) if model.input_mean is None else model.input_mean
-            before = series.inputs[series.rows - 1].mean(axis=0)
-            table = np.array([level, before, series.inputs.std(axis=0)])
+        if inputs is not None:
+            reach = reach + np.einsum("ti,ti->t", inputs, inputs)
+            before = inputs[series.rows - 1].mean(axis=0)
+            table = np.array([_input_level(model, inputs), before, inputs.std(axis=0)])
         return LocalModel(
             model.A,
             model.Q,
@@ -114,10 +121,10 @@ class UnitTraining:
             np.array(curvature),
             float(problem.energy),
             float(reach.max()),
-            model.B if has_inputs else None,
+            None if inputs is None else model.B,
             table,
             series.filtered if relay else None,
-            series.inputs if relay and has_inputs else None,
+            inputs if relay else None,
         )
 
     def planned(self, plan):
@@ -173,7 +180,7 @@ class UnitTraining:
         if self.constant is None:
             return AugmentedMessage(filtered, augmented, loss, self.change)
         predicted = augmented @ self.model.A.T + self.constant
-        if inputs is not None:
+        if inputs is not None and self.model.B is not None:
             predicted += inputs @ self.model.B.T
         if self.mode == "series" and self.n_moves:
             return PredictedMessage(predicted, self.constant, loss, self.change)
@@ -257,9 +264,10 @@ class UnitTraining:
         return replace(self._moved(slope.client, slope.server), dual=dual)
 
     def _moved(self, client, server):
-        rates = self.warm_up.rates if self.is_warm else self.rates
+        warm = self.warm_up if self.is_warm else None
+        rates = self.rates if warm is None else warm.rates
         step = parameter_update(rates, client, server, self.parameters)
-        if self.is_warm:
+        if warm is not None:
             d = self.problem.n_outputs
             step[:, :d] = self.divide(step[:, :d])
         parameters = self.parameters - step
@@ -283,8 +291,7 @@ class UnitTraining:
         model = self.model
         kept = {"augmenter": self.augmenter(), "transition": model.A}
         if self.series.inputs is not None:
-            level = np.zeros(model.B.shape[1]) if model.input_mean is None else model.input_mean
-            kept |= {"input_matrix": model.B, "input_mean": level}
+            kept |= {"input_matrix": model.B, "input_mean": _input_level(model, self.series.inputs)}
         if end.input_level is not None:
             _check_shape("input_level", end.input_level, (len(self.parameters),))
             kept["phi"] = end.input_level + self.constant
@@ -299,6 +306,11 @@ class UnitTraining:
         fitted.coef_ = self.model.A @ fitted.theta_
         fitted.n_features_in_ = d
         return fitted
+
+
+def _input_level(model, inputs):
+    """Level of the inputs that a model's B acts on the difference to, shape (n_inputs,)."""
+    return np.zeros(inputs.shape[1]) if model.input_mean is None else model.input_mean
 
 
 def _rates(problem, told, ridge):

@@ -196,24 +196,23 @@ class PaperNoise:
     def noised(self, packet, training):
         """The unit's answer as it leaves."""
         if packet.op == LocalModel.OP:
-            message = LocalModel.from_packet(packet)
-            curvature = correction_curvature(message.transition, training.problem.gram, self.reach**2)
-            public = {
-                "curvature": np.array(curvature),
-                "loss": self.reach**2,
-                "reach": self.largest_state**2,
-            }
-            return replace(message, **public).to_packet(packet.round)
+            model = LocalModel.from_packet(packet)
+            curvature = correction_curvature(model.transition, training.problem.gram, self.reach**2)
+            public = replace(
+                model, curvature=np.array(curvature), loss=self.reach**2, reach=self.largest_state**2
+            )
+            return public.to_packet(packet.round)
         if packet.op != AugmentedMessage.OP:
             return packet  # says that training has ended
         message = AugmentedMessage.from_packet(packet)
         stds = self.stds(training.parameters[:, : len(self.scale)])
         rng = np.random.default_rng([self.key, packet.round])
-        series = {
-            name: getattr(message, name) + std * rng.standard_normal(message.filtered.shape)
-            for name, std in zip(("filtered", "augmented"), stds, strict=True)
-        }
-        return replace(message, **series, loss=self.reach**2, change=1.0).to_packet(packet.round)
+        filtered, augmented = (
+            states + std * rng.standard_normal(states.shape)
+            for states, std in zip((message.filtered, message.augmented), stds, strict=True)
+        )
+        noised = replace(message, filtered=filtered, augmented=augmented, loss=self.reach**2, change=1.0)
+        return noised.to_packet(packet.round)
 
 
 def _peak_gain(F, gains):
