@@ -293,7 +293,7 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
         mean = np.nanmean(known, axis=0)
         scale = np.where(active, np.nanstd(known, axis=0), 1.0)
         inside = np.where(active, (Y - mean) / scale, 0.0)
-        complete: np.ndarray = np.isfinite(inside).all(axis=1)
+        complete = np.all(np.isfinite(inside), axis=1)
         follows = np.concatenate([np.arange(i, j - 1) for i, j in episodes(starts, len(Y))])
         follows = follows[complete[follows] & complete[follows + 1]]
         if len(follows) < 2 * self.hidden:
