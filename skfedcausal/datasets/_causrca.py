@@ -3,17 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from ._records import Source, check_list, locate, plant_record, root_in_each_row
+from ._records import check_list, locate, plant_record, root_in_each_row, source_of
 from ._validation import check_interval, check_known
 
-__all__ = ["load_causrca"]
-
-_SOURCE = Source(
-    title="causRCA (industrial vertical lathe)",
-    origin="Zenodo record 15876410; GitHub repository causalgraph/causRCA",
-    citation="Mehling, Pieper and Lüke, causRCA, Zenodo (2025), doi:10.5281/zenodo.15876410",
-    licence="Apache-2.0",
-)
 _FILES = ("normal_runs.csv.gz", "fault_runs.csv.gz", "labels.csv", "all_nodes.csv", "all_edges.csv")
 _EVENTS = {"normal": "normal_runs", "faults": "fault_runs"}
 _ROOTS = {"hydraulics": "Hydraulics", "coolant": "Coolant", "probe": "MeasuringProbe"}
@@ -98,7 +90,8 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
     """
     check_known(subset, tuple(_EVENTS), "subset")
     period = check_interval(period, "period")[0]
-    files = locate(path, _FILES, _SOURCE)
+    source = source_of("causrca")
+    files = locate(path, _FILES, source)
     nodes = pd.read_csv(files["all_nodes"]).rename(columns={"label": "column"})
     nodes = nodes[["column"]].assign(client=nodes["path"].str.split("/").str[1])
     events = _read_events(files[_EVENTS[subset]])
@@ -114,10 +107,7 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
     return plant_record(
         tables,
         _variables(nodes, events),
-        _SOURCE,
-        "Recordings of a production lathe in normal operation, and of faults injected in a "
-        "twin with the same controller and simulated hardware. Clients are the modules of the "
-        "machine, as given by the second part of each node's path.",
+        source,
         period=period,
         target=np.concatenate([_target(*each, period, labels) for each in zip(runs, tables, strict=True)]),
         labels=labels,

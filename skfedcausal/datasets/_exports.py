@@ -7,8 +7,6 @@ import pandas as pd
 
 from ._plants import make_granger_plant
 
-__all__ = ["make_historian_exports"]
-
 _UNITS = {"P1": "boiler", "P2": "turbine", "P3": "water"}
 _ZONE = "Europe/Berlin"
 _CLOCK_AHEAD = pd.Timedelta("60s")

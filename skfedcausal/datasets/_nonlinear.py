@@ -7,8 +7,6 @@ from sklearn.utils import Bunch, check_random_state
 from ..statespace.networks import LSTM, FeedForward, uniform_lstm
 from ._validation import check_known
 
-__all__ = ["make_nonlinear_plant"]
-
 _FEATURES = 64  # of the dependencies
 _HIDDEN = 16  # of a unit's own LSTM
 _RADIUS, _PERIOD = 2.0, 20

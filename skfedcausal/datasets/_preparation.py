@@ -4,8 +4,6 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 
-__all__ = ["cross_client_columns", "discrete_columns", "prepare_hai", "prepare_records", "prepare_swat"]
-
 _SWITCH = 3  # values of a switch: off, on, and in between
 
 

@@ -1,5 +1,8 @@
 """Reading public records: the files in a folder of the user's, and the Bunch that every loader returns."""
 
+import tomllib
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from textwrap import fill
 from typing import NamedTuple
@@ -12,18 +15,30 @@ from ._validation import check_known
 
 
 class Source(NamedTuple):
-    """A dataset: its title, where it can be had, whom to cite, under which licence it may be used."""
+    """A public dataset, as ``sources.toml`` declares it."""
 
     title: str
     origin: str
     citation: str
     licence: str
+    about: str
 
-    def describe(self, about):
+    def describe(self):
         """Text for ``DESCR``."""
         facts = {"Origin": self.origin, "Reference": self.citation, "Licence": self.licence}
-        texts = [self.title, about, *(f"{name}: {fact}" for name, fact in facts.items())]
+        texts = [self.title, self.about, *(f"{name}: {fact}" for name, fact in facts.items())]
         return "\n\n".join(fill(text, 88) for text in texts)
+
+
+@cache
+def declared():
+    """Tables of ``sources.toml``, a dict."""
+    return tomllib.loads(files(__package__).joinpath("sources.toml").read_text("utf-8"))
+
+
+def source_of(name):
+    """Source of a dataset."""
+    return Source(**declared()[name])
 
 
 def locate(path, names, source):
@@ -68,7 +83,7 @@ def root_in_each_row(times, faults):
     return target.astype(str)
 
 
-def plant_record(tables, variables, source, about, *, period, inputs="outputs", **more):
+def plant_record(tables, variables, source, *, period, inputs="outputs", **more):
     """Bunch of a record: tables of episodes below one another, columns under flat names.
 
     `variables` is a table with, or rows of, ``column``, ``client`` and ``role`` (``"input"``, or anything
@@ -86,7 +101,7 @@ def plant_record(tables, variables, source, about, *, period, inputs="outputs", 
         inputs=input_names,
         variables=variables,
         sampling_period=period,
-        DESCR=source.describe(about),
+        DESCR=source.describe(),
         **more,
     )
 

@@ -5,22 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from ._records import Source, check_list, plant_record
+from ._records import check_list, plant_record, source_of
 
-__all__ = ["load_hai", "load_swat"]
-
-_HAI = Source(
-    title="HAI (hardware-in-the-loop augmented industrial control system)",
-    origin="GitHub repository icsdataset/hai (Git LFS), Kaggle icsdataset/hai-security-dataset",
-    citation="H.-K. Shin et al., HAI security datasets (2023)",
-    licence="CC BY-SA 4.0 by its README",
-)
-_SWAT = Source(
-    title="SWaT (secure water treatment testbed), A1 and A2, December 2015",
-    origin="iTrust, Singapore University of Technology and Design, on request",
-    citation="A. P. Mathur and N. O. Tippenhauer, CySWater (2016), 31-36",
-    licence="as agreed with iTrust, not to be passed on",
-)
 _HAI_OUTPUT = re.compile(
     r"^P\d_(\w*Z|PIT01_HH|[FLPTS]I?T\d+|VT\d+|VIBTR\d+|24Vdc|SCST|(HT|ST)_PO|ST_(GOV|PT\d+|TT\d+))$"
 )
@@ -83,7 +69,7 @@ def load_hai(path, files=None, *, inputs="outputs"):
     ----------
     .. [1] Shin, Lee, Yun, Kim (2020), HAI 1.0: HIL-based augmented ICS security dataset, USENIX CSET.
     """
-    return _load(path, files, "train", inputs, _read_hai, _hai_column, _HAI, "Four processes, 1 Hz.")
+    return _load(path, files, "train", inputs, _read_hai, _hai_column, source_of("hai"))
 
 
 def load_swat(path, files=None, *, inputs="outputs"):
@@ -123,10 +109,10 @@ def load_swat(path, files=None, *, inputs="outputs"):
     .. [1] Goh, Adepu, Junejo, Mathur (2016), A dataset to support research in the design of secure water
            treatment systems, CRITIS.
     """
-    return _load(path, files, "Normal", inputs, _read_swat, _swat_column, _SWAT, "Six stages, 1 Hz.")
+    return _load(path, files, "Normal", inputs, _read_swat, _swat_column, source_of("swat"))
 
 
-def _load(path, files, usual, inputs, read, column, source, about):
+def _load(path, files, usual, inputs, read, column, source):
     """Record of a testbed: `read` gives a file's tags and attacks, `column` a tag's client and role."""
     found = _choose(path, files, usual, source)
     tables, labels = zip(*(read(file) for file in found.values()), strict=True)
@@ -138,7 +124,6 @@ def _load(path, files, usual, inputs, read, column, source, about):
         tables,
         [(tag, *column(tag)) for tag in tables[0]],
         source,
-        about,
         period=1.0,
         inputs=inputs,
         labels=pd.concat(labels).rename("attack").astype(bool),

@@ -6,8 +6,6 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-__all__ = ["LevelShift", "PlantTruth"]
-
 
 @dataclass(frozen=True, eq=False)
 class LevelShift:

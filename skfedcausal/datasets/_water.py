@@ -3,25 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from ._records import Source, check_list, locate, plant_record, root_in_each_row
+from ._records import check_list, locate, plant_record, root_in_each_row, source_of
 from ._validation import check_known
 
-__all__ = ["load_batadal", "load_skab"]
-
-_BATADAL = Source(
-    title="BATADAL (C-Town water distribution network under cyber-physical attacks)",
-    origin="GitHub repository rtaormina/aeed (data/dataset03.csv, data/dataset04.csv); batadal.net",
-    citation="R. Taormina et al., Journal of Water Resources Planning and Management 144(8) (2018); "
-    "R. Taormina and S. Galelli, the same journal, 144(10) (2018)",
-    licence="none stated; published for research, cite it and do not redistribute",
-)
-_SKAB = Source(
-    title="SKAB v0.9 (Skoltech anomaly benchmark)",
-    origin="GitHub repository waico/SKAB (folder data)",
-    citation="I. D. Katser and V. O. Kozitsin, Skoltech Anomaly Benchmark (SKAB), Kaggle (2020), "
-    "doi:10.34740/kaggle/dsv/1693952",
-    licence="GPL-3.0",
-)
 _SENSORS = {
     "motor": ("Current", "Voltage", "Temperature"),
     "vibration": ("Accelerometer1RMS", "Accelerometer2RMS"),
@@ -103,7 +87,8 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
     """
     check_known(subset, ("train_normal", "train_attacks"), "subset")
     check_known(by, ("zone", "plc"), "by")
-    files = locate(path, (f"{subset}.csv.gz", "variables.csv", "attacks.csv"), _BATADAL)
+    source = source_of("batadal")
+    files = locate(path, (f"{subset}.csv.gz", "variables.csv", "attacks.csv"), source)
     table = pd.read_csv(files[subset], index_col="DATETIME", parse_dates=["DATETIME"])
     variables = pd.read_csv(files["variables"])
     variables.insert(1, "client", variables[by])
@@ -112,9 +97,7 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
     return plant_record(
         [table],
         variables,
-        _BATADAL,
-        "Simulated hourly records of tank levels, flows, pressures and actuator statuses. "
-        "The five zones are an assignment by control: which tank level drives which pump.",
+        source,
         period=3600.0,
         inputs=inputs,
         target=root_in_each_row(table.index, faults),
@@ -186,7 +169,8 @@ def load_skab(path, experiments=None):
     >>> len(skab.lengths), skab.clients
     (1, ['motor', 'vibration', 'hydraulic', 'thermal'])
     """
-    raw = pd.read_csv(locate(path, ("skab.csv.gz",), _SKAB)["skab"], parse_dates=["datetime"])
+    source = source_of("skab")
+    raw = pd.read_csv(locate(path, ("skab.csv.gz",), source)["skab"], parse_dates=["datetime"])
     tables = dict(tuple(raw.set_index("datetime").groupby("experiment", sort=False)))
     experiments = check_list(experiments, list(tables), "experiments")
     selected = [tables[name] for name in experiments]
@@ -197,9 +181,7 @@ def load_skab(path, experiments=None):
     return plant_record(
         selected,
         sensors,
-        _SKAB,
-        "Laboratory rig that pumps water in a circle, one row a second. The grouping of the "
-        "eight sensors into clients is an assignment by what they measure.",
+        source,
         period=1.0,
         target=np.where(labels["anomaly"], roots, "").astype(str),
         labels=labels,
