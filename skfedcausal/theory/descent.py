@@ -156,45 +156,25 @@ def stack_problems(problems):
 
     Padded parameters that start at zero stay there: no loss depends on them.
     """
-    p = max(one.transition.shape[0] for one in problems)
+    p = max(len(one.transition) for one in problems)
     d = max(one.n_outputs for one in problems)
-    constant = problems[0].n_local - problems[0].n_outputs
     k_states = max(one.n_states for one in problems)
     k_inputs = max(one.n_drivers - one.n_states for one in problems)
-    q = d + constant
-    size = (len(problems), p, p)
-    transition, gram = np.zeros(size), np.zeros(size)
-    moments = np.zeros((len(problems), q + k_states + k_inputs, q + k_states + k_inputs))
-    target = np.zeros((len(problems), p, q))
+    q = d + problems[0].n_local - problems[0].n_outputs
+    n, size = len(problems), q + k_states + k_inputs
+    transition, gram, target = np.zeros((n, p, p)), np.zeros((n, p, p)), np.zeros((n, p, q))
+    moments = np.zeros((n, size, size))
     for m, one in enumerate(problems):
-        own, rows, cols = padded_places(one, d, k_states)
-        transition[m, own, own] = one.transition
-        gram[m, own, own] = one.gram
+        rows = slice(len(one.transition))
+        parts = (
+            (0, one.n_outputs),
+            (d, q - d),
+            (q, one.n_states),
+            (q + k_states, one.n_drivers - one.n_states),
+        )
+        cols = np.concatenate([start + np.arange(length) for start, length in parts])
+        transition[m, rows, rows], gram[m, rows, rows] = one.transition, one.gram
         moments[m][np.ix_(cols, cols)] = one.moments
-        target[m][np.ix_(rows, cols[: one.n_local])] = one.target
-    return AugmentedProblem(
-        transition,
-        gram,
-        moments,
-        target,
-        np.array([one.energy for one in problems]),
-        d,
-        q,
-        k_states,
-        np.array([one.xi for one in problems], dtype=float),
-    )
-
-
-def padded_places(problem, n_outputs, n_states):
-    """Where a problem's rows and columns lie in a stack padded to the given sizes."""
-    p, q, k = len(problem.transition), problem.n_local, problem.n_drivers
-    constant = q - problem.n_outputs
-    cols = np.concatenate(
-        [
-            np.arange(problem.n_outputs),
-            n_outputs + np.arange(constant),
-            n_outputs + constant + np.arange(problem.n_states),
-            n_outputs + constant + n_states + np.arange(k - problem.n_states),
-        ]
-    )
-    return slice(0, p), np.arange(p), cols
+        target[m][rows, cols[: one.n_local]] = one.target
+    energy, xi = (np.array([getattr(one, name) for one in problems], float) for name in ("energy", "xi"))
+    return AugmentedProblem(transition, gram, moments, target, energy, d, q, k_states, xi)
