@@ -136,7 +136,7 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
     # -- training ----------------------------------------------------------------------------------------
 
     def _read(self, X, y, rng):
-        """Checked rows, `y` of shape (n_samples, n_outputs); a new start with weights from `rng`, if given."""
+        """Checked rows, `y` of shape (n_samples, n_outputs); a new start, weights from `rng`, if given."""
         _torch()
         first = rng is not None
         if first:
