@@ -90,7 +90,7 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
     """
     check_known(subset, tuple(_EVENTS), "subset")
     period = check_interval(period, "period")[0]
-    source = source_of("causrca")
+    source = source_of("causrca")._replace(period=period)
     files = locate(path, _FILES, source)
     nodes = pd.read_csv(files["all_nodes"]).rename(columns={"label": "column"})
     nodes = nodes[["column"]].assign(client=nodes["path"].str.split("/").str[1])
@@ -108,7 +108,6 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
         tables,
         _variables(nodes, events),
         source,
-        period=period,
         target=np.concatenate([_target(*each, period, labels) for each in zip(runs, tables, strict=True)]),
         labels=labels,
         runs=runs,

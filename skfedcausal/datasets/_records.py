@@ -22,6 +22,7 @@ class Source(NamedTuple):
     citation: str
     licence: str
     about: str
+    period: float | None = None  # seconds
 
     def describe(self):
         """Text for ``DESCR``."""
@@ -36,9 +37,11 @@ def declared():
     return tomllib.loads(files(__package__).joinpath("sources.toml").read_text("utf-8"))
 
 
-def source_of(name):
-    """Source of a dataset."""
-    return Source(**declared()[name])
+def source_of(name, record=None):
+    """Source of a dataset, or of one of its records."""
+    table = declared()[name]
+    table = table if record is None else table | table["records"][record]
+    return Source(**{key: table[key] for key in Source._fields if key in table})
 
 
 def locate(path, names, source):
@@ -83,7 +86,7 @@ def root_in_each_row(times, faults):
     return target.astype(str)
 
 
-def plant_record(tables, variables, source, *, period, inputs="outputs", **more):
+def plant_record(tables, variables, source, *, inputs="outputs", **more):
     """Bunch of a record: tables of episodes below one another, columns under flat names.
 
     `variables` is a table with, or rows of, ``column``, ``client`` and ``role`` (``"input"``, or anything
@@ -100,7 +103,7 @@ def plant_record(tables, variables, source, *, period, inputs="outputs", **more)
         clients=variables["client"].unique().tolist(),
         inputs=input_names,
         variables=variables,
-        sampling_period=period,
+        sampling_period=source.period,
         DESCR=source.describe(),
         **more,
     )

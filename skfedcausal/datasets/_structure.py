@@ -76,8 +76,7 @@ def choose_pairs(rng, names, causes, *, links=None, n_links=None, density=None, 
         n_links = min(round(1.5 * len(names)) if len(names) > 2 else len(names) - 1, len(possible))
     elif check_count(n_links, f"n_{prefix}links", 0) > len(possible):
         raise ValueError(
-            f"n_{prefix}links is {n_links}, but there are only {len(possible)} ordered pairs of units to "
-            "link."
+            f"n_{prefix}links is {n_links}; there are only {len(possible)} ordered pairs of units."
         )
     chosen = rng.choice(len(possible), n_links, replace=False) if n_links else []
     return [possible[k] for k in sorted(chosen)]
@@ -87,28 +86,22 @@ def _given_pairs(links: Any, names, possible, prefix):
     """Pairs of names or positions, or a matrix ``[effect, cause]``, as pairs of positions, each once."""
     if isinstance(links, np.ndarray) and links.dtype == bool:
         if links.shape != (len(names), len(names)):
+            wanted = f"shape ({len(names)}, {len(names)}), [effect, cause]"
+            raise ValueError(f"{prefix}links as a boolean matrix must have {wanted}. Got {links.shape}.")
+        links = np.argwhere(links.T).tolist()
+    pairs = {}
+    for pair in links:
+        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            wanted = "pairs (cause, effect) or be a boolean matrix [effect, cause]"
+            raise ValueError(f"{prefix}links must hold {wanted}. Got the entry {pair!r}.")
+        cause, effect = (unit_position(end, names) for end in pair)
+        if (cause, effect) not in possible:
             raise ValueError(
-                f"{prefix}links as a boolean matrix must have shape ({len(names)}, {len(names)}), "
-                f"[effect, cause]. Got {links.shape}."
-            )
-        pairs = [(int(c), int(e)) for c, e in np.argwhere(links.T)]
-    else:
-        pairs = []
-        for pair in links:
-            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
-                raise ValueError(
-                    f"{prefix}links must hold pairs (cause, effect) or be a boolean matrix "
-                    f"[effect, cause]. Got the entry {pair!r}."
-                )
-            pairs.append((unit_position(pair[0], names), unit_position(pair[1], names)))
-    for pair in pairs:
-        if pair not in possible:
-            cause, effect = (names[k] for k in pair)
-            raise ValueError(
-                f"{prefix}links cannot hold ({cause!r}, {effect!r}): cause and effect must be "
+                f"{prefix}links cannot hold {(names[cause], names[effect])}: cause and effect must be "
                 "different units, and the cause of an input link needs inputs."
             )
-    return list(dict.fromkeys(pairs))
+        pairs[cause, effect] = None
+    return list(pairs)
 
 
 def local_dynamics(rng, n_states, radius):
@@ -181,8 +174,9 @@ def check_transition(transition, partition, links):
         )
     if not np.isfinite(A).all():
         raise ValueError("transition must be finite.")
-    if spectral_radius(A) >= 1:
+    radius = spectral_radius(A)
+    if radius >= 1:
         raise ValueError(
-            f"transition has spectral radius {spectral_radius(A):.4g}; a stationary plant needs one below 1."
+            f"transition has spectral radius {radius:.4g}; a stationary plant needs one below 1."
         )
     return A

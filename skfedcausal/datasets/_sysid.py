@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pandas as pd
 
-from ._records import Source, declared, locate, plant_record
+from ._records import declared, locate, plant_record, source_of
 from ._validation import check_known
 
 
@@ -81,8 +81,7 @@ def load_sysid(path, name):
     (['exchanger__y_outlet_temp', 'exchanger__u_liquid_flow'], ['exchanger__u_liquid_flow'])
     """
     records = declared()["sysid"]["records"]
-    record = declared()["sysid"] | records[check_known(name, tuple(records), "name")]
-    source = Source(*(record[field] for field in Source._fields))
+    record, source = records[check_known(name, tuple(records), "name")], source_of("sysid", name)
     table = pd.read_csv(locate(path, (f"{name}.csv.gz",), source)[name])
     variables = [
         (column, client, role)
@@ -95,7 +94,6 @@ def load_sysid(path, name):
         [table],
         variables,
         source,
-        period=record.get("period"),
         inputs="separate",
         topology=pd.DataFrame(steps + [(b, a) for a, b in steps], columns=["source", "target"]),
     )

@@ -7,7 +7,6 @@ from ._records import check_list, locate, plant_record, root_in_each_row, source
 from ._validation import check_known
 
 _FILES = ("tep.npz", "variables.csv", "faults.csv", "topology.csv")
-_PERIOD = 180.0  # seconds
 
 
 def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
@@ -95,12 +94,11 @@ def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
         records = check_list(records, [name for name in archive.files if name != "columns"], "records")
         tables = [pd.DataFrame(archive[name], columns=archive["columns"]) for name in records]
     if analysers == "sparse":
-        tables = [_without_held_values(table, variables) for table in tables]
+        tables = [_without_held_values(table, variables, source.period) for table in tables]
     return plant_record(
         tables,
         variables,
         source,
-        period=_PERIOD,
         inputs=inputs,
         target=np.concatenate([_target(*each, faults) for each in zip(records, tables, strict=True)]),
         records=records,
@@ -109,11 +107,11 @@ def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
     )
 
 
-def _without_held_values(table, variables):
+def _without_held_values(table, variables, period):
     """NaN between two reports of an analyser; each reports in the first row of a record."""
     table, rows = table.copy(), np.arange(len(table))
     for column, hours in variables[["column", "update_period_h"]].itertuples(index=False):
-        table.loc[rows % round(hours * 3600 / _PERIOD) > 0, column] = np.nan
+        table.loc[rows % round(hours * 3600 / period) > 0, column] = np.nan
     return table
 
 

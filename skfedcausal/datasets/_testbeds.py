@@ -124,7 +124,6 @@ def _load(path, files, usual, inputs, read, column, source):
         tables,
         [(tag, *column(tag)) for tag in tables[0]],
         source,
-        period=1.0,
         inputs=inputs,
         labels=pd.concat(labels).rename("attack").astype(bool),
         files=list(found),

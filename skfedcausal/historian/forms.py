@@ -3,6 +3,8 @@
 import csv
 import io
 import re
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,28 +15,9 @@ from ..containers.arrays import as_native
 from ..containers.layout import listed
 from .times import on_one_clock, parse_times
 
-TIME_NAMES = (
-    "timestamp", "time", "datetime", "date_time", "date time", "time stamp", "t_stamp", "ts", "zeit",
-    "zeitstempel",
-)  # fmt: skip
-_QUALITY = ("quality", "status", "qual", "q", "opcquality", "quality code", "qualitycode")
-_ROLES = {
-    "tag": ("tag", "tagname", "tag_name", "tag name", "point", "pointname", "variable", "sensor", "name"),
-    "value": ("value", "val", "pv", "wert"),
-    "quality": _QUALITY,
-}
+_WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
+TIME_NAMES, _BAD_TEXTS = _WORDS["columns"]["time"], frozenset(_WORDS["values"]["bad"])
 _JOINTS = ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
-# written in place of a value, in lower case
-_BAD_TEXTS = frozenset({
-    "bad", "bad input", "bad data", "bad value", "no data", "nodata", "no good data", "no value", "null",
-    "none", "nan", "na", "n/a", "#n/a", "-", "--", "?", "err", "error", "#value!", "#error", "i/o timeout",
-    "io timeout", "timeout", "comm fail", "comm failure", "offline", "not connected", "disconnected",
-    "off line", "scan off", "pt created", "shutdown", "configure", "calc failed", "arc off-line",
-    "over range", "under range", "out of service", "equip fail", "failed", "invalid", "unknown", "missing",
-    "uncertain",
-})  # fmt: skip
-_GOOD = {"good", "ok", "g", "true", "valid", "normal"}
-_UNCERTAIN = {"uncertain", "questionable", "substituted"}
 _DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
 _OPC_DA_GOOD, _OPC_DA_UNCERTAIN = 192, 64
 
@@ -54,7 +37,7 @@ def tag_series(export, dialect, where):
     table = _read_table(export, where)
     names = {str(column).strip().lower(): column for column in table.columns}
     table = _time_first(table, names, where)
-    roles = {role: _pick(names, words) for role, words in _ROLES.items()}
+    roles = {role: _pick(names, words) for role, words in _WORDS["columns"].items()}
     roles = {role: str(name).strip() for role, name in roles.items() if name is not None}
     if {"tag", "value"} <= set(roles):
         return _long(table, roles, dialect, where)
@@ -142,7 +125,7 @@ def _quality_columns(columns):
     """Column with the quality of each tag that has one: ``FIT101.quality`` beside ``FIT101``."""
     lower, found = {column.lower(): column for column in columns}, {}
     for tag in columns:
-        names = (tag.lower() + joint + word for word in _QUALITY for joint in _JOINTS)
+        names = (tag.lower() + joint + word for word in _WORDS["columns"]["quality"] for joint in _JOINTS)
         column = _pick(lower, names)
         if column is not None:
             found[tag] = column
@@ -192,7 +175,7 @@ def is_good(quality, dialect, where):
     numbers = pd.to_numeric(quality, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     if not np.isnan(numbers).all():
         return _good_codes(numbers, dialect.keep_uncertain, where)
-    known = _GOOD | (_UNCERTAIN if dialect.keep_uncertain else set())
+    known = {*_WORDS["quality"]["good"], *(_WORDS["quality"]["uncertain"] if dialect.keep_uncertain else ())}
     first = words.str.split(r"[,;:\s]", n=1, regex=True).str[0]
     return first.isin(known).fillna(False).to_numpy(dtype=bool)
 
