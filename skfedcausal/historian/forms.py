@@ -123,13 +123,10 @@ def _wide(table, dialect, where):
 
 def _quality_columns(columns):
     """Column with the quality of each tag that has one: ``FIT101.quality`` beside ``FIT101``."""
-    lower, found = {column.lower(): column for column in columns}, {}
-    for tag in columns:
-        names = (tag.lower() + joint + word for word in _WORDS["columns"]["quality"] for joint in _JOINTS)
-        column = _pick(lower, names)
-        if column is not None:
-            found[tag] = column
-    return found
+    lower = {column.lower(): column for column in columns}
+    ends = [joint + word for word in _WORDS["columns"]["quality"] for joint in _JOINTS]
+    found = {tag: _pick(lower, [tag.lower() + end for end in ends]) for tag in columns}
+    return {tag: column for tag, column in found.items() if column is not None}
 
 
 def _ordered(values, times):

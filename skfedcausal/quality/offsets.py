@@ -152,29 +152,20 @@ class PairEvidence:
             self._known = {pair: S for pair, S in self._known.items() if name not in pair}
 
     def of(self, name):
-        """Evidence of one unit's ties to each other one, both directions of influence together.
-
-        Arrays of shape (2 n_lags + 1,) by unit; positive lag: the unit `name` follows.
-        """
-        return {other: self._of_pair(name, other) for other in self._series if other != name}
-
-    def _of_pair(self, first, second):
-        if (second, first) in self._known:
-            return self._known[second, first][::-1]
-        if (first, second) not in self._known:
-            one, other = self._series[first], self._series[second]
-            back = score_by_lag(other, one, self._n_lags)[::-1]
-            self._known[first, second] = score_by_lag(one, other, self._n_lags) + back
-        return self._known[first, second]
+        """Evidence that ties a unit to each other, shape (2 n_lags + 1,); at positive lags `name` follows."""
+        others, own = [other for other in self._series if other != name], self._series[name]
+        for other in others:
+            if (name, other) not in self._known:
+                back = score_by_lag(self._series[other], own, self._n_lags)[::-1]
+                self._known[name, other] = score_by_lag(own, self._series[other], self._n_lags) + back
+                self._known[other, name] = self._known[name, other][::-1]
+        return {other: self._known[name, other] for other in others}
 
 
 def _later(x, rows):
     """A series some rows later, zero where there is nothing."""
-    moved = np.zeros_like(x)
-    if rows > 0:
-        moved[rows:] = x[:-rows]
-    else:
-        moved[:rows] = x[-rows:]
+    moved = np.roll(x, rows, axis=0)
+    moved[slice(rows) if rows > 0 else slice(rows, None)] = 0.0
     return moved
 
 
