@@ -260,10 +260,8 @@ class LSTMRegressor(_TorchRegressor):
 
     def _draw(self, rng, n_features, n_outputs):
         if n_features % self.n_steps:
-            raise ValueError(
-                f"Got {n_features} features for n_steps={self.n_steps}; a row must hold the same number of "
-                "features for every step."
-            )
+            what = f"Got {n_features} features for n_steps={self.n_steps}"
+            raise ValueError(f"{what}; a row must hold the same number of features for every step.")
         layers = uniform_lstm(rng, n_features // self.n_steps, self.hidden, self.n_layers)
         bound = 0.0 if self.zero_output else self.hidden**-0.5
         out = _uniform(rng, bound, (n_outputs, self.hidden), n_outputs)

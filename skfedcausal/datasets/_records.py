@@ -30,6 +30,13 @@ class Source(NamedTuple):
         texts = [self.title, self.about, *(f"{name}: {fact}" for name, fact in facts.items())]
         return "\n\n".join(fill(text, 88) for text in texts)
 
+    def missing(self, what):
+        """Error for a user without the files."""
+        return FileNotFoundError(
+            f"{self.title}: {what}. skfedcausal neither ships nor downloads these data; they can be had "
+            f"from: {self.origin}. Reference: {self.citation}"
+        )
+
 
 @cache
 def declared():
@@ -57,11 +64,8 @@ def locate(path, names, source):
         found[name] = next((file for file in variants if file.is_file()), None)
     missing = [name for name, file in found.items() if file is None]
     if missing:
-        raise FileNotFoundError(
-            f"{source.title}: expected {', '.join(names)} in the folder '{folder}', but "
-            f"{', '.join(missing)} cannot be found. skfedcausal neither ships nor downloads these "
-            f"data; they can be had from: {source.origin}. Reference: {source.citation}"
-        )
+        wanted = f"expected {', '.join(names)} in the folder '{folder}'"
+        raise source.missing(f"{wanted}, but {', '.join(missing)} cannot be found")
     return {name.split(".")[0]: file for name, file in found.items()}
 
 

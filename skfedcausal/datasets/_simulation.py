@@ -70,6 +70,6 @@ def missing_masks(rng, layout, n_samples, missing, blocks):
     for block in blocks:
         if len(block) != 3:
             raise ValueError(f"missing_blocks must hold (unit, start, stop). Got {block!r}.")
-        start, stop = row_range(*block[1:], n_samples, "a missing block")
+        start, stop = row_range(block[1], block[2], n_samples, "a missing block")
         masks[unit_position(block[0], layout.names)][start:stop] = True
     return masks

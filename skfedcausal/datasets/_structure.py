@@ -75,9 +75,7 @@ def choose_pairs(rng, names, causes, *, links=None, n_links=None, density=None, 
     elif n_links is None:
         n_links = min(round(1.5 * len(names)) if len(names) > 2 else len(names) - 1, len(possible))
     elif check_count(n_links, f"n_{prefix}links", 0) > len(possible):
-        raise ValueError(
-            f"n_{prefix}links is {n_links}; there are only {len(possible)} ordered pairs of units."
-        )
+        raise ValueError(f"n_{prefix}links is {n_links}, for only {len(possible)} ordered pairs of units.")
     chosen = rng.choice(len(possible), n_links, replace=False) if n_links else []
     return [possible[k] for k in sorted(chosen)]
 
@@ -89,7 +87,7 @@ def _given_pairs(links: Any, names, possible, prefix):
             wanted = f"shape ({len(names)}, {len(names)}), [effect, cause]"
             raise ValueError(f"{prefix}links as a boolean matrix must have {wanted}. Got {links.shape}.")
         links = np.argwhere(links.T).tolist()
-    pairs = {}
+    pairs: dict[tuple[int, int], None] = {}
     for pair in links:
         if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
             wanted = "pairs (cause, effect) or be a boolean matrix [effect, cause]"
@@ -168,15 +166,11 @@ def check_transition(transition, partition, links):
     A = np.array(transition, dtype=float)
     n = partition.n_states
     if A.shape != (n, n):
-        raise ValueError(
-            f"transition has shape {A.shape} for {n} states {partition.sizes}; give one row and "
-            "column per state, or set n_states to the states of each unit."
-        )
+        what = f"transition has shape {A.shape} for {n} states {partition.sizes}"
+        raise ValueError(f"{what}; give one row and column per state, or set n_states of each unit.")
     if not np.isfinite(A).all():
         raise ValueError("transition must be finite.")
     radius = spectral_radius(A)
     if radius >= 1:
-        raise ValueError(
-            f"transition has spectral radius {radius:.4g}; a stationary plant needs one below 1."
-        )
+        raise ValueError(f"transition has spectral radius {radius:.4g}; give one with a radius below 1.")
     return A

@@ -139,10 +139,7 @@ def _choose(path, files, usual, source):
     known = {file.name.split(".csv")[0]: file for file in sorted(folder.glob("*.csv*"))}
     wanted = [name for name in known if usual in name] if files is None else files
     if files is None and not wanted:
-        raise FileNotFoundError(
-            f"{source.title}: the folder '{folder}' has no CSV file named *{usual}*. skfedcausal "
-            f"neither ships nor downloads these data; they can be had from: {source.origin}."
-        )
+        raise source.missing(f"the folder '{folder}' has no CSV file named *{usual}*")
     return {name: known[name] for name in check_list(wanted, known, "files")}
 
 

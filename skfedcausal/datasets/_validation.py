@@ -52,9 +52,7 @@ def per_unit(value, n_units, name):
         return [value] * n_units
     values = list(value)
     if len(values) != n_units:
-        raise ValueError(
-            f"{name} has {len(values)} entries for {n_units} units; give one number or one per unit."
-        )
+        raise ValueError(f"{name} has {len(values)} entries for {n_units} units; give one, or one per unit.")
     return values
 
 

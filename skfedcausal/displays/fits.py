@@ -61,9 +61,8 @@ class LossDisplay(Display):
         """
         losses = getattr(estimator.server_, "loss_history_", None)
         if losses is None:
-            raise ValueError(
-                f"A {type(estimator.server_).__name__} has no losses; fit with server=GradientServer()."
-            )
+            kind = type(estimator.server_).__name__
+            raise ValueError(f"A {kind} has no losses; fit with server=GradientServer().")
         return cls(losses).plot(ax=ax, title=title)
 
     def _size(self):

@@ -85,10 +85,8 @@ def _time_first(table, names, where):
     elif column is not None:
         times, table = table[column], table.drop(columns=column)
     else:
-        raise ValueError(
-            f"No time column in {where}: its columns are {listed(table.columns)}. Call it 'time', or put "
-            "times in the index of a frame."
-        )
+        what = f"No time column in {where}: its columns are {listed(table.columns)}"
+        raise ValueError(f"{what}. Call it 'time', or put times in the index of a frame.")
     table = table.set_axis([str(column).strip() for column in table.columns], axis=1)
     table.insert(0, None, times.to_numpy() if times.dtype.kind == "O" else times.array)
     return table

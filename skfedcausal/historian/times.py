@@ -51,9 +51,7 @@ def _day_first(texts, dayfirst, where):
     first, second = parts[0].astype(float).max(), parts[2].astype(float).max()
     if first > 12 or second > 12:
         return bool(first > 12)
-    raise ValueError(
-        f"The dates of {where} can be read both ways, for example {texts.iloc[0]!r}. Pass dayfirst=."
-    )
+    raise ValueError(f"The dates of {where} can be read both ways: {texts.iloc[0]!r}. Pass dayfirst=.")
 
 
 def on_one_clock(times, tags, tz, where):
@@ -69,10 +67,8 @@ def on_one_clock(times, tags, tz, where):
             own = times[rows]
             text = repeated_text(own[::-1] if _newest_first(own) else own)
             if text is not None:
-                raise ValueError(
-                    f"{text} Found in {where}. Pass tz=..., the zone of the clock that wrote it, for example "
-                    "tz='Europe/Berlin'; nothing was dropped."
-                )
+                remedy = "Pass tz=..., the zone of the clock that wrote it, such as tz='Europe/Berlin'"
+                raise ValueError(f"{text} Found in {where}. {remedy}; nothing was dropped.")
         return times
     try:
         zone = ZoneInfo(tz)

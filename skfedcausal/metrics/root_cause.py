@@ -111,10 +111,8 @@ def expected_calibration_error(probability, correct, n_bins=10):
     """
     probability, correct = np.asarray(probability, dtype=float), np.asarray(correct, dtype=float)
     if probability.shape != correct.shape or probability.ndim != 1 or len(correct) == 0:
-        raise ValueError(
-            f"Got probabilities of shape {probability.shape} and answers of shape {correct.shape}; give one "
-            "of each per answer, and one answer at least."
-        )
+        shapes = f"Got probabilities of shape {probability.shape} and answers of shape {correct.shape}"
+        raise ValueError(f"{shapes}; give one of each per answer, and one answer at least.")
     if not ((probability >= -_ROUNDING) & (probability <= 1 + _ROUNDING)).all():
         raise ValueError("Got what is no probability: every one has to lie between 0 and 1.")
     bins = np.clip((probability * n_bins).astype(int), 0, n_bins - 1)

@@ -76,7 +76,7 @@ def read_units(X, client_labels, lengths):
             plants = [read_plant(X, client_labels=client_labels, lengths=lengths)]
         else:
             plants = [read_plant({name: table}) for name, table in tables.items()]
-    return [_unit(*unit, data) for data in plants for unit in data.units()], tables is None
+    return [_unit(unit, data) for data in plants for unit in data.units()], tables is None
 
 
 def _tables_with_clocks(X):
@@ -90,7 +90,8 @@ def _tables_with_clocks(X):
     return None if all(index.equals(times[0]) for index in times) else tables
 
 
-def _unit(name, columns, values, data):
+def _unit(unit, data):
+    name, columns, values = unit
     breaks = set(data.starts)
     index = times = data.index if isinstance(data.index, pd.DatetimeIndex) else None
     if index is not None and index.is_monotonic_increasing and not index.is_unique:
