@@ -40,10 +40,7 @@ def run_demo(seed=0, folder="."):
 
 
 def compare_links(links, truth):
-    """Table of estimated links beside the true strengths, strongest evidence first.
-
-    True strengths are in the simulator's states, not standardised ones.
-    """
+    """Estimated links beside true strengths, in the simulator's states; strongest evidence first."""
     truth = truth.loc[truth["kind"] == "state", ["cause", "effect", "strength"]]
     merged = links.merge(truth, on=["cause", "effect"], how="left", suffixes=("", "_true"))
     columns = ["cause", "effect", "strength", "stderr", "p_adjusted", "verdict"]

@@ -33,6 +33,8 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
     Returns
     -------
     causrca : Bunch
+        ``lengths``, ``inputs``, ``sampling_period`` and ``DESCR`` as in :func:`load_tep`, and
+
         data : DataFrame of shape (n_samples, n_columns)
             Flat columns ``client__node``, runs one below the other. Switches and alarms are 0 or
             1; NaN where a run has no record of a node.
@@ -41,24 +43,14 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
         labels : DataFrame
             One row per run with a fault: manipulated nodes (the root causes), alarms, diagnosis
             and times in seconds. Empty for normal runs.
-        lengths : list of int
-            Rows of each run.
         runs : list of str
             Names, in the order of the rows.
-        clients : list of str
-            Modules of the machine.
-        inputs : list of str
-            Empty: all nodes are kept as measurements.
         variables : DataFrame
             One row per column of `data`: name, column, client, role, type.
         graph : DataFrame
             Experts' causal graph of all nodes: source, target (flat names), comment.
         categories : dict of str to list of str
             Flat name to values, in the order of their codes; empty unless `categorical`.
-        sampling_period : float
-            Seconds.
-        DESCR : str
-            Description of the data, their origin, reference and licence.
 
     Raises
     ------

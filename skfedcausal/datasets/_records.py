@@ -52,10 +52,7 @@ def source_of(name, record=None):
 
 
 def locate(path, names, source):
-    """Paths of a dataset's files by name without endings, in a folder or beside one of the files.
-
-    A name ending with ``.csv.gz`` stands for ``.csv`` too.
-    """
+    """Paths of a dataset's files (``.csv.gz`` stands for ``.csv`` too) by name without endings."""
     folder = Path(path)
     folder = folder.parent if folder.is_file() else folder
     found = {}
@@ -80,10 +77,7 @@ def check_list(values, known, name):
 
 
 def root_in_each_row(times, faults):
-    """Root client of the fault that is active at each time, "" without one.
-
-    `faults` holds the first and the last time of each fault and its root.
-    """
+    """Root client of the fault ``(first time, last time, root)`` active at each time, "" without one."""
     target = np.full(len(times), "", dtype=object)
     for start, end, root in faults:
         target[(times >= start) & (times <= end)] = root
@@ -91,11 +85,7 @@ def root_in_each_row(times, faults):
 
 
 def plant_record(tables, variables, source, *, inputs="outputs", **more):
-    """Bunch of a record: tables of episodes below one another, columns under flat names.
-
-    `variables` is a table with, or rows of, ``column``, ``client`` and ``role`` (``"input"``, or anything
-    else for outputs); `inputs` says what becomes of the inputs: "outputs", "separate" or "drop".
-    """
+    """Bunch of a record: episodes below one another, `variables` with ``column, client, role``."""
     if not isinstance(variables, pd.DataFrame):
         variables = pd.DataFrame(variables, columns=["column", "client", "role"])
     variables, input_names = _select_columns(variables, inputs)

@@ -60,10 +60,7 @@ class Plant(NamedTuple):
 
 
 def choose_pairs(rng, names, causes, *, links=None, n_links=None, density=None, prefix=""):
-    """Positions (cause, effect) of linked units: those the user gave, or a random choice.
-
-    `causes` are the units that can be a cause, `prefix` is that of the arguments' names in messages.
-    """
+    """Positions (cause, effect) of linked units, those the user gave or random ones among `causes`."""
     if sum(given is not None for given in (links, n_links, density)) > 1:
         ways = [f"{prefix}links", f"n_{prefix}links"] + ([] if prefix else ["link_density"])
         raise ValueError(f"Give at most one of {', '.join(ways)}.")
@@ -103,12 +100,7 @@ def _given_pairs(links: Any, names, possible, prefix):
 
 
 def local_dynamics(rng, n_states, radius):
-    """Random stable transition matrix of one unit.
-
-    Pairs of states rotate by a random angle and shrink by a random factor from the interval
-    `radius`; an odd last state only shrinks. From three states on, a random orthogonal change of
-    basis mixes them.
-    """
+    """Random stable transition matrix of one unit: pairs of states rotate and shrink into `radius`."""
     blocks = []
     for p in [2] * (n_states // 2) + [1] * (n_states % 2):
         angle, shrink = rng.uniform(0, np.pi), rng.uniform(*radius)
@@ -157,10 +149,7 @@ def _fill(rng, matrix, states, sources, pairs, strength):
 
 
 def check_transition(transition, partition, links):
-    """An explicit transition matrix: square, as large as the plant, stable.
-
-    `links` holds the arguments that would choose links; all must be None.
-    """
+    """An explicit transition matrix, square and stable, beside which all of `links` must be None."""
     if any(choice is not None for choice in links.values()):
         raise ValueError("transition fixes the links; give either transition or links, not both.")
     A = np.array(transition, dtype=float)

@@ -21,24 +21,16 @@ def load_sysid(path, name):
     Returns
     -------
     record : Bunch
+        ``lengths``, ``inputs``, ``sampling_period`` and ``DESCR`` as in :func:`load_tep`, and
+
         data : DataFrame of shape (n_samples, n_columns)
             Flat columns ``client__column`` with the column names of the file, a client's inputs
             after its outputs.
-        lengths : list of int
-            One episode.
-        clients : list of str
-            Units, in the order of their columns.
-        inputs : list of str
-            Flat names of the inputs, for the argument ``input_columns`` of the estimators.
-        variables : DataFrame
-            One row per column of `data`: name, column, client, role.
         topology : DataFrame
             Influences between clients that are known beforehand (source, target); empty but for
             ``"winding"``.
         sampling_period : float or None
             Seconds, None where the source does not say.
-        DESCR : str
-            Description of the data, their origin, reference and licence.
 
     Raises
     ------

@@ -33,24 +33,16 @@ def load_hai(path, files=None, *, inputs="outputs"):
     Returns
     -------
     hai : Bunch
+        ``lengths``, ``inputs``, ``sampling_period`` and ``DESCR`` as in :func:`load_tep`, and
+
         data : DataFrame of shape (n_samples, n_columns)
             Flat columns ``P1__P1_FT01``, indexed by time.
         labels : Series of bool
             Whether an attack is running; False in training files.
-        lengths : list of int
-            Rows of each file.
         files : list of str
             Names without endings.
         clients : list of str
             P1 to P4.
-        inputs : list of str
-            Flat names of the inputs if ``inputs="separate"``.
-        variables : DataFrame
-            One row per column of `data`: name, column, client, role.
-        sampling_period : float
-            Seconds.
-        DESCR : str
-            Description of the records and where they come from.
 
     Raises
     ------

@@ -35,6 +35,8 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
     Returns
     -------
     batadal : Bunch
+        ``lengths``, ``inputs``, ``sampling_period`` and ``DESCR`` as in :func:`load_tep`, and
+
         data : DataFrame of shape (n_samples, n_columns)
             Flat columns ``client__column``, indexed by time. Levels and pressures in m, flows in
             L/s, statuses 0 or 1.
@@ -42,21 +44,12 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
             Client in which the running attack has its root, ``""`` without an attack.
         labels : Series of bool
             Whether an attack is running, as published.
-        lengths : list of int
-            One episode.
         clients : list of str
             Units, in the order of their columns.
-        inputs : list of str
-            Flat names of the statuses if ``inputs="separate"``, for the argument
-            ``input_columns`` of the estimators.
         variables : DataFrame
             One row per column of `data`: name, column, client, plc, zone, role, unit, description.
         attacks : DataFrame
             Start, end (last hour), target, root and concealment of the attacks on this network.
-        sampling_period : float
-            Seconds.
-        DESCR : str
-            Description of the data, their origin, reference and licence.
 
     Raises
     ------
@@ -120,26 +113,20 @@ def load_skab(path, experiments=None):
     Returns
     -------
     skab : Bunch
+        ``lengths``, ``inputs``, ``sampling_period`` and ``DESCR`` as in :func:`load_tep`, and
+
         data : DataFrame of shape (n_samples, n_columns)
             Flat columns ``client__sensor``, indexed by time; experiments one below the other.
         target : ndarray of str, shape (n_samples,)
             Client in which the fault has its root while the anomaly lasts, ``""`` otherwise.
         labels : DataFrame of bool
             Columns anomaly and changepoint, as published.
-        lengths : list of int
-            Rows of each experiment.
         experiments : list of str
             Names, in the order of the rows.
         clients : list of str
             motor, vibration, hydraulic, thermal.
-        inputs : list of str
-            Empty: no actuator is recorded.
         variables : DataFrame
             One row per column of `data`: name, column, client, role.
-        sampling_period : float
-            Seconds. Now and then a second is missing in the record.
-        DESCR : str
-            Description of the data, their origin, reference and licence.
 
     Raises
     ------
@@ -153,7 +140,7 @@ def load_skab(path, experiments=None):
     Valves, leaks, added water and cavitation have their root in the hydraulic circuit, hotter
     water in the thermal one. For rotor imbalance (``other/5`` to ``other/9``) the motor is given,
     but the vibration sensors, which show it first, are as good an answer. The rig is small and the
-    division into clients is weak.
+    division into clients is weak. Now and then a second is missing.
 
     References
     ----------

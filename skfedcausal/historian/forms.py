@@ -157,11 +157,7 @@ def _to_numbers(values, bad_values, where):
 
 
 def is_good(quality, dialect, where):
-    """Which rows have a quality code that stands for a good value.
-
-    Recognised are codes of OPC DA (192 is good), OPC UA (0 is good), per cent (100 is good), 0 or 1, and
-    words; ``dialect.good`` may hold the good ones, or be a function of a code.
-    """
+    """Which rows are good by OPC DA (192), OPC UA (0), per cent (100), 0 or 1, words or the user's codes."""
     if callable(dialect.good):
         return np.array([bool(dialect.good(code)) for code in quality], dtype=bool)
     words = quality.astype("string").str.strip().str.lower()

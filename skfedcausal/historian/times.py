@@ -55,11 +55,7 @@ def _day_first(texts, dayfirst, where):
 
 
 def on_one_clock(times, tags, tz, where):
-    """Local times as UTC; times with a zone or without any known zone stay as they are.
-
-    `times` are in the order of the export, `tags` those of the rows of a long one. Warns if the hour that
-    local clocks show twice is there once only.
-    """
+    """Local times as UTC; times with a zone or without any known zone stay as they are."""
     if times.tz is not None:
         return times
     if tz is None:

@@ -16,12 +16,7 @@ _GAP = 1.5  # steps between two rows that count as a gap
 
 @dataclass(frozen=True, eq=False)
 class UnitRecord:
-    """Tags of one unit.
-
-    `values` has the shape (n_samples, n_columns); `index` holds the times of its rows, without rows that
-    repeat a time, `times` all times as they came; `breaks` are the rows before which something is missing or
-    another episode begins, 0 first.
-    """
+    """Tags of one unit, `values` of shape (n_samples, n_columns); a gap or an episode ends at `breaks`."""
 
     name: str
     columns: tuple[str, ...]
@@ -47,15 +42,7 @@ class UnitRecord:
 
 
 def duration(delta):
-    """A time difference as a person would say it.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skfedcausal.quality.record import duration
-    >>> duration(pd.Timedelta("58s")), duration(pd.Timedelta("150min"))
-    ('58 s', '2.5 h')
-    """
+    """A time difference as a person would say it: ``58 s``, ``2.5 h``."""
     seconds = abs(delta.total_seconds())
     for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
@@ -64,10 +51,7 @@ def duration(delta):
 
 
 def read_units(X, client_labels, lengths):
-    """List of UnitRecord from any container, and whether all units have the same rows.
-
-    Units of a dict may have clocks of their own.
-    """
+    """List of UnitRecord, of a dict each on its own clock, and whether all units have the same rows."""
     X = as_native(X)
     tables = _tables_with_clocks(X)
     with warnings.catch_warnings():

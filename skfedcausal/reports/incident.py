@@ -17,10 +17,7 @@ _CAPTION = (
 
 
 def incident_page(detector, incident, X=None, title=None):
-    """Page on an incident: a row of ``detector.incidents(X)``, or the first of such a table.
-
-    X is the record in which it was found, for the picture.
-    """
+    """Page on an incident: a row of ``detector.incidents(X)`` or the first of them; X is for the picture."""
     if isinstance(incident, pd.DataFrame):
         if incident.empty:
             raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")

@@ -15,15 +15,7 @@ from ..optional import import_optional
 
 
 class Page:
-    """Parts of a page in their order; every text is escaped when it comes in.
-
-    Examples
-    --------
-    >>> from skfedcausal.reports.page import Page
-    >>> page = Page("Plant <A>").heading("Links").text("boiler & turbine")
-    >>> "Plant &lt;A&gt;" in page.html() and "boiler &amp; turbine" in page.html()
-    True
-    """
+    """Parts of a page in their order; every text is escaped when it comes in."""
 
     def __init__(self, title):
         self.title = str(title)

@@ -152,10 +152,7 @@ def descend_online(A, C, rates, parameters, blocks, *, measurements, drivers, re
 
 
 def stack_problems(problems):
-    """Problems of several units as one stack, padded with zeros where their sizes differ.
-
-    Padded parameters that start at zero stay there: no loss depends on them.
-    """
+    """Problems of several units as one stack, padded with zeros, where parameters that start at zero stay."""
     p = max(len(one.transition) for one in problems)
     d = max(one.n_outputs for one in problems)
     k_states = max(one.n_states for one in problems)
