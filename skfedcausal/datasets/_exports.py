@@ -83,9 +83,9 @@ def _write_boiler(path, Y, times):
     columns = {"time": _local(times)}
     for j, y in enumerate(Y.T):
         bad = (np.arange(n) % 97) == j
-        columns[f"s{j}"] = [f"{value:.4f}".replace(".", ",") for value in y]
+        columns[f"s{j}"] = y
         columns[f"s{j}.quality"] = np.where(bad, 24, 192)
-    pd.DataFrame(columns).to_csv(path, sep=";", index=False)
+    pd.DataFrame(columns).to_csv(path, sep=";", index=False, decimal=",", float_format="%.4f")
 
 
 def _write_turbine(path, Y, times):

@@ -36,12 +36,13 @@ def tag_series(export, dialect, where):
     """Series of an export by tag: floats by time, NaN where not good, the last of equal times."""
     table = _read_table(export, where)
     names = {str(column).strip().lower(): column for column in table.columns}
-    table = _time_first(table, names, where)
+    times, table = _split_times(table, names, where)
+    times = parse_times(times, dialect.dayfirst, where)
     roles = {role: _pick(names, words) for role, words in _WORDS["columns"].items()}
     roles = {role: str(name).strip() for role, name in roles.items() if name is not None}
     if {"tag", "value"} <= set(roles):
-        return _long(table, roles, dialect, where)
-    return _wide(table, dialect, where)
+        return _long(table, times, roles, dialect, where)
+    return _wide(table, times, dialect, where)
 
 
 # -- tables -------------------------------------------------------------------------------------
@@ -74,8 +75,8 @@ def _pick(names, words):
     return next((names[word] for word in words if word in names), None)
 
 
-def _time_first(table, names, where):
-    """The table with its times in a column called None, before all others."""
+def _split_times(table, names, where):
+    """Times as they are written, and the table without them."""
     column = _pick(names, TIME_NAMES)
     if isinstance(table.index, pd.DatetimeIndex):
         times = pd.Series(table.index, index=table.index)
@@ -87,24 +88,23 @@ def _time_first(table, names, where):
     else:
         what = f"No time column in {where}: its columns are {listed(table.columns)}"
         raise ValueError(f"{what}. Call it 'time', or put times in the index of a frame.")
-    table = table.set_axis([str(column).strip() for column in table.columns], axis=1)
-    table.insert(0, None, times.to_numpy() if times.dtype.kind == "O" else times.array)
-    return table
+    return times, table.set_axis([str(column).strip() for column in table.columns], axis=1)
 
 
-def _long(table, roles, dialect, where):
+def _long(table, times, roles, dialect, where):
     tags = table[roles["tag"]].astype(str).str.strip().to_numpy()
-    times = on_one_clock(parse_times(table[None], dialect.dayfirst, where), tags, dialect.tz, where)
+    times = on_one_clock(times, tags, dialect.tz, where)
     values = _to_numbers(table[roles["value"]], dialect.bad_values, f"the values of {where}")
     if "quality" in roles:
         values = np.where(is_good(table[roles["quality"]], dialect, where), values, np.nan)
     codes, found = pd.factorize(tags)
-    return {tag: _ordered(values[codes == k], times[codes == k]) for k, tag in enumerate(found)}
+    series = pd.Series(values, index=times)
+    return {tag: ordered(series[codes == k]) for k, tag in enumerate(found)}
 
 
-def _wide(table, dialect, where):
-    times = on_one_clock(parse_times(table[None], dialect.dayfirst, where), None, dialect.tz, where)
-    columns = [column for column in table.columns[1:] if column and not column.startswith("Unnamed:")]
+def _wide(table, times, dialect, where):
+    times = on_one_clock(times, None, dialect.tz, where)
+    columns = [column for column in table.columns if column and not column.startswith("Unnamed:")]
     quality, series = _quality_columns(columns), {}
     for tag in columns:
         if tag in quality.values():
@@ -113,7 +113,7 @@ def _wide(table, dialect, where):
         values = _to_numbers(table[tag], dialect.bad_values, place)
         if tag in quality:
             values = np.where(is_good(table[quality[tag]], dialect, place), values, np.nan)
-        series[tag] = _ordered(values, times)
+        series[tag] = ordered(pd.Series(values, index=times))
     if not series:
         raise ValueError(f"No tags in {where}: there is a time column and nothing else.")
     return series
@@ -127,8 +127,9 @@ def _quality_columns(columns):
     return {tag: column for tag, column in found.items() if column is not None}
 
 
-def _ordered(values, times):
-    series = pd.Series(values, index=times).sort_index(kind="stable")
+def ordered(series):
+    """The series in order of time, the last of equal times."""
+    series = series.sort_index(kind="stable")
     return series[~series.index.duplicated(keep="last")]
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import SEPARATOR, check_unit_names, listed
-from .forms import Dialect, tag_series
+from .forms import Dialect, ordered, tag_series
 
 _EXPORTS = "{'P1': 'boiler.csv', ...}"
 _log = logging.getLogger(__name__)
@@ -154,8 +154,7 @@ def _unit_series(export, dialect, unit):
             parts.setdefault(tag, []).append(values)
     joined = {}
     for tag, own in parts.items():
-        values = pd.concat(own).sort_index(kind="stable")
-        joined[tag] = values = values[~values.index.duplicated(keep="last")]
+        joined[tag] = values = ordered(pd.concat(own))
         _log.info("%s, %s: %d values, %d of them not good", unit, tag, len(values), int(values.isna().sum()))
     return joined
 

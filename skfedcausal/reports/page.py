@@ -92,12 +92,11 @@ def listed_in_words(names):
 
 
 def add_departures(page, estimator):
-    """Last section of a report: what left the units, and what is promised about it."""
+    """The page with its last section: what left the units, and what is promised about it."""
     sent, ledger = estimator.communication_, estimator.ledger_
     share = sent["bytes_up"] / sent["raw_bytes"] if sent["raw_bytes"] else 0.0
     rounds = f"{sent['rounds']} round{'s' * (sent['rounds'] != 1)}"
-    page.heading("What data left the units")
-    page.text(
+    page.heading("What data left the units").text(
         f"For the fit {sent['bytes_up']:,} bytes went up in {rounds}, "
         f"{share:.0%} of the {sent['raw_bytes']:,} bytes of raw measurements. So far it has been "
         f"{ledger.total('up'):,} bytes up and {ledger.total('down'):,} bytes down, every packet on the list "
@@ -110,5 +109,4 @@ def add_departures(page, estimator):
     kinds = packets.groupby(["direction", "what"], sort=False)
     table = kinds["n_bytes"].agg(packets="size", bytes="sum")
     table["fields"] = [", ".join(sorted(set().union(*fields))) or "-" for _, fields in kinds["fields"]]
-    page.table(table.reset_index())
-    page.text(estimator.privacy_statement_)
+    return page.table(table.reset_index()).text(estimator.privacy_statement_)
