@@ -26,9 +26,7 @@ def _parser():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
-    parser.add_argument(
-        "command", nargs="?", choices=list(COMMANDS), help="one of those below; each knows --help"
-    )
+    parser.add_argument("command", nargs="?", choices=list(COMMANDS), help="one of those below, with --help")
     return parser
 
 

@@ -20,6 +20,7 @@ from .statespace.networks import LSTM, FeedForward, uniform_lstm
 
 _DECAY = (0.9, 0.999)  # of Adam's two averages
 _TINY = 1e-8
+_RAISE = "Raise max_iter, or set tol=0 for a fixed number of epochs."
 _AT_LEAST_ONE = [Interval(Integral, 1, None, closed="left")]
 
 
@@ -85,10 +86,8 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
                     break
             else:
                 if self.tol > 0:
-                    message = (
-                        f"The loss still fell after {self.max_iter} epochs. Raise max_iter, or set tol=0"
-                    )
-                    warnings.warn(f"{message} for a fixed number.", ConvergenceWarning, stacklevel=2)
+                    message = f"The loss still fell after {self.max_iter} epochs. {_RAISE}"
+                    warnings.warn(message, ConvergenceWarning, stacklevel=2)
         self.n_iter_ = len(self.loss_curve_)
         return self
 

@@ -123,9 +123,8 @@ def _check_times(unit, label, found):
     segment = repeated_stretch(unit.times)
     if segment is not None:
         kind, seconds = "repeated hour", (segment[1] - segment[0] + step).total_seconds()
-        found.rows.append(
-            (label, "", kind, *segment, seconds, repeated_text(unit.times), KINDS[kind]["advice"])
-        )
+        detail, advice = repeated_text(unit.times), KINDS[kind]["advice"]
+        found.rows.append((label, "", kind, *segment, seconds, detail, advice))
     for row in unit.breaks[1:]:
         missing = index[row] - index[row - 1] - step
         if missing <= pd.Timedelta(0):
@@ -268,10 +267,8 @@ def _add_offset(unit, offset, step, found):
     size = f"{abs(rows)} rows" if step is None else duration(abs(rows) * step)
     sign, back = ("+", "-") if rows > 0 else ("-", "+")
     clock = {unit.name: back + size.replace(" ", "")}
-    advice = (
-        f"Read with {clock=}, or shift the rows, unless there is a dead time of that length between the two "
-        "units."
-    )
+    unless = "unless there is a dead time of that length between the two units"
+    advice = f"Read with {clock=}, or shift the rows, {unless}."
     if not offset.sure:
         advice += f" It may as well be the clock of {against!r} that is off: put one right, not both."
     value = float(rows) if step is None else rows * step.total_seconds()

@@ -54,9 +54,8 @@ class Page:
         import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
         source = f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"
         words = escape(str(caption))
-        return self._add(
-            f'<figure><img alt="{words}" src="{source}"><figcaption>{words}</figcaption></figure>'
-        )
+        image = f'<img alt="{words}" src="{source}">'
+        return self._add(f"<figure>{image}<figcaption>{words}</figcaption></figure>")
 
     def html(self):
         """The page."""

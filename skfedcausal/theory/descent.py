@@ -112,9 +112,8 @@ class LagrangianSteps(GradientSteps):
 
     def at(self, products, parameters, blocks):
         """Steps at a point; raises the multipliers first, but for the first point."""
-        self.dual = (
-            np.zeros_like(products.E) if self.dual is None else self.dual + risen(self._problem, products.E)
-        )
+        first = self.dual is None
+        self.dual = np.zeros_like(products.E) if first else self.dual + risen(self._problem, products.E)
         step, turn = self._steps(gradients(self._problem, products, self.dual), parameters, blocks)
         step[..., self._theta] = self._divide_theta(step[..., self._theta])
         turn[..., self._states] = self._divide_blocks(turn[..., self._states])
@@ -142,13 +141,11 @@ def descend_online(A, C, rates, parameters, blocks, *, measurements, drivers, re
     client_loss, server_loss : float
         Means over the pass, each step's before its update.
     """
-    total = np.zeros(2)
+    point, total = (parameters, blocks), np.zeros(2)
     for y, v, c in zip(measurements, drivers, residuals, strict=True):
-        parameters, blocks, *loss = descend_step(
-            A, C, rates, parameters, blocks, y=y, v=v, c=c, constant=constant
-        )
-        total += loss
-    return parameters, blocks, *(total / len(measurements)).tolist()
+        *point, own, server = descend_step(A, C, rates, *point, y=y, v=v, c=c, constant=constant)
+        total += own, server
+    return *point, *(total / len(measurements)).tolist()
 
 
 def stack_problems(problems):
@@ -162,13 +159,8 @@ def stack_problems(problems):
     transition, gram, target = np.zeros((n, p, p)), np.zeros((n, p, p)), np.zeros((n, p, q))
     moments = np.zeros((n, size, size))
     for m, one in enumerate(problems):
-        rows = slice(len(one.transition))
-        parts = (
-            (0, one.n_outputs),
-            (d, q - d),
-            (q, one.n_states),
-            (q + k_states, one.n_drivers - one.n_states),
-        )
+        rows, n_inputs = slice(len(one.transition)), one.n_drivers - one.n_states
+        parts = (0, one.n_outputs), (d, q - d), (q, one.n_states), (q + k_states, n_inputs)
         cols = np.concatenate([start + np.arange(length) for start, length in parts])
         transition[m, rows, rows], gram[m, rows, rows] = one.transition, one.gram
         moments[m][np.ix_(cols, cols)] = one.moments

@@ -49,10 +49,7 @@ def oracle_gaps(A, learned, partition, oracle_filtered, unit_filtered, augmented
             "delta": float(delta[m]),
             "coupling": float(np.linalg.norm(oracle_filtered @ wrong.T, axis=1).mean()),
             "bound": float(own + sum(np.linalg.norm(learned[rows, slices[n]], 2) * delta[n] for n in others)),
-            "printed_bound": np.nan,
-            "error": np.nan,
-            "error_bound": np.nan,
-            "prediction_gap": np.nan,
+            **dict.fromkeys(("printed_bound", "error", "error_bound", "prediction_gap"), np.nan),
         }
         if same and others:
             weighted = sum(learned[rows, slices[n]] * delta[n] for n in others)
