@@ -71,6 +71,24 @@ class PlantData:
         """First row of each episode."""
         return (0,) if len(self.lengths) == 1 else episode_starts(self.lengths)
 
+    def units(self):
+        """Units one after the other.
+
+        Returns
+        -------
+        iterator of (str, tuple of str, ndarray of shape (n_samples, n_outputs_m))
+            Name of each unit, names of its columns and its measurements.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skfedcausal.containers import read_plant
+        >>> data = read_plant({'mill': np.zeros((3, 2)), 'kiln': np.ones((3, 1))})
+        >>> [(name, columns, Y.shape) for name, columns, Y in data.units()]
+        [('mill', ('mill__x0', 'mill__x1'), (3, 2)), ('kiln', ('kiln__x0',), (3, 1))]
+        """
+        return zip(self.names, self.layout.outputs, self.outputs, strict=True)
+
     def table(self):
         """Measurements of all units side by side, in the order of the table that came in, inputs left out.
 
