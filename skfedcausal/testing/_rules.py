@@ -1,10 +1,10 @@
 """How rules are checked: one function a rule, which gives what is wrong in words, or None."""
 
-import pickle
 import warnings
 from copy import deepcopy
 
 import numpy as np
+from joblib.externals import cloudpickle
 from sklearn.base import clone
 
 
@@ -110,7 +110,9 @@ def covariance(value, what):
     """Matrices are symmetric and positive semidefinite."""
     off = np.abs(value - np.swapaxes(value, -1, -2)).max()
     scale = np.abs(value).max()
-    require(off <= 1e-8 * scale, f"{what} is not symmetric: elements and their mirror images differ by {off:.3g}.")
+    require(
+        off <= 1e-8 * scale, f"{what} is not symmetric: elements and their mirror images differ by {off:.3g}."
+    )
     least = np.linalg.eigvalsh(value).min()
     require(
         least >= -1e-8 * scale,
@@ -128,16 +130,25 @@ def close(first, second, tolerance=1e-6):
 
 def holds_rows(thing, series):
     """Whether the pickle of a thing holds some row, or some neighbours of a column, of series."""
-    data = pickle.dumps(thing)
+    data = cloudpickle.dumps(thing)
     for table in series:
         rows = range(5, len(table) - 3, max(len(table) // 20, 1))
         pairs = [table[t : t + 3, j] for t in rows for j in range(table.shape[1])]
         found = [table[t] for t in rows] if table.shape[1] > 1 else []
-        found = (np.ascontiguousarray(one) for one in (*found, *pairs) if np.isfinite(one).all() and one.any())
+        found = (
+            np.ascontiguousarray(one) for one in (*found, *pairs) if np.isfinite(one).all() and one.any()
+        )
         if any(one.tobytes() in data for one in found):
             return True
     return False
 
 
+def sent(thing):
+    """Copy of a thing as it comes to another process; also of classes that were written in a notebook."""
+    return cloudpickle.loads(cloudpickle.dumps(thing))
+
+
 def _kind(value):
-    return f"{type(value).__name__} of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+    return (
+        f"{type(value).__name__} of {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
+    )

@@ -1,12 +1,10 @@
 """Whether an object can be an augmenter."""
 
-import pickle
-
 import numpy as np
 
 from ..client.augmenter import as_augmenter
 from ..seeding import seeded
-from ._rules import check_parameters, check_rules, close, frozen, real, require, same
+from ._rules import check_parameters, check_rules, close, frozen, real, require, same, sent
 
 _STARTS = (0, 90)  # episodes of 90 and 110 rows
 
@@ -181,7 +179,7 @@ def _check_constant_column(augmenter):
 
 def _check_pickle(augmenter):
     one, Y = _fitted(augmenter)
-    twin = pickle.loads(pickle.dumps(one))
+    twin = sent(one)
     require(same(one.predict(Y, _STARTS), twin.predict(Y, _STARTS)), "The copy guesses differently.")
 
 

@@ -1,6 +1,5 @@
 """Whether an object can be a unit's model."""
 
-import pickle
 from copy import deepcopy
 
 import numpy as np
@@ -13,7 +12,6 @@ from ..client.worker import fitted_client
 from ..message.states import StateMessage
 from ..seeding import seeded
 from ._rules import (
-    Broken,
     bits,
     check_parameters,
     check_rules,
@@ -24,6 +22,7 @@ from ._rules import (
     real,
     require,
     same,
+    sent,
 )
 
 _STARTS = (0, 160)  # episodes of 160 and 140 rows
@@ -158,7 +157,8 @@ def _check_arguments(client):
         require(frozen(Y) == before, f"`{name}` changed the record in place. Work on a copy.")
         require(
             first == bits(call(one, Y)),
-            f"`{name}` of the same record is another one the second time. It must not learn, remember or draw.",
+            f"`{name}` of the same record is another one the second time. It must not learn, "
+            "remember or draw.",
         )
 
 
@@ -166,7 +166,9 @@ def _check_message(client):
     one, Y = _fitted(client)
     for wishes in ({}, {"const": True}, {"local_model": True}):
         message = _message(one, Y, **wishes)
-        require(isinstance(message, StateMessage), f"It is a {type(message).__name__}. Give a `StateMessage`.")
+        require(
+            isinstance(message, StateMessage), f"It is a {type(message).__name__}. Give a `StateMessage`."
+        )
         n_states = np.shape(message.z)[-1]
         real(message.z, (_ROWS, n_states), "`z`")
         real(message.patterns, (len(message.patterns), n_states, n_states), "`patterns`")
@@ -195,10 +197,13 @@ def _check_private(client):
     for name, value in message.to_packet().arrays.items():
         columns = np.reshape(value, (len(value), -1)).T if len(np.shape(value)) else []
         for column in columns:
-            leaked = [j for j, raw in enumerate(Y.T) if np.shape(column) == raw.shape and np.allclose(column, raw)]
+            leaked = [
+                j for j, raw in enumerate(Y.T) if np.shape(column) == raw.shape and np.allclose(column, raw)
+            ]
             require(
                 not leaked,
-                f"Array `{name}` holds column {leaked[0] if leaked else ''} of the record as it is. Send states, "
+                f"Array `{name}` holds column {leaked[0] if leaked else ''} of the record as "
+                "it is. Send states, "
                 "never measurements.",
             )
 
@@ -213,7 +218,7 @@ def _check_rows(client):
 
 def _check_pickle(client):
     one, Y = _fitted(client)
-    twin = pickle.loads(pickle.dumps(one))
+    twin = sent(one)
     require(same(_message(one, Y), _message(twin, Y)), "A copy that was pickled gives another message.")
 
 
@@ -262,9 +267,12 @@ def _check_past(client):
             early = rows[rows < t + ahead]
             require(
                 len(early) == 0,
-                f"`{name}` of row {early[0] if len(early) else t} changed with the measurements of row {t} and "
+                f"`{name}` of row {early[0] if len(early) else t} changed with the "
+                f"measurements of row {t} and "
                 "later ones. "
-                + ("Predict a row from the rows before it." if ahead else "Use this row and those before it."),
+                + (
+                    "Predict a row from the rows before it." if ahead else "Use this row and those before it."
+                ),
             )
 
 
@@ -275,7 +283,8 @@ def _check_episodes(client):
     for name, call in (("filter", _filtered), ("predict", _predicted)):
         require(
             np.allclose(call(one, changed)[second], call(one, Y)[second], atol=1e-6),
-            f"`{name}` of the second episode changed with the measurements of the first. `lengths` says where "
+            f"`{name}` of the second episode changed with the measurements of the first. "
+            "`lengths` says where "
             "an episode begins; the unit knows nothing of the one before.",
         )
 
@@ -291,8 +300,10 @@ def _check_states(client):
     missed = [float(np.mean((Y - one.measurements(h)) ** 2)) for h in (told, _filtered(one, Y))]
     require(
         missed[0] <= 1.5 * missed[1] + 1e-9 * float(np.var(Y)),
-        f"The states J^-1 z of the message miss the measurements by {missed[0] ** 0.5:.3g}, those of `filter` "
-        f"by {missed[1] ** 0.5:.3g}. Both have to be about the same states: z = C' R^-1 (y - mean), J = C' R^-1 "
+        f"The states J^-1 z of the message miss the measurements by {missed[0] ** 0.5:.3g}, "
+        "those of `filter` "
+        f"by {missed[1] ** 0.5:.3g}. Both have to be about the same states: z = C' R^-1 (y - "
+        "mean), J = C' R^-1 "
         "C.",
     )
 
@@ -311,7 +322,8 @@ def _check_gaps(client):
     require(
         bool(np.abs(message.z[50:55]).max() <= 1e-6 * np.abs(message.z).max())
         and bool(np.abs(nothing).max() <= 1e-6 * scale),
-        "In rows without any measurement the message claims to know something. `z` and the information matrix "
+        "In rows without any measurement the message claims to know something. `z` and the "
+        "information matrix "
         "are zero there.",
     )
 
@@ -345,7 +357,8 @@ def _check_statistic(client):
     for name, value in expected.items():
         require(
             close(getattr(message, name), value, 1e-6),
-            f"`{name}` of the message is not what the fitted matrices say. z = C' R^-1 (y - mean), patterns = "
+            f"`{name}` of the message is not what the fitted matrices say. z = C' R^-1 (y - "
+            "mean), patterns = "
             "[C' R^-1 C], and the model is `transition_` and `process_cov_`.",
         )
 
@@ -393,7 +406,10 @@ def _check_moments(client):
         covariance(value, f"A covariance of {name} states")
     gain = prior_cov - posterior_cov
     require(
-        bool(np.linalg.eigvalsh((gain + np.swapaxes(gain, -1, -2)) / 2).min() >= -1e-8 * np.abs(prior_cov).max()),
+        bool(
+            np.linalg.eigvalsh((gain + np.swapaxes(gain, -1, -2)) / 2).min()
+            >= -1e-8 * np.abs(prior_cov).max()
+        ),
         "The filtered covariance is larger than the predicted one. A measurement cannot take knowledge away.",
     )
 

@@ -1,6 +1,5 @@
 """Whether an object can be a privacy mechanism."""
 
-import pickle
 from copy import copy, deepcopy
 
 import numpy as np
@@ -10,7 +9,7 @@ from ..privacy.accountant import Charge, PrivacyAccountant, Scope
 from ..privacy.errors import PrivacyBudgetError
 from ..privacy.mechanism import PrivacyMechanism
 from ..privacy.noise import UnitNoise
-from ._rules import Broken, check_parameters, check_rules, frozen, require
+from ._rules import Broken, check_parameters, check_rules, frozen, require, sent
 
 _ROWS = 6000
 _ERRORS = 6.0  # standard errors within which a frequency or mean has to lie
@@ -126,7 +125,9 @@ def _check_type(mechanism):
 def _check_what(mechanism):
     require(isinstance(mechanism.scope, Scope), f"`scope` is {mechanism.scope!r}. Give a `Scope`.")
     require(mechanism.place in _PLACES, f"`place` is {mechanism.place!r}. Choose one of {_PLACES}.")
-    require(isinstance(mechanism.law, str), f"`law` is {mechanism.law!r}. Name the distribution of the noise.")
+    require(
+        isinstance(mechanism.law, str), f"`law` is {mechanism.law!r}. Name the distribution of the noise."
+    )
     mechanism.check()
 
 
@@ -152,7 +153,7 @@ def _without_account(mechanism):
 
 def _check_no_pickle(mechanism):
     try:
-        pickle.dumps(_twin(mechanism))
+        sent(_twin(mechanism))
     except TypeError:
         return
     raise Broken(
@@ -193,7 +194,9 @@ def _check_shape(mechanism):
             np.shape(values) == Y.shape,
             f"For a record of shape {Y.shape} it gave one of shape {np.shape(values)}.",
         )
-        require(not np.shares_memory(values, Y), "What it gave is the raw record itself. Give a copy with noise.")
+        require(
+            not np.shares_memory(values, Y), "What it gave is the raw record itself. Give a copy with noise."
+        )
 
 
 def _check_missing(mechanism):
@@ -205,7 +208,8 @@ def _check_missing(mechanism):
         came, was = np.isnan(release.values), np.isnan(records[name])
         require(
             bool((came == was).all()),
-            f"Of {was.sum()} missing values {(came & was).sum()} stayed missing and {(came & ~was).sum()} others "
+            f"Of {was.sum()} missing values {(came & was).sum()} stayed missing and "
+            f"{(came & ~was).sum()} others "
             "became so. Noise must neither fill gaps nor make some.",
         )
         require(bool(np.isfinite(release.values[~was]).all()), "Some values became infinite.")
@@ -219,7 +223,8 @@ def _check_variance(mechanism):
         k = int(wrong.argmax())
         require(
             not wrong.any(),
-            f"Column {k} of unit {name!r} got noise of standard deviation {np.sqrt(variance[k]):.4g}, declared "
+            f"Column {k} of unit {name!r} got noise of standard deviation "
+            f"{np.sqrt(variance[k]):.4g}, declared "
             f"is {declared.std:.4g} (in units of the scale). Filters and tests count on `UnitNoise.std`.",
         )
         off = np.abs(noise.mean(axis=0)) / (declared.std / np.sqrt(len(noise)))
@@ -247,7 +252,8 @@ def _check_uncorrelated(first, second, who):
     limit = _ERRORS / np.sqrt(first.size)
     require(
         abs(correlation) <= limit,
-        f"{who} have noise with correlation {correlation:.3g}, expected none (at most {limit:.2g}). Draw fresh "
+        f"{who} have noise with correlation {correlation:.3g}, expected none (at most "
+        f"{limit:.2g}). Draw fresh "
         "numbers from the generator for every number.",
     )
 
@@ -285,14 +291,16 @@ def _check_charged(mechanism):
         charges = twin.account.charges_of([name])
         require(
             sum(charge.count for charge in charges) == 1,
-            f"One release of unit {name!r} was charged {sum(charge.count for charge in charges)} times. Charge "
+            f"One release of unit {name!r} was charged "
+            f"{sum(charge.count for charge in charges)} times. Charge "
             "every release once: leave `release` as `PrivacyMechanism` has it.",
         )
         charge = charges[0]
         require(isinstance(charge, Charge), f"The account holds a {type(charge).__name__}, no `Charge`.")
         require(
             charge.mu > 0 or charge.epsilon > 0,
-            f"The charge for unit {name!r} says that it cost nothing. Set `mu`, or `epsilon` of a pure release.",
+            f"The charge for unit {name!r} says that it cost nothing. Set `mu`, or `epsilon` "
+            "of a pure release.",
         )
         noise = twin.noise_of(name, records[name])
         least = noise.bounds.radius * np.sqrt(twin.scope.steps(500)) / noise.std
@@ -339,8 +347,10 @@ def _check_neighbours(mechanism):
             error = np.sqrt((p * (1 - p) + factor**2 * q * (1 - q)) / _ROWS) + factor * _ERRORS / _ROWS
             require(
                 p <= factor * q + _DELTA + _ERRORS * error,
-                f"Rows of unit {name!r} that differ by the protected change are told apart with probabilities "
-                f"{p:.3g} and {q:.3g}, which epsilon = {spent.epsilon:.3g} at delta = {_DELTA} rules out. Charge "
+                f"Rows of unit {name!r} that differ by the protected change are told apart "
+                "with probabilities "
+                f"{p:.3g} and {q:.3g}, which epsilon = {spent.epsilon:.3g} at delta = "
+                f"{_DELTA} rules out. Charge "
                 "more, or add more noise.",
             )
 
@@ -374,21 +384,24 @@ def _check_cost(mechanism):
     _released(mechanism, records, twin)
     paid = [charge for name in records for charge in twin.account.charges_of([name])]
     require(
-        [(one.client, one.mu, one.epsilon) for one in told] == [(one.client, one.mu, one.epsilon) for one in paid],
+        [(one.client, one.mu, one.epsilon) for one in told]
+        == [(one.client, one.mu, one.epsilon) for one in paid],
         "`cost` and the charges of a release differ.",
     )
 
 
 def _watched(twin, unpaid):
     """Note draws that nothing was charged for."""
-    for method in ("draw", "noised"):
 
-        def watched(*args, _through=getattr(twin, method), **settings):
+    def watched(method):
+        def through(*args, **settings):
             if len(twin.account) == 0:
                 unpaid.append(True)
-            return _through(*args, **settings)
+            return method(*args, **settings)
 
-        setattr(twin, method, watched)
+        return through
+
+    twin.draw, twin.noised = watched(twin.draw), watched(twin.noised)
 
 
 def _check_order(mechanism):
@@ -443,7 +456,9 @@ def _check_statement(mechanism):
     require(isinstance(text, str), f"`statement` gave a {type(text).__name__}. Give words.")
     leaks = any(charge.bound != "public" for charge in twin.account.charges_of(list(records)))
     if leaks:
-        require("NOT PRIVATE" in text, "A bound comes from the data, but the statement does not say NOT PRIVATE.")
+        require(
+            "NOT PRIVATE" in text, "A bound comes from the data, but the statement does not say NOT PRIVATE."
+        )
         return
     scope = twin.scope
     shown = {"protected unit": (scope.unit, _WORDS.get(scope.unit, scope.unit))}

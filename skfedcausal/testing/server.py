@@ -1,6 +1,5 @@
 """Whether an object can be a server."""
 
-import pickle
 from inspect import isgenerator
 from types import SimpleNamespace
 
@@ -26,6 +25,7 @@ from ._rules import (
     real,
     require,
     same,
+    sent,
 )
 
 _MOST_QUESTIONS = 20_000
@@ -98,7 +98,7 @@ def _fit(server, records=None, inputs=None):
     if records is None:
         records, inputs = _plant()
     inputs = dict.fromkeys(records) if inputs is None else inputs
-    workers, states = _workers(server, records, inputs), dict.fromkeys(records, {})
+    workers, states = _workers(server, records, inputs), {name: {} for name in records}
     dialogue = server.dialogue(tuple(records), inputs=any(U is not None for U in inputs.values()))
     require(isgenerator(dialogue), f"It is a {type(dialogue).__name__}. Write `yield Ask(...)`.")
     fit = SimpleNamespace(server=server, questions=[], first={}, sent=[], replies={}, names=tuple(records))
@@ -155,7 +155,9 @@ def _answers(question, workers, states, round):
             f"{question.answer.OP!r}. Name the type of the answer in `Ask`.",
         )
         copied = {key: np.array(value) for key, value in packet.arrays.items()}
-        answers[name] = question.answer.from_packet(type(packet)(packet.op, packet.round, copied, packet.scalars))
+        answers[name] = question.answer.from_packet(
+            type(packet)(packet.op, packet.round, copied, packet.scalars)
+        )
     return answers
 
 
@@ -219,12 +221,14 @@ def _check_layout(server, kept):
     require(not missing, f"After the dialogue there is no {', '.join(missing)}. Set them in `fit`.")
     require(
         isinstance(one.names_, tuple) and one.names_ == fit.names,
-        f"`names_` is {one.names_!r} for messages of {fit.names!r}. Keep the units in the order they came in.",
+        f"`names_` is {one.names_!r} for messages of {fit.names!r}. Keep the units in the "
+        "order they came in.",
     )
     slices = one.state_slices_
     require(
         isinstance(slices, dict) and tuple(slices) == fit.names,
-        f"`state_slices_` is about {list(slices)}, expected one slice for each of {list(fit.names)}, in their "
+        f"`state_slices_` is about {list(slices)}, expected one slice for each of "
+        f"{list(fit.names)}, in their "
         "order.",
     )
     stop = 0
@@ -232,7 +236,8 @@ def _check_layout(server, kept):
         n_states = kept["messages"][name].z.shape[1]
         require(
             isinstance(rows, slice) and (rows.start, rows.stop) == (stop, stop + n_states),
-            f"`state_slices_[{name!r}]` is {rows}, expected {slice(stop, stop + n_states)}: slices follow each "
+            f"`state_slices_[{name!r}]` is {rows}, expected {slice(stop, stop + n_states)}: "
+            "slices follow each "
             "other and hold every state once.",
         )
         stop += n_states
@@ -277,7 +282,9 @@ def _check_order(server, kept):
     records, inputs = _plant()
     one, other = kept["fit"].server, _new(server)
     _fit(other, {name: records[name] for name in reversed(records)}, inputs)
-    at = np.concatenate([np.arange(s.start, s.stop) for s in (other.state_slices_[name] for name in one.names_)])
+    at = np.concatenate(
+        [np.arange(s.start, s.stop) for s in (other.state_slices_[name] for name in one.names_)]
+    )
     for name in ("transition_", "process_cov_"):
         turned = getattr(other, name)[np.ix_(at, at)]
         require(
@@ -302,7 +309,9 @@ def _check_filter(server, kept):
         real(getattr(run, name), shape, f"`filter(messages).{name}`")
     real(run.log_likelihood(), shape[:1], "`filter(messages).log_likelihood()`")
     other = fit.server.filter(messages)
-    require(same(run.predicted, other.predicted), "The same messages were filtered differently the second time.")
+    require(
+        same(run.predicted, other.predicted), "The same messages were filtered differently the second time."
+    )
 
 
 def _check_past(server, kept):
@@ -312,7 +321,8 @@ def _check_past(server, kept):
     for name in ("predicted", "filtered"):
         require(
             close(getattr(part, name), getattr(run, name)[:t], 1e-6),
-            f"Without the messages from row {t} on, `{name}` of earlier rows is another one. A filter looks at "
+            f"Without the messages from row {t} on, `{name}` of earlier rows is another one. "
+            "A filter looks at "
             "the past only.",
         )
 
@@ -338,7 +348,10 @@ def _check_replies(server, kept):
     for name, reply in replies.items():
         rows = fit.server.state_slices_[name]
         n_states, what = rows.stop - rows.start, f"of the reply to {name!r}"
-        require(isinstance(reply, StateReply), f"The reply to {name!r} is a {type(reply).__name__}, no `StateReply`.")
+        require(
+            isinstance(reply, StateReply),
+            f"The reply to {name!r} is a {type(reply).__name__}, no `StateReply`.",
+        )
         real(reply.cross_term, (240, n_states), f"`cross_term` {what}")
         real(reply.transition, (n_states, n_states), f"`transition` {what}")
         covariance(reply.process_cov, f"`process_cov` {what}")
@@ -361,7 +374,9 @@ def _check_smoothed(server, kept):
         for name in fit.names:
             reply, rows = answers[name], fit.server.state_slices_[name]
             what = f"`{question}(messages)[{name!r}]`"
-            require(isinstance(reply, SmoothedReply), f"{what} is a {type(reply).__name__}, no `SmoothedReply`.")
+            require(
+                isinstance(reply, SmoothedReply), f"{what} is a {type(reply).__name__}, no `SmoothedReply`."
+            )
             real(reply.states, (240, rows.stop - rows.start), f"`states` of {what}")
             covariance(reply.covariances, f"A covariance of {what}")
             SmoothedReply.from_packet(reply.to_packet())
@@ -372,7 +387,8 @@ def _check_one_way(server, kept):
     if fit.server.needs_replies or not fit.after_one:
         return
     raise Broken(
-        f"`needs_replies` is False, but after the first messages there is no {', '.join(fit.after_one)}. Learn "
+        "`needs_replies` is False, but after the first messages there is no "
+        f"{', '.join(fit.after_one)}. Learn "
         "before the next question, or set `needs_replies`."
     )
 
@@ -384,7 +400,8 @@ def _check_links(server, kept):
     links = getattr(one, "links_", None)
     require(
         isinstance(links, pd.DataFrame),
-        f"`tests_links` is not False, but `links_` is a {type(links).__name__}. Leave a DataFrame with one row "
+        f"`tests_links` is not False, but `links_` is a {type(links).__name__}. Leave a "
+        "DataFrame with one row "
         "per ordered pair of units, or set `tests_links = False`.",
     )
     lacking = [name for name in _LINKS if name not in links]
@@ -409,13 +426,14 @@ def _check_rows(server, kept):
     raw = [worker.record[0] for worker in fit.workers.values()]
     require(
         not holds_rows(fit.server, series + raw),
-        "The pickle of the fitted server holds rows of the units' messages. Keep what was learned, no series.",
+        "The pickle of the fitted server holds rows of the units' messages. Keep what was "
+        "learned, no series.",
     )
 
 
 def _check_pickle(server, kept):
     fit = _kept(server, kept)
-    twin = pickle.loads(pickle.dumps(fit.server))
+    twin = sent(fit.server)
     first, second = (one.filter(kept["messages"]).predicted for one in (fit.server, twin))
     require(same(first, second), "A copy that was pickled predicts differently.")
 

@@ -94,7 +94,8 @@ def _asked(transport, packets):
     answers = transport.exchange(packets)
     require(
         isinstance(answers, dict),
-        f"`exchange` gave a {type(answers).__name__}. Give a dict with the answer of every unit that was asked.",
+        f"`exchange` gave a {type(answers).__name__}. Give a dict with the answer of every "
+        "unit that was asked.",
     )
     for name in packets:
         require(name in answers, f"There is no answer of {name!r}. Give a `Failure` for a unit without one.")
@@ -137,7 +138,9 @@ def _check_own(transport, sites):
     packets = _packets()
     for name, answer in _asked(transport, packets).items():
         unit = answer.scalars["unit"]
-        require(unit == name, f"The answer under {name!r} is that of {unit!r}. Keep answers under their names.")
+        require(
+            unit == name, f"The answer under {name!r} is that of {unit!r}. Keep answers under their names."
+        )
         whose = [other for other, one in packets.items() if _digest(one) == answer.scalars["digest"]]
         require(whose in ([], [name]), f"Unit {name!r} was asked what {whose} should have been.")
 
@@ -156,7 +159,8 @@ def _check_bytes(transport, sites):
         expected = Packet("probed", packet.round, packet.arrays, answer.scalars)
         require(
             answer.encode() == expected.encode(),
-            f"What came back from {name!r} is not the packet that it sent. Carry `packet.encode()` and decode "
+            f"What came back from {name!r} is not the packet that it sent. Carry "
+            "`packet.encode()` and decode "
             "it.",
         )
 
@@ -180,7 +184,8 @@ def _check_some(transport, sites):
         expected = 2 if name in one else 1
         require(
             answer.scalars["n"] == expected,
-            f"The worker of {name!r} counted {answer.scalars['n']} packets after {expected}. Ask those who are "
+            f"The worker of {name!r} counted {answer.scalars['n']} packets after {expected}. "
+            "Ask those who are "
             "named, and no others.",
         )
 
@@ -225,7 +230,8 @@ def _check_failure(transport, sites):
     for name in ("mill", "fan"):
         require(
             isinstance(answers.get(name), Packet),
-            f"When 'boiler' failed, {answers.get(name)!r} came for {name!r}. Lose the answer of that unit only.",
+            f"When 'boiler' failed, {answers.get(name)!r} came for {name!r}. Lose the answer "
+            "of that unit only.",
         )
 
 
@@ -249,7 +255,9 @@ def _check_runs(make):
             transport.close()
         for name, answer in answers.items():
             n = answer.scalars["n"]
-            require(n == 1, f"The first packet of a run found the state of an earlier one: {name!r} counted {n}.")
+            require(
+                n == 1, f"The first packet of a run found the state of an earlier one: {name!r} counted {n}."
+            )
 
 
 def _check_number(make):
@@ -266,7 +274,9 @@ def _check_number(make):
 
 def _check_protocol(make):
     transport, _sites = _made(make)
-    lacking = [name for name in ("clients", "exchange", "close") if not callable(getattr(transport, name, None))]
+    lacking = [
+        name for name in ("clients", "exchange", "close") if not callable(getattr(transport, name, None))
+    ]
     if lacking:
         raise Broken(f"The transport has no {', '.join(lacking)}.")
     require(transport.exchange({}) == {}, "Nobody was asked, and yet there are answers.")
