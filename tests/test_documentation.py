@@ -32,7 +32,7 @@ def test_every_table_of_results_is_on_the_page_of_benchmarks():
 
 @pytest.mark.parametrize(
     "package",
-    ["", ".datasets", ".displays", ".federation", ".metrics", ".privacy", ".quality", ".containers"],
+    ["", ".datasets", ".displays", ".federation", ".metrics", ".privacy", ".quality", ".containers", ".testing"],
 )
 def test_every_public_name_is_on_the_page_of_the_api(package):
     public = importlib.import_module(f"skfedcausal{package}").__all__

@@ -71,6 +71,10 @@ class Site:
 class Transport(Protocol):
     """The server's side: all that estimators see of the clients.
 
+    See Also
+    --------
+    skfedcausal.testing.check_transport : Whether a callable makes transports.
+
     Examples
     --------
     Any object with these three methods is one, such as :class:`InProcessTransport`:

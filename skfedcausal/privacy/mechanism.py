@@ -84,6 +84,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     --------
     GaussianMechanism : The mechanism for measurements.
     RandomizedResponse : The mechanism for flags.
+    skfedcausal.testing.check_mechanism : Whether an object can be a mechanism.
 
     Notes
     -----
@@ -100,7 +101,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
     Laplace noise on rows clipped to a ball, epsilon-DP per event:
 
     >>> import numpy as np
-    >>> from skfedcausal.privacy import Bounds, Charge, PrivacyMechanism, Scope, UnitNoise
+    >>> from skfedcausal import PrivacyMechanism
+    >>> from skfedcausal.privacy import Bounds, Charge, Scope, UnitNoise
     >>> class LaplaceMechanism(PrivacyMechanism):
     ...     scope, law = Scope("event"), "laplace"
     ...     def __init__(self, *, epsilon, clip_norm, delta=1e-6, accountant=None, random_state=None):

@@ -1,6 +1,7 @@
 """What a server is: it learns a plant from messages, and the rounds in which it asks for them."""
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -32,6 +33,8 @@ class ServerLearner(BaseEstimator, ABC):
     input_ : ndarray of shape (n, k)
         Input matrix, with `input_slices_` (dict of str to slice) and `input_level_` (mean of each input,
         ndarray of shape (k,)); only set for plants with inputs.
+    excitation_, feedback_ : object or None
+        Whether the inputs move enough and how they follow measurements; None where that is not looked at.
     controlled_units_ : tuple of str
         Units that are asked how their inputs follow their measurements; none unless set. Their answers go to
         ``take_laws(laws)``.
@@ -45,15 +48,19 @@ class ServerLearner(BaseEstimator, ABC):
         Whether a fit leaves a table `links_` behind, with the `unshrunk_transition_` that it is about and the
         `information_` of the measurements, ndarrays of shape (n, n).
 
+    See Also
+    --------
+    LikelihoodServer : Maximum likelihood, tests of links.
+    skfedcausal.testing.check_server : Whether an object can be a server.
+
     Examples
     --------
     A server that takes the units as they are, not joined at all:
 
     >>> import numpy as np
     >>> from scipy.linalg import block_diag
-    >>> from skfedcausal import KalmanClient
+    >>> from skfedcausal import KalmanClient, ServerLearner
     >>> from skfedcausal.datasets import make_granger_plant
-    >>> from skfedcausal.server.plant import ServerLearner
     >>> class Apart(ServerLearner):
     ...     needs_local_model = True
     ...
@@ -74,6 +81,8 @@ class ServerLearner(BaseEstimator, ABC):
     n_rounds: int = 1
     tests_links: bool = False
     controlled_units_: tuple[str, ...] = ()
+    excitation_: dict | None = None
+    feedback_: Any = None
 
     @property
     def needs_local_model(self):

@@ -1,10 +1,12 @@
 """How rules are checked: one function a rule, which gives what is wrong in words, or None."""
 
+import io
+import pickle
 import warnings
 from copy import deepcopy
+from types import FunctionType
 
 import numpy as np
-from joblib.externals import cloudpickle
 from sklearn.base import clone
 
 
@@ -130,7 +132,7 @@ def close(first, second, tolerance=1e-6):
 
 def holds_rows(thing, series):
     """Whether the pickle of a thing holds some row, or some neighbours of a column, of series."""
-    data = cloudpickle.dumps(thing)
+    data = pickled(thing)[0]
     for table in series:
         rows = range(5, len(table) - 3, max(len(table) // 20, 1))
         pairs = [table[t : t + 3, j] for t in rows for j in range(table.shape[1])]
@@ -144,8 +146,28 @@ def holds_rows(thing, series):
 
 
 def sent(thing):
-    """Copy of a thing as it comes to another process; also of classes that were written in a notebook."""
-    return cloudpickle.loads(cloudpickle.dumps(thing))
+    """Copy of a thing as it comes to another process."""
+    data, known = pickled(thing)
+    reader = pickle.Unpickler(io.BytesIO(data))
+    reader.persistent_load = known.__getitem__  # type: ignore[method-assign]
+    return reader.load()
+
+
+def pickled(thing):
+    """Pickle of a thing, and the classes and functions in it, which may be of a notebook or a test."""
+    file, known = io.BytesIO(), {}
+
+    def name_of(value):
+        if not isinstance(value, type | FunctionType):
+            return None
+        name = f"{value.__module__} {value.__qualname__} {id(value)}"
+        known[name] = value
+        return name
+
+    writer = pickle.Pickler(file)
+    writer.persistent_id = name_of  # type: ignore[method-assign]
+    writer.dump(thing)
+    return file.getvalue(), known
 
 
 def _kind(value):

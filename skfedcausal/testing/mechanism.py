@@ -59,10 +59,11 @@ def _twin(mechanism, account=None, seed=7):
     own = mechanism.get_params(deep=False)
     if "random_state" in own:
         own["random_state"] = seed
+    account = PrivacyAccountant() if account is None else account
     if "accountant" in own:
-        own["accountant"] = None
+        return type(mechanism)(**own | {"accountant": account})
     twin = type(mechanism)(**own)
-    twin.accountant = PrivacyAccountant() if account is None else account
+    twin._own_accountant = account
     return twin
 
 

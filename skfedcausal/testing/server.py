@@ -28,7 +28,8 @@ from ._rules import (
     sent,
 )
 
-_MOST_QUESTIONS = 20_000
+_MOST_QUESTIONS = 1000  # of a server that does not say how many rounds it needs at most
+_SIZES = {"mill": 2, "kiln": 1, "fan": 2}
 _LOOKED_AT = 3  # questions of a fit that are looked at closely
 _LEARNED = ("names_", "state_slices_", "transition_", "process_cov_")
 _LINKS = ("cause", "effect", "kind", "strength", "p_adjusted", "verdict")
@@ -69,43 +70,48 @@ def check_server(server):
 
 def _plant(n_samples=240, seed=0, n_inputs=0):
     """Records of three units with 2, 1 and 2 states, whose names are in no order, and inputs."""
-    sizes = [2, 1, 2]
+    names, sizes = tuple(_SIZES), list(_SIZES.values())
     X, truth = make_granger_plant(
         3, n_samples=n_samples, n_states=sizes, links=[(0, 1)], n_inputs=n_inputs, random_state=seed
     )
-    names = ("mill", "kiln", "fan")
     inputs = dict.fromkeys(names) if not n_inputs else dict(zip(names, truth.inputs, strict=True))
     return dict(zip(names, X.values(), strict=True)), inputs
 
 
 def _workers(server, records, inputs):
     """Workers of units that such a server can teach."""
-    client, augmenter = KalmanClient(), None
+    clients, augmenter = {name: KalmanClient(n_states=_SIZES[name]) for name in records}, None
     if getattr(server, "trains_corrections", False):
         from sklearn.neural_network import MLPRegressor
 
         from ..client.augmenter import RegressorAugmenter
 
-        client = ExtendedKalmanClient(random_state=0)
+        clients = dict.fromkeys(records, ExtendedKalmanClient(random_state=0))
         augmenter = RegressorAugmenter(MLPRegressor(hidden_layer_sizes=(4,), random_state=0), n_lags=2)
     return {
-        name: UnitWorker(name, Y, inputs[name], (0,), None, client, augmenter) for name, Y in records.items()
+        name: UnitWorker(name, Y, inputs[name], (0,), None, clients[name], augmenter)
+        for name, Y in records.items()
     }
 
 
-def _fit(server, records=None, inputs=None):
-    """Everything of a fit: server, questions, messages that it was sent, and whether it changed some."""
+def _fit(server, records=None, inputs=None, *, to_the_end=True):
+    """Everything of a fit: server, questions, messages that it was sent, and an error that came late."""
     if records is None:
         records, inputs = _plant()
     inputs = dict.fromkeys(records) if inputs is None else inputs
     workers, states = _workers(server, records, inputs), {name: {} for name in records}
     dialogue = server.dialogue(tuple(records), inputs=any(U is not None for U in inputs.values()))
-    require(isgenerator(dialogue), f"It is a {type(dialogue).__name__}. Write `yield Ask(...)`.")
-    fit = SimpleNamespace(server=server, questions=[], first={}, sent=[], replies={}, names=tuple(records))
+    fit = SimpleNamespace(
+        server=server, questions=[], first={}, sent=[], replies={}, error=None, names=tuple(records)
+    )
     question = next(dialogue)
     while question is not None:
         _check_question(question, fit)
-        answers = _answers(question, workers, states, len(fit.questions) + 1)
+        try:
+            answers = _answers(question, workers, states, len(fit.questions) + 1)
+        except Exception as error:
+            fit.error, question = error, None
+            break
         fit.questions.append(question)
         fit.replies |= {name: one for name, one in question.requests.items() if isinstance(one, StateReply)}
         fit.first = fit.first or answers
@@ -115,15 +121,20 @@ def _fit(server, records=None, inputs=None):
             question = dialogue.send(answers)
         except StopIteration:
             question = None
+        except Exception as error:
+            fit.error, question = error, None
         if len(fit.questions) == 1:
             fit.after_one = [name for name in _LEARNED if not hasattr(server, name)]
     fit.workers, fit.states = workers, states
+    if fit.error is not None and (to_the_end or fit.after_one):
+        raise fit.error
     return fit
 
 
 def _check_question(question, fit):
     k = len(fit.questions)
-    require(k < _MOST_QUESTIONS, f"After {k} questions it still asks. Let the generator end.")
+    most = _MOST_QUESTIONS + 240 * getattr(fit.server, "n_rounds_at_most", 0)
+    require(k < most, f"After {k} questions it still asks. Let the generator end.")
     require(isinstance(question, Ask), f"Question {k} is a {type(question).__name__}. Yield an `Ask`.")
     require(
         isinstance(question.requests, dict) and bool(question.requests),
@@ -168,7 +179,7 @@ def _new(server):
 def _kept(server, kept):
     """The one fit that most rules look at, and messages about its record."""
     if "fit" not in kept:
-        kept["fit"] = _fit(_new(server))
+        kept["fit"] = _fit(_new(server), to_the_end=False)
         kept["messages"] = _messages(kept["fit"], const=True)
     return kept["fit"]
 
@@ -188,22 +199,33 @@ def _learned(server):
 # -- rules -------------------------------------------------------------------------------------------
 
 
-def _check_parameters(server, kept):
+def _check_stored(server, kept):
     check_parameters(server)
+
+
+def _check_parameters(server, kept):
     check_parameters(_new(server), _kept(server, kept).server)
 
 
 def _check_flags(server, kept):
-    one = _new(server)
-    require(hasattr(one, "dialogue"), "It has no `dialogue(names, inputs)`. Derive it from `ServerLearner`.")
     require(
-        isinstance(getattr(one, "needs_replies", None), bool),
+        hasattr(server, "dialogue"), "It has no `dialogue(names, inputs)`. Derive it from `ServerLearner`."
+    )
+    require(
+        isinstance(getattr(server, "needs_replies", None), bool),
         "`needs_replies` is not True or False. It says whether a fit needs more than the first messages.",
     )
 
 
 def _check_dialogue(server, kept):
+    one = _new(server).dialogue(("mill", "kiln"), inputs=False)
+    require(isgenerator(one), f"It is a {type(one).__name__}. Write `yield Ask(...)`.")
     _kept(server, kept)
+
+
+def _check_end(server, kept):
+    if _kept(server, kept).error is not None:
+        raise kept["fit"].error
 
 
 def _check_messages_stay(server, kept):
@@ -479,12 +501,14 @@ def _check_effects(server, kept):
 
 _RULES = {
     "it says what it needs": _check_flags,
+    "parameters are stored as they are given": _check_stored,
     "a dialogue asks units by name until it ends": _check_dialogue,
-    "parameters are stored as they are given": _check_parameters,
-    "messages are not changed": _check_messages_stay,
     "`names_` and `state_slices_` hold every state of every unit": _check_layout,
     "`transition_` is a finite square matrix": _check_transition,
     "`process_cov_` is a covariance": _check_process_cov,
+    "a dialogue goes on without an error": _check_end,
+    "messages are not changed": _check_messages_stay,
+    "a fit leaves the parameters as they are": _check_parameters,
     "every fit to the same messages gives the same plant": _check_same_fit,
     "another order of the units gives the same plant": _check_order,
     "`filter(messages)` gives states of every row": _check_filter,
