@@ -2,12 +2,14 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
 from ..message.packet import NOTHING, Failure, Packet, PacketError
 from ..message.promise import PrivacyPromise
-from ..message.requests import Acknowledgement, FitRequest
+from ..message.requests import Acknowledgement, Ask, FitRequest
+from ..message.schema import Message
 from ..message.states import StateMessage
 from ..message.training import LocalModel
 from .lost import Answers, ClientError
@@ -88,6 +90,12 @@ class Exchange:
         guard=None,
         follow=None,
     ):
+        lacking = [name for name in ("clients", "exchange", "close") if not hasattr(transport, name)]
+        if lacking:
+            raise TypeError(
+                f"The transport is a {type(transport).__name__} without {', '.join(lacking)}. Give an object "
+                "with the methods of an InProcessTransport."
+            )
         self._transport, self.ledger, self.dtype = transport, ledger, dtype
         self.one_way = getattr(transport, "one_way", False)
         self.names = tuple(transport.clients() if names is None else names)
@@ -105,6 +113,7 @@ class Exchange:
         dialogue = server.dialogue(self.names, inputs=inputs)
         question = next(dialogue)
         while question is not None:
+            _check_question(server, question)
             if self.one_way and self.round:
                 if question.needed != 0:
                     raise ValueError(
@@ -208,7 +217,13 @@ class Exchange:
             if not self.one_way:
                 for name, packet in packets.items():
                     self.ledger.record(name, "down", packet)
-            answers = dict(self._transport.exchange(packets, timeout=timeout))
+            came = self._transport.exchange(packets, timeout=timeout)
+            if not isinstance(came, Mapping):
+                raise ClientError(
+                    f"`exchange` of the {type(self._transport).__name__} gave a {type(came).__name__}; a "
+                    f"transport gives a dict with an answer of each unit that was asked {op!r}."
+                )
+            answers = dict(came)
             for name, answer in answers.items():
                 if isinstance(answer, Packet):
                     answers[name] = self._heard(name, answer)
@@ -260,6 +275,20 @@ class Exchange:
         if self.attendance.skips:
             messages.skipped = frozenset(packets.keys() - messages.keys())
         return messages
+
+
+def _check_question(server, question):
+    """Refuse what the dialogue of a server of the user's own should not ask."""
+    name = type(server).__name__
+    if not isinstance(question, Ask):
+        raise TypeError(f"`dialogue` of {name} asked with a {type(question).__name__}; yield an Ask.")
+    for unit, request in question.requests.items():
+        if not isinstance(request, Message):
+            raise TypeError(
+                f"`dialogue` of {name} has a {type(request).__name__} for unit {unit!r}; give "
+                "a message, such "
+                "as a StateReply."
+            )
 
 
 def _problem(packet, answer, kind):

@@ -127,6 +127,7 @@ class ServerLearner(BaseEstimator, ABC):
         first = dict.fromkeys(names, FitRequest(local_model=self.needs_local_model))
         messages = dict((yield Ask(first, StateMessage)))
         self.fit(messages)
+        self._check_learned(messages)
         for _ in range(1, self.n_rounds):
             messages = messages | (yield Ask(self.smoothed(messages), StateMessage))
             self.fit(messages)
@@ -215,6 +216,26 @@ class ServerLearner(BaseEstimator, ABC):
                 input_level=None if level is None else level[rows],
             )
         return replies
+
+    def _check_learned(self, messages):
+        """Refuse what `fit` of a subclass should not leave behind."""
+        who, learned = type(self).__name__, ("names_", "state_slices_", "transition_", "process_cov_")
+        lacking = [name for name in learned if not hasattr(self, name)]
+        if lacking:
+            raise AttributeError(f"`fit` of {who} left no {', '.join(lacking)} behind; a server sets them.")
+        sizes = {name: rows.stop - rows.start for name, rows in self.state_slices_.items()}
+        expected = {name: message.z.shape[1] for name, message in messages.items()}
+        if sizes != expected:
+            raise ValueError(
+                f"`state_slices_` of {who} hold {sizes} states, but the units' messages are about {expected}."
+            )
+        n = sum(sizes.values())
+        for name in ("transition_", "process_cov_"):
+            if np.shape(getattr(self, name)) != (n, n) or not np.isfinite(getattr(self, name)).all():
+                raise ValueError(
+                    f"`{name}` of {who} has shape {np.shape(getattr(self, name))} or is not finite; give a "
+                    f"matrix of {n} rows and columns."
+                )
 
     @property
     def _input_matrix(self):

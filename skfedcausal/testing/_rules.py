@@ -137,10 +137,8 @@ def holds_rows(thing, series):
         rows = range(5, len(table) - 3, max(len(table) // 20, 1))
         pairs = [table[t : t + 3, j] for t in rows for j in range(table.shape[1])]
         found = [table[t] for t in rows] if table.shape[1] > 1 else []
-        found = (
-            np.ascontiguousarray(one) for one in (*found, *pairs) if np.isfinite(one).all() and one.any()
-        )
-        if any(one.tobytes() in data for one in found):
+        seen = [np.ascontiguousarray(one) for one in (*found, *pairs) if np.isfinite(one).all()]
+        if any(one.any() and one.tobytes() in data for one in seen):
             return True
     return False
 

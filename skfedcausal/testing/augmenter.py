@@ -121,7 +121,7 @@ def _check_same_fit(augmenter):
 
 
 def _check_fresh_fit(augmenter):
-    other, Y, C = _new(augmenter), *_record(seed=1)[:2]
+    other, (Y, C, _) = _new(augmenter), _record(seed=1)
     other.fit(*_record(2, 3), _STARTS)
     other.fit(Y[:150], C[:150], None, (0,))
     record = _record()

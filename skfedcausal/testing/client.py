@@ -195,8 +195,7 @@ def _check_private(client):
     message = _message(one, Y, const=True, local_model=True)
     require(message.inputs is None, "The message has `inputs`, but the unit has none.")
     for name, value in message.to_packet().arrays.items():
-        columns = np.reshape(value, (len(value), -1)).T if len(np.shape(value)) else []
-        for column in columns:
+        for column in np.reshape(value, (len(value), -1)).T:
             leaked = [
                 j for j, raw in enumerate(Y.T) if np.shape(column) == raw.shape and np.allclose(column, raw)
             ]

@@ -1,6 +1,7 @@
 """Whether an object can be a privacy mechanism."""
 
 from copy import copy, deepcopy
+from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -76,7 +77,7 @@ def _names(mechanism):
 def _n_columns(mechanism):
     """Columns that the mechanism has scales or centres for, or two."""
     for name in ("center", "scale"):
-        value = getattr(mechanism, name, None)
+        value: Any = getattr(mechanism, name, None)
         if isinstance(value, dict):
             value = next(iter(value.values()))
         if np.ndim(value) == 1:
@@ -335,22 +336,22 @@ def _check_neighbours(mechanism):
     Y = _records(mechanism)[name]
     bounds = _twin(mechanism).noise_of(name, Y).bounds
     reach = min(bounds.radius / (ends[1] - ends[0]), bounds.clip) * (1 - 1e-9)
-    shown, spent = [], None
+    shown, epsilon = [], 0.0
     for end in ends:
         twin, moved = _twin(mechanism, seed=11 + int(end)), Y.copy()
         moved[:, 0] += end * reach * bounds.scale[0]
         shown.append(_scaled(_released(mechanism, {name: moved}, twin)[name])[:, 0])
-        spent = twin.account.spent(_DELTA)
+        epsilon = twin.account.spent(_DELTA).epsilon
     for level in np.quantile(np.concatenate(shown), np.linspace(0.02, 0.98, 25)):
         below, above = (float((one > level).mean()) for one in shown)
         for p, q in ((above, below), (1 - below, 1 - above)):
-            factor = np.exp(min(spent.epsilon, 50.0))
+            factor = np.exp(min(epsilon, 50.0))
             error = np.sqrt((p * (1 - p) + factor**2 * q * (1 - q)) / _ROWS) + factor * _ERRORS / _ROWS
             require(
                 p <= factor * q + _DELTA + _ERRORS * error,
                 f"Rows of unit {name!r} that differ by the protected change are told apart "
                 "with probabilities "
-                f"{p:.3g} and {q:.3g}, which epsilon = {spent.epsilon:.3g} at delta = "
+                f"{p:.3g} and {q:.3g}, which epsilon = {epsilon:.3g} at delta = "
                 f"{_DELTA} rules out. Charge "
                 "more, or add more noise.",
             )
@@ -406,7 +407,8 @@ def _watched(twin, unpaid):
 
 
 def _check_order(mechanism):
-    unpaid, twin = [], _twin(mechanism)
+    unpaid: list[bool] = []
+    twin = _twin(mechanism)
     _watched(twin, unpaid)
     _released(mechanism, _records(mechanism, 100), twin)
     require(
@@ -417,7 +419,8 @@ def _check_order(mechanism):
 
 
 def _check_budget(mechanism):
-    unpaid, account = [], PrivacyAccountant(epsilon=1e-6, delta=1e-9)
+    unpaid: list[bool] = []
+    account = PrivacyAccountant(epsilon=1e-6, delta=1e-9)
     twin = _twin(mechanism, account)
     _watched(twin, unpaid)
     try:
@@ -444,7 +447,7 @@ def _check_stream(mechanism):
     for name, Y in records.items():
         scale = noise[name].bounds.scale
         added = [(one[name] - Y) / scale for one in (first, second)]
-        _check_uncorrelated(*added, f"Two batches of unit {name!r}")
+        _check_uncorrelated(added[0], added[1], f"Two batches of unit {name!r}")
         off = np.concatenate(added).std() / noise[name].std
         require(0.8 < off < 1.25, f"A batch of unit {name!r} got {off:.2g} times the noise of its record.")
 
@@ -462,7 +465,7 @@ def _check_statement(mechanism):
         )
         return
     scope = twin.scope
-    shown = {"protected unit": (scope.unit, _WORDS.get(scope.unit, scope.unit))}
+    shown: dict[str, tuple] = {"protected unit": (scope.unit, _WORDS.get(scope.unit, scope.unit))}
     shown["neighbouring relation"] = (scope.relation, "other values", "replaced by")
     shown["bound"] = (f"{spent.epsilon:.4g}", f"{spent.epsilon:.3g}", f"{spent.mu:.4g}", f"{spent.mu:.3g}")
     for what, words in shown.items():

@@ -2,6 +2,7 @@
 
 from inspect import isgenerator
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,9 +11,9 @@ from ..client.extended_kalman import ExtendedKalmanClient
 from ..client.kalman import KalmanClient
 from ..client.worker import UnitWorker
 from ..datasets import make_granger_plant
-from ..message.requests import Acknowledgement, Ask
+from ..message.requests import Acknowledgement, Ask, RecordRequest
 from ..message.schema import Message
-from ..message.states import EffectReply, SmoothedReply, StateReply
+from ..message.states import EffectReply, SmoothedReply, StateMessage, StateReply
 from ..seeding import seeded
 from ._rules import (
     Broken,
@@ -99,7 +100,8 @@ def _fit(server, records=None, inputs=None, *, to_the_end=True):
     if records is None:
         records, inputs = _plant()
     inputs = dict.fromkeys(records) if inputs is None else inputs
-    workers, states = _workers(server, records, inputs), {name: {} for name in records}
+    workers = _workers(server, records, inputs)
+    states: dict[str, dict] = {name: {} for name in records}
     dialogue = server.dialogue(tuple(records), inputs=any(U is not None for U in inputs.values()))
     fit = SimpleNamespace(
         server=server, questions=[], first={}, sent=[], replies={}, error=None, names=tuple(records)
@@ -185,10 +187,8 @@ def _kept(server, kept):
 
 
 def _messages(fit, **wishes):
-    from ..message.requests import RecordRequest
-
     request = RecordRequest(**wishes, local_model=True)
-    question = Ask(dict.fromkeys(fit.names, request), RecordRequest.ANSWER)
+    question = Ask(dict.fromkeys(fit.names, request), StateMessage)
     return _answers(question, fit.workers, fit.states, len(fit.questions) + 2)
 
 
@@ -419,7 +419,7 @@ def _check_links(server, kept):
     one = _kept(server, kept).server
     if not getattr(one, "tests_links", True):
         return
-    links = getattr(one, "links_", None)
+    links: Any = getattr(one, "links_", None)
     require(
         isinstance(links, pd.DataFrame),
         f"`tests_links` is not False, but `links_` is a {type(links).__name__}. Leave a "

@@ -71,7 +71,7 @@ def _packets(names=_NAMES, round=1):
     packets = {}
     for k, name in enumerate(names):
         rng = np.random.default_rng([round, k])
-        arrays = {
+        arrays: dict[str, np.ndarray] = {
             "series": rng.standard_normal((50 + k, 3)),
             "hardly": np.round(1000 + rng.standard_normal((40, 2)), 2),
             "single": rng.standard_normal(7).astype(np.float32),
