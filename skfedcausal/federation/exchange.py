@@ -90,12 +90,13 @@ class Exchange:
         guard=None,
         follow=None,
     ):
-        lacking = [name for name in ("clients", "exchange", "close") if not hasattr(transport, name)]
-        if lacking:
-            raise TypeError(
-                f"The transport is a {type(transport).__name__} without {', '.join(lacking)}. Give an object "
-                "with the methods of an InProcessTransport."
-            )
+        for method in ("clients", "exchange", "close"):
+            if not hasattr(transport, method):
+                raise TypeError(
+                    f"The transport is a {type(transport).__name__} without `{method}`. Give "
+                    "an object with the "
+                    "methods of an InProcessTransport."
+                )
         self._transport, self.ledger, self.dtype = transport, ledger, dtype
         self.one_way = getattr(transport, "one_way", False)
         self.names = tuple(transport.clients() if names is None else names)

@@ -219,22 +219,24 @@ class ServerLearner(BaseEstimator, ABC):
 
     def _check_learned(self, messages):
         """Refuse what `fit` of a subclass should not leave behind."""
-        who, learned = type(self).__name__, ("names_", "state_slices_", "transition_", "process_cov_")
-        lacking = [name for name in learned if not hasattr(self, name)]
-        if lacking:
-            raise AttributeError(f"`fit` of {who} left no {', '.join(lacking)} behind; a server sets them.")
-        sizes = {name: rows.stop - rows.start for name, rows in self.state_slices_.items()}
-        expected = {name: message.z.shape[1] for name, message in messages.items()}
-        if sizes != expected:
-            raise ValueError(
-                f"`state_slices_` of {who} hold {sizes} states, but the units' messages are about {expected}."
-            )
-        n = sum(sizes.values())
-        for name in ("transition_", "process_cov_"):
-            if np.shape(getattr(self, name)) != (n, n) or not np.isfinite(getattr(self, name)).all():
+        who, n = type(self).__name__, 0
+        for learned in ("names_", "state_slices_", "transition_", "process_cov_"):
+            if not hasattr(self, learned):
+                raise AttributeError(
+                    f"`fit` of {who} left no `{learned}` behind; every server has to set it."
+                )
+        for name, message in messages.items():
+            rows, expected = self.state_slices_.get(name), slice(n, n + message.z.shape[1])
+            if rows != expected:
+                raise ValueError(f"`state_slices_[{name!r}]` of {who} is {rows}, expected {expected}.")
+            n = expected.stop
+        for learned in ("transition_", "process_cov_"):
+            matrix = getattr(self, learned)
+            if np.shape(matrix) != (n, n) or not np.isfinite(matrix).all():
                 raise ValueError(
-                    f"`{name}` of {who} has shape {np.shape(getattr(self, name))} or is not finite; give a "
-                    f"matrix of {n} rows and columns."
+                    f"`{learned}` of {who} has shape {np.shape(matrix)} or is not finite; "
+                    f"give a matrix of {n} "
+                    "rows and columns."
                 )
 
     @property
