@@ -114,7 +114,12 @@ class Exchange:
         dialogue = server.dialogue(self.names, inputs=inputs)
         question = next(dialogue)
         while question is not None:
-            _check_question(server, question)
+            who = f"`dialogue` of {type(server).__name__}"
+            if not isinstance(question, Ask):
+                raise TypeError(f"{who} asked with a {type(question).__name__}; yield an Ask.")
+            for name, one in question.requests.items():
+                if not isinstance(one, Message):
+                    raise TypeError(f"{who} has a {type(one).__name__} for unit {name!r}; give a message.")
             if self.one_way and self.round:
                 if question.needed != 0:
                     raise ValueError(
@@ -276,20 +281,6 @@ class Exchange:
         if self.attendance.skips:
             messages.skipped = frozenset(packets.keys() - messages.keys())
         return messages
-
-
-def _check_question(server, question):
-    """Refuse what the dialogue of a server of the user's own should not ask."""
-    name = type(server).__name__
-    if not isinstance(question, Ask):
-        raise TypeError(f"`dialogue` of {name} asked with a {type(question).__name__}; yield an Ask.")
-    for unit, request in question.requests.items():
-        if not isinstance(request, Message):
-            raise TypeError(
-                f"`dialogue` of {name} has a {type(request).__name__} for unit {unit!r}; give "
-                "a message, such "
-                "as a StateReply."
-            )
 
 
 def _problem(packet, answer, kind):

@@ -127,14 +127,18 @@ class ServerLearner(BaseEstimator, ABC):
         first = dict.fromkeys(names, FitRequest(local_model=self.needs_local_model))
         messages = dict((yield Ask(first, StateMessage)))
         self.fit(messages)
-        self._check_learned(messages)
         for _ in range(1, self.n_rounds):
             messages = messages | (yield Ask(self.smoothed(messages), StateMessage))
             self.fit(messages)
         if self.controlled_units_:
             laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
             self.take_laws(laws)
-        yield Ask(self.replies(messages), Acknowledgement, needed=0)
+        try:
+            replies = self.replies(messages)
+        except Exception:
+            self._check_learned(messages)  # may say why
+            raise
+        yield Ask(replies, Acknowledgement, needed=0)
 
     # -- the plant over a record ---------------------------------------------------------------------
 

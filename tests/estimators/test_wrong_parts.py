@@ -118,8 +118,8 @@ class NoQuestion(Apart):
     ("server", "sentence"),
     [
         (Nothing(), "`fit` of Nothing left no `names_`"),
-        (LosesUnit(), r"`state_slices_.'unit1'.` of LosesUnit is None, expected slice\(2, 4, None\)"),
-        (Infinite(), r"`transition_` of Infinite has shape \(4, 4\) or is not finite"),
+        (LosesUnit(), r"`state_slices_..unit1..` of LosesUnit is None, expected slice"),
+        (Infinite(), r"`transition_` of Infinite has shape .* or is not finite"),
         (NoReply(), "`dialogue` of NoReply has a NoneType for unit 'unit1'"),
         (NoQuestion(), "`dialogue` of NoQuestion asked with a dict; yield an Ask"),
     ],
