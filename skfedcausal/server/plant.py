@@ -138,6 +138,10 @@ class ServerLearner(BaseEstimator, ABC):
         except Exception:
             self._check_learned(messages)  # may say why
             raise
+        if len(replies) < len(messages):
+            self._check_learned(messages)
+            missing = sorted(messages.keys() - replies.keys())
+            raise ValueError(f"`replies` of {type(self).__name__} leaves out {missing}; tell every unit.")
         yield Ask(replies, Acknowledgement, needed=0)
 
     # -- the plant over a record ---------------------------------------------------------------------

@@ -296,7 +296,7 @@ class Effects(Apart):
         (Remembers(), "every fit to the same messages gives the same plant.*Start every fit afresh"),
         (Keeps(), "keeps no rows"),
         (KeepsScores(), "keeps no rows"),
-        (LacksReply(), "every unit is told what was learned.*'mill'"),
+        (LacksReply(), "goes on without an error.*leaves out .'mill'"),
         (Silent(), "every unit is told what was learned.*not told"),
         (LongReply(), "goes on without an error.*'mill'.*shape"),
         (WrongBlock(), "the unit's own part of the plant.*`transition`"),
