@@ -2,12 +2,14 @@
 
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
 from ..message.packet import NOTHING, Failure, Packet, PacketError
 from ..message.promise import PrivacyPromise
-from ..message.requests import Acknowledgement, FitRequest
+from ..message.requests import Acknowledgement, Ask, FitRequest
+from ..message.schema import Message
 from ..message.states import StateMessage
 from ..message.training import LocalModel
 from .lost import Answers, ClientError
@@ -88,6 +90,13 @@ class Exchange:
         guard=None,
         follow=None,
     ):
+        for method in ("clients", "exchange", "close"):
+            if not hasattr(transport, method):
+                raise TypeError(
+                    f"The transport is a {type(transport).__name__} without `{method}`. Give "
+                    "an object with the "
+                    "methods of an InProcessTransport."
+                )
         self._transport, self.ledger, self.dtype = transport, ledger, dtype
         self.one_way = getattr(transport, "one_way", False)
         self.names = tuple(transport.clients() if names is None else names)
@@ -105,6 +114,12 @@ class Exchange:
         dialogue = server.dialogue(self.names, inputs=inputs)
         question = next(dialogue)
         while question is not None:
+            who = f"`dialogue` of {type(server).__name__}"
+            if not isinstance(question, Ask):
+                raise TypeError(f"{who} asked with a {type(question).__name__}; yield an Ask.")
+            for name, one in question.requests.items():
+                if not isinstance(one, Message):
+                    raise TypeError(f"{who} has a {type(one).__name__} for unit {name!r}; give a message.")
             if self.one_way and self.round:
                 if question.needed != 0:
                     raise ValueError(
@@ -208,7 +223,13 @@ class Exchange:
             if not self.one_way:
                 for name, packet in packets.items():
                     self.ledger.record(name, "down", packet)
-            answers = dict(self._transport.exchange(packets, timeout=timeout))
+            came = self._transport.exchange(packets, timeout=timeout)
+            if not isinstance(came, Mapping):
+                raise ClientError(
+                    f"`exchange` of the {type(self._transport).__name__} gave a {type(came).__name__}; a "
+                    f"transport gives a dict with an answer of each unit that was asked {op!r}."
+                )
+            answers = dict(came)
             for name, answer in answers.items():
                 if isinstance(answer, Packet):
                     answers[name] = self._heard(name, answer)

@@ -84,6 +84,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     --------
     GaussianMechanism : The mechanism for measurements.
     RandomizedResponse : The mechanism for flags.
+    skfedcausal.testing.check_mechanism : Whether an object can be a mechanism.
 
     Notes
     -----
@@ -100,7 +101,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
     Laplace noise on rows clipped to a ball, epsilon-DP per event:
 
     >>> import numpy as np
-    >>> from skfedcausal.privacy import Bounds, Charge, PrivacyMechanism, Scope, UnitNoise
+    >>> from skfedcausal import PrivacyMechanism
+    >>> from skfedcausal.privacy import Bounds, Charge, Scope, UnitNoise
     >>> class LaplaceMechanism(PrivacyMechanism):
     ...     scope, law = Scope("event"), "laplace"
     ...     def __init__(self, *, epsilon, clip_norm, delta=1e-6, accountant=None, random_state=None):
@@ -323,11 +325,22 @@ class PrivacyMechanism(BaseEstimator, ABC):
         -------
         ndarray of shape (n_samples, n_features)
             Not writeable.
+
+        Raises
+        ------
+        ValueError
+            If `draw` gave noise of another shape.
         """
         values = np.empty(Y.shape) if out is None else out
         bounds, grid = noise.bounds, grid_of(noise.std)
         for rows in pieces(len(Y)):
-            added = on_grid(self.draw(Y[rows].shape, noise.std, rng), grid)
+            drawn = self.draw(Y[rows].shape, noise.std, rng)
+            if np.shape(drawn) != Y[rows].shape:
+                raise ValueError(
+                    f"`draw` of {type(self).__name__} gave noise of shape {np.shape(drawn)}, expected "
+                    f"{Y[rows].shape}."
+                )
+            added = on_grid(drawn, grid)
             values[rows] = bounds.center + bounds.scale * (on_grid(clipped(Y[rows], bounds), grid) + added)
         values = values.view()
         values.setflags(write=False)
@@ -336,10 +349,23 @@ class PrivacyMechanism(BaseEstimator, ABC):
     def _plan(self, name, Y, lengths, noise=None):
         self.check()
         noise = self.noise_of(name, Y) if noise is None else noise
+        self._check_noise(name, noise, Y.shape[1])
         kind, bounds = type(self).__qualname__, noise.bounds
         ball = noise.std, bounds.clip, bounds.center, bounds.scale
         key = self.account.key_of(name, self.scope, kind, self.sampler, *ball, tuple(lengths), Y)
         return Plan(noise, self.charge_of(name, noise, len(Y)), key)
+
+    def _check_noise(self, name, noise, n_columns):
+        """Refuse what `noise_of` of a subclass should not give."""
+        what = f"`noise_of` of {type(self).__name__} gave unit {name!r}"
+        if not isinstance(noise, UnitNoise):
+            raise TypeError(f"{what} a {type(noise).__name__}; give a UnitNoise.")
+        shapes = np.shape(noise.bounds.center), np.shape(noise.bounds.scale)
+        if shapes != ((n_columns,),) * 2:
+            raise ValueError(
+                f"{what} a centre and a scale of shapes {shapes[0]} and {shapes[1]}, expected one number for "
+                f"each of its {n_columns} columns."
+            )
 
     def _released(self, records, plans, learning):
         account = self.account
