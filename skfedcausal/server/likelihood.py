@@ -36,7 +36,7 @@ _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
 class LikelihoodServer(ServerLearner):
-    """Learns the plant by maximum likelihood from the units' sufficient statistics.
+    """Maximum-likelihood estimate of the plant from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
     about the states, so the estimate equals that of a central machine with all raw data. Complete records
@@ -413,7 +413,7 @@ class LikelihoodServer(ServerLearner):
         return run if run is not None and run.is_about(record) else super()._filter(record)
 
     def smoothed(self, messages):
-        """Every unit's own states given all units' messages, by the plant that is not shrunk.
+        """Each unit's own states given all units' messages, under the plant before shrinkage.
 
         Parameters
         ----------
@@ -427,7 +427,7 @@ class LikelihoodServer(ServerLearner):
         return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
     def replies(self, messages):
-        """Every unit's reply: its own part of the plant, and what the other units do to its states.
+        """Reply to each unit: its own part of the plant and the other units' influence on its states.
 
         Parameters
         ----------
@@ -450,7 +450,7 @@ class LikelihoodServer(ServerLearner):
     # -- inputs, on states; every unit maps the answers through its own sensors ------------------
 
     def take_laws(self, laws):
-        """Remember how controllers compute inputs from measurements.
+        """Store how controllers compute inputs from measurements.
 
         Parameters
         ----------
@@ -460,7 +460,7 @@ class LikelihoodServer(ServerLearner):
         self.laws_ = dict(laws)
 
     def effects(self, change, *, held=None):
-        """What a change of inputs does to every unit's states.
+        """Effect of a change of inputs on the states of every unit.
 
         Parameters
         ----------
@@ -512,7 +512,7 @@ class LikelihoodServer(ServerLearner):
     # -- links: functions in `links` take the settings, estimators' methods say what they are -----
 
     def link_intervals(self, level=0.95, *, geweke=False):
-        """Intervals of the strength of every link between states, and the rows that would decide them."""
+        """Confidence intervals of the strength of each link between states, and the rows needed to decide it."""
         pairs, levels = self.partition_.pairs, {"level": level, "alpha": self.alpha, "margin": self.margin}
         table = intervals_table(self.names_, pairs, self._blocks, self.n_samples_, **levels)
         if geweke:
