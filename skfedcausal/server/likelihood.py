@@ -512,7 +512,7 @@ class LikelihoodServer(ServerLearner):
     # -- links: functions in `links` take the settings, estimators' methods say what they are -----
 
     def link_intervals(self, level=0.95, *, geweke=False):
-        """Confidence intervals of the strength of each link between states, and the rows needed to decide it."""
+        """Intervals of the strength of each link between states, and the rows needed to decide it."""
         pairs, levels = self.partition_.pairs, {"level": level, "alpha": self.alpha, "margin": self.margin}
         table = intervals_table(self.names_, pairs, self._blocks, self.n_samples_, **levels)
         if geweke:
@@ -529,7 +529,7 @@ class LikelihoodServer(ServerLearner):
         return spectrum_table(plant, self._parameters, self.partition_, pair, **settings)
 
     def benefit(self, messages, *, held_out=0.3):
-        """What every unit gains from the plant, on rows that nothing was learned from, a `Benefit`."""
+        """Gain of each unit from the plant, on held-out rows, a `Benefit`."""
         if self.partition_.n_inputs:
             raise ValueError("The benefit of joining is computed for plants without inputs.")
         head, tail = split_messages(messages, held_out)
@@ -540,13 +540,13 @@ class LikelihoodServer(ServerLearner):
         return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
 
     def test_links(self, messages, method="lr"):
-        """Every link between states given the others, by one of the three classical tests."""
+        """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
         plant = clone(self).set_params(held_out=None).fit(messages)
         return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
 
     def lag_orders(self, messages, max_lags=5, *, held_out=0.3):
-        """How many lags of the states a record asks for."""
+        """Comparison of plants with different numbers of lags on a record."""
         settings = self._settings(self.names_, messages)
         head, tail = (self._record(part) for part in split_messages(messages, held_out))
         return order_table(self._record(messages), head, tail, max_lags, settings)
@@ -560,7 +560,7 @@ class LikelihoodServer(ServerLearner):
         return lagged_table(self._record(messages), n_lags, by, settings, self.margin)
 
     def bootstrap_links(self, messages, **settings):
-        """How the estimates of links scatter over resampled records, as a check of their standard errors."""
+        """Scatter of the estimates of links over resampled records, to check their standard errors."""
         record = self._record(messages)
         return bootstrap_table(record, self._settings(self.names_, messages), **settings)
 
@@ -569,7 +569,7 @@ class LikelihoodServer(ServerLearner):
         return stability_table(self._record(messages), self.alpha, **settings)
 
     def screen(self, messages):
-        """Test every pair once, at the uncoupled plant: the fast first step of :meth:`fit`.
+        """Test every pair once at the uncoupled plant, the fast first step of :meth:`fit`.
 
         Score tests that take no other links into account, so an indirect influence may show. Geweke's
         measure, which needs the whole plant, is missing (NaN).
