@@ -8,7 +8,7 @@ _ROUNDING = 1e-9  # by which a sum of probabilities may exceed one
 
 
 def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
-    """Match incidents with known faults.
+    """Match incidents to known faults.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
 
 
 def expected_calibration_error(probability, correct, n_bins=10):
-    """Mean distance between stated probability and share of right answers, over bins of probability [1]_.
+    """Mean distance between stated probability and fraction correct, over bins of probability [1]_.
 
     Parameters
     ----------

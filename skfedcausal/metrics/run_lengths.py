@@ -4,7 +4,7 @@ import numpy as np
 
 
 def alarm_report(alarms, faults):
-    """How long alarms keep quiet without a fault and how soon they come with one.
+    """Run lengths without a fault and detection delays with one.
 
     Parameters
     ----------

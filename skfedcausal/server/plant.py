@@ -13,7 +13,7 @@ from .prediction import InputDrive, PlantFilter, smooth_plant
 
 
 class ServerLearner(BaseEstimator, ABC):
-    """Base of the servers that learn a plant from one message per unit: the contract of a server.
+    """Base of servers that learn a plant from one message per unit.
 
     A subclass defines ``fit(messages)``, which sets the attributes below. From these the base gives the
     rounds of messages, the filter and the smoother of the plant and the replies to the units. Which further
@@ -91,7 +91,7 @@ class ServerLearner(BaseEstimator, ABC):
 
     @property
     def needs_replies(self):
-        """Whether a fit needs more than the first message of every unit, all that a one-way link gives."""
+        """Whether a fit needs more than the first message of each unit, which is all a one-way link gives."""
         return self.n_rounds > 1
 
     @abstractmethod
@@ -109,7 +109,7 @@ class ServerLearner(BaseEstimator, ABC):
         """
 
     def dialogue(self, names, inputs=False):
-        """All rounds of a fit as a generator, which is sent the answers of those who gave one.
+        """All rounds of a fit as a generator that yields requests and receives the units' replies.
 
         Parameters
         ----------
@@ -166,7 +166,7 @@ class ServerLearner(BaseEstimator, ABC):
         return self._filter(self._record(messages))
 
     def smoothed(self, messages):
-        """Every unit's own states given all units' messages.
+        """Each unit's own states given all units' messages.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class ServerLearner(BaseEstimator, ABC):
         return self._smoothed(messages, self.transition_, self._input_matrix)
 
     def abducted(self, messages):
-        """Every unit's states given all messages, at the operating point of `fit`.
+        """Each unit's states given all messages, at the operating point of `fit`.
 
         Unlike :meth:`smoothed` with the plant that answers questions, and without a level of their own for
         the episodes.
@@ -197,7 +197,7 @@ class ServerLearner(BaseEstimator, ABC):
         return self._smoothed(messages, self.transition_, self._input_matrix, intercept=False)
 
     def replies(self, messages):
-        """Every unit's reply: its own part of the plant, and what the other units do to its states.
+        """Reply to each unit: its own part of the plant and the other units' influence on its states.
 
         Parameters
         ----------
