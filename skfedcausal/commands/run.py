@@ -3,7 +3,8 @@
 import time
 
 from ..federation.files import FileSite
-from ..sites.settings import SettingsError, read_site_settings
+from ..sites.settings import SettingsError
+from ..sites.site import read_site_settings
 from . import plan
 from ._shared import answer, parser, told
 

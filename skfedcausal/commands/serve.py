@@ -1,6 +1,6 @@
 """``python -m skfedcausal serve``: the server's side of a run over files."""
 
-from ..sites.server_settings import read_server_settings
+from ..sites.server import read_server_settings
 from ._shared import answer, parser, told
 
 
