@@ -115,19 +115,22 @@ class SiteRelease:
 class SitePromises:
     """The releases of a site in one run: all with the noise of the first, each charged once."""
 
-    def __init__(self, privacy, name, home):
+    def __init__(self, privacy, name, home, record):
         self._privacy, self._name, self._home = privacy, name, home
-        self._first = self.promise = None
+        first = self._release(record)
+        self.record, self.promise, self._noise = first.record, first.promise, first.noise
 
     def released(self, record):
-        """The record with noise, charged before it is drawn."""
-        kept = None if self._first is None else self._first.noise  # thresholds hold for this noise
-        release = self._privacy.release(self._name, record, self._home, kept)
-        self._first = release if self._first is None else self._first
+        """A further record with the noise of the first, that thresholds hold for; charged before drawn."""
+        release = self._release(record, self._noise)
         mu, releases = release.promise.mu, release.promise.releases
-        self.promise = replace(self._first.promise, mu=mu, releases=releases)
-        write_whole(self._home / "privacy" / "statement.txt", release.statement.encode())
+        self.promise = replace(self.promise, mu=mu, releases=releases)
         return release.record
+
+    def _release(self, record, noise=None):
+        release = self._privacy.release(self._name, record, self._home, noise)
+        write_whole(self._home / "privacy" / "statement.txt", release.statement.encode())
+        return release
 
 
 class PromisingWorker:

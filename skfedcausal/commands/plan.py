@@ -51,7 +51,7 @@ def _site(path):
 
 def _batch_sizes(worker, state, settings):
     """Bytes of what would be sent about every batch of the monitored record that is there."""
-    sizes = []
+    sizes: list[int] = []
     while settings.watched is not None:
         answer, state = worker.handle(settings.watch_request(len(sizes) + 1), state)
         if answer.op == NOTHING:

@@ -40,8 +40,7 @@ def _flatten_columns(frame):
         return frame
     if frame.columns.nlevels != 2:
         raise ValueError(
-            f"Got a frame with {frame.columns.nlevels} column levels; give two (client, sensor), "
-            "or flat 'client__sensor' names."
+            f"Got {frame.columns.nlevels} column levels; give two (client, sensor), or flat names."
         )
     units = [str(unit) for unit, _ in frame.columns]
     flat = frame.copy(deep=False)
@@ -62,8 +61,7 @@ def column_names(X, what="X"):
         others = [name for name, flag in zip(names, strings, strict=True) if not flag]
         raise TypeError(
             "Feature names are only supported if all input features have string names. Got "
-            f"{listed(others)} among the columns of {what}; use "
-            "X.columns = X.columns.astype(str)."
+            f"{listed(others)} among the columns of {what}; use X.columns = X.columns.astype(str)."
         )
     check_unique(names, f"columns of {what}")
     return tuple(str(name) for name in names)

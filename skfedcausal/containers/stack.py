@@ -55,8 +55,7 @@ def stack_clients(clients, inputs=None):
     data = read_plant(clients, inputs=inputs, min_samples=1)
     if len(data.lengths) > 1:
         raise ValueError(
-            f"Got a list of {len(data.lengths)} episodes; stack every episode and give the "
-            "resulting list of frames."
+            f"Got a list of {len(data.lengths)} episodes; stack every episode and list the frames."
         )
     arrays = [*data.outputs, *(array for array in data.inputs if array is not None)]
     columns = [name for names in (*data.layout.outputs, *data.layout.inputs) for name in names]

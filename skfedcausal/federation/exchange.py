@@ -45,36 +45,7 @@ class Attendance:
 
 
 class Exchange:
-    """The units of a plant as the server reaches them.
-
-    Parameters
-    ----------
-    transport : Transport
-    ledger : Ledger
-        Counts every packet.
-    dtype : str, default="float64"
-        Precision of series on the wire.
-    lost_units : LostUnits, default=None
-        None: every unit has to answer.
-    names : sequence of str, default=None
-        Units in the order of the plant; None takes those of the transport.
-    monitor : bool, default=False
-        Whether the units are to tell also what their states do not show.
-    guard : callable, default=None
-        Makes of the messages to the units those that leave the server.
-    follow : callable, default=None
-        Called with the operation of every exchange, gives a context manager.
-
-    Attributes
-    ----------
-    messages : dict of str to message
-        What :meth:`learn` learned from: the units' last state messages or local models.
-    promises : dict of str to PrivacyPromise
-        Of units that told one.
-    round : int
-    lengths : tuple of int
-        Rows of each episode of the record that was learned from.
-    """
+    """The units of a plant as the server reaches them."""
 
     def __init__(
         self,
@@ -132,25 +103,7 @@ class Exchange:
     # -- asking ----------------------------------------------------------------------------------
 
     def ask(self, requests, answer, *, needed=None):
-        """Messages of the type `answer` in reply to one message to each named unit.
-
-        Parameters
-        ----------
-        requests : dict of str to message
-        answer : type
-        needed : int, default=None
-            Units that have to answer; None takes the quorum.
-
-        Returns
-        -------
-        dict of str to message
-            Of those who answered, in the order of `requests`.
-
-        Raises
-        ------
-        ClientError
-            If too few units answered, or with something else.
-        """
+        """Messages of the type `answer` in reply to one message to each named unit."""
         packets = self._packets(requests)
         return self._read(packets, self._carried(packets, self.attendance.timeout), answer, needed)
 

@@ -1,8 +1,9 @@
 """Noise on the measurements, once, at the unit that owns them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -15,6 +16,7 @@ from .noise import SAMPLERS, Bounds, norms
 from .promise import gradient_statement, paper_statement
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GaussianMechanism(PrivacyMechanism):
     """Gaussian noise on every unit's measurements: clipped, noised once, remembered.
 
@@ -140,42 +142,22 @@ class GaussianMechanism(PrivacyMechanism):
         "random_state": ["random_state"],
     }
 
-    def __init__(
-        self,
-        *,
-        epsilon=None,
-        delta=None,
-        mu=None,
-        clip_norm=None,
-        event_radius=None,
-        unit="event",
-        window=None,
-        relation="replace",
-        center=0.0,
-        scale=1.0,
-        accountant=None,
-        protocol="one-shot",
-        trust="none",
-        gradient_clip=None,
-        sampler="float-grid",
-        random_state=None,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.clip_norm = clip_norm
-        self.event_radius = event_radius
-        self.unit = unit
-        self.window = window
-        self.relation = relation
-        self.center = center
-        self.scale = scale
-        self.accountant = accountant
-        self.protocol = protocol
-        self.trust = trust
-        self.gradient_clip = gradient_clip
-        self.sampler = sampler
-        self.random_state = random_state
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    clip_norm: Any = None
+    event_radius: Any = None
+    unit: str = "event"
+    window: int | None = None
+    relation: str = "replace"
+    center: Any = 0.0
+    scale: Any = 1.0
+    accountant: PrivacyAccountant | None = None
+    protocol: str = "one-shot"
+    trust: str = "none"
+    gradient_clip: float | None = None
+    sampler: str = "float-grid"
+    random_state: Any = None
 
     @property
     def scope(self):

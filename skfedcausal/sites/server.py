@@ -4,6 +4,7 @@ import json
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
@@ -41,7 +42,7 @@ class ServerSettings:
     wire_dtype: str = "float64"
     timeout: float = 600.0
     quorum: int | float | None = None
-    stale: str = "hold"
+    stale: Literal["hold", "skip"] = "hold"
     one_way: bool = False
     resume: bool = True
     watch: bool = False
@@ -63,8 +64,7 @@ class ServerSettings:
             raise SettingsError("[[question]] needs estimator = 'counterfactual': what if is about inputs.")
         if self.watch and self.estimator != "root_cause":
             raise SettingsError("watch needs estimator = 'root_cause'.")
-        if self.quorum is not None:
-            LostUnits(self.quorum, self.timeout, self.stale)  # says what is wrong
+        _ = self.lost_units  # says what is wrong
 
     @property
     def lost_units(self):

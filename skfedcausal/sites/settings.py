@@ -3,7 +3,7 @@
 import tomllib
 from dataclasses import MISSING, fields
 from pathlib import Path
-from typing import get_args
+from typing import Literal, get_args, get_origin
 
 from ..client.site_record import SettingsError
 from ..containers.layout import listed
@@ -59,4 +59,5 @@ def converted(declared, values, folder=Path()):
 
 
 def _types(each):
-    return get_args(each.type) or (each.type,)
+    """Types that the annotation of a field allows."""
+    return (str,) if get_origin(each.type) is Literal else get_args(each.type) or (each.type,)

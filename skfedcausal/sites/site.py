@@ -64,12 +64,11 @@ class SiteSettings:
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(columns))
         else:  # nothing that answers ever sees the records themselves
-            promises = SitePromises(self.privacy, self.name, self.home)
-            record, noise = promises.released(record), self.privacy.in_words
-            batches = self.batches(columns, promises.released)
-            if batches is not None and not self.watched.is_dir():
+            promises = SitePromises(self.privacy, self.name, self.home, record)
+            noise, batches = self.privacy.in_words, self.batches(columns, promises.released)
+            if self.watched is not None and not self.watched.is_dir():
                 batches.batch(1)  # it is charged, or refused, before anything is sent
-            worker = PromisingWorker(self.worker(record, promises.promise.noise, batches), promises)
+            worker = PromisingWorker(self.worker(promises.record, promises.promise.noise, batches), promises)
 
         def after(packet, state):
             if packet.op == EffectReply.OP:
