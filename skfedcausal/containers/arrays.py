@@ -20,7 +20,7 @@ def as_native(X):
     if isinstance(X, pd.DataFrame):
         return _flatten_columns(X)
     if np.ma.isMaskedArray(X):
-        return X.astype(np.float64).filled(np.nan)
+        return np.ma.filled(X.astype(np.float64), np.nan)
     if hasattr(X, "__dataframe__") or isinstance(X, (pd.Series, np.ndarray)):
         return X
     return np.asarray(X) if hasattr(X, "__array__") else X

@@ -68,7 +68,7 @@ class PlantLayout:
     @cached_property
     def columns(self):
         """Flat names of all columns of the flat table, in its order."""
-        name_at = {}
+        name_at: dict[int, str] = {}
         for unit in range(self.n_units):
             name_at.update(zip(self.output_positions[unit], self.outputs[unit], strict=True))
             # strict=False: inputs that came separately have no position
@@ -145,8 +145,8 @@ def learn_layout(labels, flat_names, is_input, *, named):
     """Layout of a flat table."""
     names = tuple(dict.fromkeys(labels))
     check_unit_names(names)
-    sensors = {name: [] for name in names}
-    actuators = {name: [] for name in names}
+    sensors: dict[str, list[int]] = {name: [] for name in names}
+    actuators: dict[str, list[int]] = {name: [] for name in names}
     for position, (label, flag) in enumerate(zip(labels, is_input, strict=True)):
         (actuators if flag else sensors)[label].append(position)
     silent = [name for name in names if not sensors[name]]

@@ -150,10 +150,12 @@ def read_units(X, layout, how):
         if _are_as_learned(tables, layout, how.min_samples):
             clocks = [(f"unit {name!r}", len(Y), None) for name, Y in zip(names, tables, strict=True)]
             return layout, [(Y, None) for Y in tables], clocks
-        units = map(layout.unit_columns, range(layout.n_units))
-        known = [[layout.columns[position] for position in unit] for unit in units]
-    units = zip(names, tables, known, strict=True)
-    blocks = [_read_block(*unit, f"unit {unit[0]!r}", **how.checks) for unit in units]
+        owned = map(layout.unit_columns, range(layout.n_units))
+        known = [[layout.columns[position] for position in unit] for unit in owned]
+    blocks = [
+        _read_block(name, table, own, f"unit {name!r}", **how.checks)
+        for name, table, own in zip(names, tables, known, strict=True)
+    ]
     if layout is None:
         flat_names = [name for block in blocks for name in block.columns]
         labels = [name for name, block in zip(names, blocks, strict=True) for _ in block.columns]
@@ -207,9 +209,9 @@ def read_inputs(inputs, layout, *, learned):
     """Read inputs handed over separately, shape (n_samples, n_inputs_m)."""
     if inputs is None:
         if learned and layout.has_separate_inputs:
-            names = [name for name, own in zip(layout.names, layout.inputs, strict=True) if own]
+            had = [name for name, own in zip(layout.names, layout.inputs, strict=True) if own]
             raise ValueError(
-                f"Got no `inputs`, but unit(s) {listed(names)} had some in `fit`; give them for these rows."
+                f"Got no `inputs`, but unit(s) {listed(had)} had some in `fit`; give them for these rows."
             )
         return layout, None, []
     if learned and any(layout.input_positions):

@@ -156,11 +156,12 @@ class StreamTimes:
     """Times of the rows of a stream by their positions, as long as somebody may ask for them."""
 
     def __init__(self, n_kept):
-        self._n_kept, self._index, self._first, self._held = n_kept, None, 0, {}
+        self._n_kept, self._first, self._held = n_kept, 0, {}
+        self._index = pd.Index([])
 
     def extend(self, index):
         """Take note of the times of the next rows."""
-        self._index = index if self._index is None else self._index.append(index)
+        self._index = self._index.append(index) if len(self._index) else index
 
     def keep(self, rows):
         """Forget all but the last rows and these."""

@@ -64,7 +64,8 @@ class Exchange:
         self.names = tuple(transport.clients() if names is None else names)
         self.attendance = Attendance(self.names, lost_units)
         self._monitor, self._guard, self._follow = monitor, guard, follow
-        self.messages, self.promises, self.round, self.lengths = {}, {}, 0, ()
+        self.messages, self.promises, self.round = {}, {}, 0
+        self.lengths: tuple[int, ...] = ()
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -118,7 +119,8 @@ class Exchange:
         some units have nothing to say yet.
         """
         packets = self._packets(dict.fromkeys(self.names, request))
-        end, pause, answers, waiting = time.monotonic() + wait, _PAUSE, {}, packets
+        end, pause, waiting = time.monotonic() + wait, _PAUSE, packets
+        answers: dict[str, Packet | Failure] = {}
         while True:
             answers |= self._carried(waiting, wait if self.one_way else None)
             waiting = {name: packets[name] for name in packets if self._may_come(answers.get(name))}

@@ -72,7 +72,8 @@ class FileTransport(FramedTransport):
             for name, frame in frames.items():
                 self._file(name, "outbox").unlink(missing_ok=True)  # of a run that was broken off here
                 write_whole(self._file(name, "inbox"), frame)
-        came, end = {}, time.monotonic() + timeout
+        came: dict[str, bytes | Failure] = {}
+        end = time.monotonic() + timeout
         while True:
             for name in frames.keys() - came.keys():
                 answer = self._look(name)

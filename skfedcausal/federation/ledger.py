@@ -116,7 +116,7 @@ class Ledger:
         Columns ``client, direction, op, purpose, packets, bytes, fields``; `fields` says what is in the first
         packet of the kind, with dtype and shape.
         """
-        rows = {}
+        rows: dict[tuple, list] = {}
         for entry in self.entries:
             row = rows.setdefault((entry.client, entry.direction, entry.op), [0, 0, entry.fields])
             row[0] += 1

@@ -77,4 +77,4 @@ class LostUnits:
 class Answers(dict):
     """Messages of a round by unit; `skipped` names the units whose block rows rest in it."""
 
-    skipped = frozenset()
+    skipped: frozenset[str] = frozenset()
