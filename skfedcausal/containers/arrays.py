@@ -74,7 +74,7 @@ def names_units(X):
 
 def n_columns(X):
     """Number of columns of a table, 0 for anything that is not two-dimensional."""
-    shape = getattr(X, "shape", ())
+    shape: tuple = getattr(X, "shape", ())
     return shape[1] if len(shape) == 2 else 0
 
 
@@ -88,13 +88,8 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
     if isinstance(X, pd.DataFrame) and not X.shape[1]:
         X = np.empty(X.shape)  # scikit-learn asks a frame without columns for its dtypes
     try:
-        return check_array(
-            X,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan",
-            ensure_min_features=min_features,
-            **checks,
-        )
+        checks |= {"ensure_all_finite": "allow-nan", "ensure_min_features": min_features}
+        return check_array(X, dtype=np.float64, **checks)
     except (TypeError, ValueError) as error:
         found = _first_bad_column(X)
         if found is not None:

@@ -241,7 +241,8 @@ class Gate:
 
     def _replayed(self, run, journal):
         """State of the worker after all questions in the journal, and the number of the last."""
-        state, sequence = {}, 0
+        state: dict[str, Any] = {}
+        sequence = 0
         for question in _questions(journal):
             _, state = self.worker.handle(Packet.decode(question.read_bytes()), state)
             sequence, record = int(question.stem), question.with_suffix(".record")

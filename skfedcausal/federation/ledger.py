@@ -116,18 +116,16 @@ class Ledger:
         Columns ``client, direction, op, purpose, packets, bytes, fields``; `fields` says what is in the first
         packet of the kind, with dtype and shape.
         """
-        rows: dict[tuple, list] = {}
+        rows: dict[tuple, tuple] = {}
         for entry in self.entries:
-            row = rows.setdefault((entry.client, entry.direction, entry.op), [0, 0, entry.fields])
-            row[0] += 1
-            row[1] += entry.n_bytes
-        return pd.DataFrame(
-            [
-                (*key[:3], purpose(key[2]), n, size, _in_words(fields))
-                for key, (n, size, fields) in rows.items()
-            ],
-            columns=["client", "direction", "op", "purpose", "packets", "bytes", "fields"],
-        )
+            key = entry.client, entry.direction, entry.op, purpose(entry.op)
+            packets, n_bytes, fields = rows.get(key, (0, 0, entry.fields))
+            rows[key] = packets + 1, n_bytes + entry.n_bytes, fields
+        table = [
+            (*key, packets, n_bytes, _in_words(fields)) for key, (packets, n_bytes, fields) in rows.items()
+        ]
+        columns = ["client", "direction", "op", "purpose", "packets", "bytes", "fields"]
+        return pd.DataFrame(table, columns=columns)
 
     def communication(self, raw_bytes):
         """Summary by client.
@@ -142,22 +140,14 @@ class Ledger:
         dict
             Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``, a dict of the same sums.
         """
-        per_client = {
-            name: {
-                "bytes_up": self.total("up", name),
-                "bytes_down": self.total("down", name),
-                "raw_bytes": size,
-            }
-            for name, size in raw_bytes.items()
-        }
+
+        def sums(raw, client=None):
+            up, down = (self.total(direction, client) for direction in ("up", "down"))
+            return {"bytes_up": up, "bytes_down": down, "raw_bytes": raw}
+
         rounds = len({entry.round for entry in self.entries if entry.direction == "up"})
-        return {
-            "rounds": rounds,
-            "bytes_up": self.total("up"),
-            "bytes_down": self.total("down"),
-            "raw_bytes": sum(raw_bytes.values()),
-            "per_client": per_client,
-        }
+        per_client = {name: sums(size, name) for name, size in raw_bytes.items()}
+        return {"rounds": rounds, **sums(sum(raw_bytes.values())), "per_client": per_client}
 
 
 def _in_words(fields):
@@ -216,6 +206,5 @@ class StreamLedger:
         -------
         int
         """
-        table = self.table
-        chosen = table[(table["direction"] == direction) & (table["client"].eq(client) | (client is None))]
-        return int(chosen["bytes"].sum())
+        sums = self._sums.items()
+        return sum(size for (name, way, _), (_, size) in sums if way == direction and client in (None, name))

@@ -269,10 +269,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
                 "record. Give one with protocol='one-shot' and trust='none'."
             )
         with self.account.turn():
-            plans = {
-                name: self._plan(name, Y, lengths, None if noise is None else noise[name])
-                for name, Y in records.items()
-            }
+            given = dict.fromkeys(records) if noise is None else noise
+            plans = {name: self._plan(name, Y, lengths, given[name]) for name, Y in records.items()}
             return self._released(records, plans, noise is None)
 
     def cost(self, records, lengths):
@@ -414,11 +412,9 @@ class PrivacyMechanism(BaseEstimator, ABC):
     @property
     def account(self):
         """The :class:`PrivacyAccountant` that is charged: one for this mechanism and its clones."""
-        if self.accountant is not None:
-            return self.accountant
-        if not hasattr(self, "_own_accountant"):
+        if self.accountant is None and not hasattr(self, "_own_accountant"):
             self._own_accountant = PrivacyAccountant()
-        return self._own_accountant
+        return self._own_accountant if self.accountant is None else self.accountant
 
     def __sklearn_clone__(self):
         twin = type(self)(**self.get_params(deep=False))
@@ -426,8 +422,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
             twin._own_accountant = self.account
         return twin
 
-    def __copy__(self):
-        return self.__sklearn_clone__()
+    __copy__ = __sklearn_clone__
 
     def __deepcopy__(self, memo):
         return self.__sklearn_clone__()
