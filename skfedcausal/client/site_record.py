@@ -86,8 +86,7 @@ class SiteBatches:
         self._last = 0, None  # number and batch that were read last
         if not settings.watched.exists():
             raise SettingsError(
-                f"There is no file or folder {settings.watched} with the record of {settings.name!r} that is "
-                "to be watched."
+                f"There is no file or folder {settings.watched} for {settings.name!r} to monitor."
             )
 
     @property
@@ -127,8 +126,7 @@ class SiteBatches:
         named = path.suffix == self._settings.data.suffix == ".csv"  # arrays have no names
         if len(record.columns) != len(self._columns) or (named and record.columns != self._columns):
             raise SettingsError(
-                f"{path} has the columns {listed(record.columns)}; the record of the unit has "
-                f"{listed(self._columns)}."
+                f"{path} has the columns {listed(record.columns)}; the unit has {listed(self._columns)}."
             )
         return record
 
@@ -154,8 +152,8 @@ def _read_csv(settings):
                 words = [name for name in part if part[name].dtype.kind not in "fiub"]
                 if words:
                     raise SettingsError(
-                        f"Columns {listed(words)} of {settings.data} are no numbers. Is one of them the "
-                        "time? Name it with `time`."
+                        f"Columns {listed(words)} of {settings.data} are no numbers. Is one the time? "
+                        "Name it with `time`."
                     )
                 yield part.to_numpy(dtype=float)
 

@@ -64,8 +64,7 @@ def warn_release(mechanism, records, plans, learning):
 def warn_seeded():
     """Warn about noise that is reproducible."""
     _warn(
-        "The noise is seeded: whoever knows random_state can subtract it. Use random_state=None outside "
-        "tests.",
+        "The noise is seeded: whoever knows random_state can subtract it. Use None outside tests.",
         SeededNoiseWarning,
     )
 

@@ -184,15 +184,13 @@ class GaussianMechanism(PrivacyMechanism):
         self._validate_params()
         if (self.epsilon is None) == (self.mu is None):
             raise ValueError(
-                f"Got epsilon={self.epsilon} and mu={self.mu}; say how much may be learned by giving exactly "
-                "one of them. There is no default."
+                f"Got epsilon={self.epsilon} and mu={self.mu}; give exactly one of them. There is no default."
             )
         if self.epsilon is not None and self.delta is None:
             raise ValueError("epsilon needs a `delta`, well below one over the number of protected units.")
         if (self.unit == "window") != (self.window is not None):
             raise ValueError(
-                f"Got unit={self.unit!r} with window={self.window}; a window belongs to unit='window' and to "
-                "no other."
+                f"Got unit={self.unit!r} with window={self.window}; a window belongs to unit='window' only."
             )
         return self.mu if self.mu is not None else mu_from_epsilon(self.epsilon, self.delta)
 
@@ -262,9 +260,8 @@ class GaussianMechanism(PrivacyMechanism):
             warn_seeded()
         if self.trust == "server" and (self.protocol == "paper" or self.gradient_clip is None):
             raise ValueError(
-                f"Got trust='server' with protocol={self.protocol!r} and gradient_clip="
-                f"{self.gradient_clip}; give protocol='one-shot' and the largest norm of a gradient that is "
-                "sent."
+                f"Got trust='server' with protocol={self.protocol!r} and gradient_clip={self.gradient_clip}; "
+                "give protocol='one-shot' and the largest norm of a gradient that is sent."
             )
         if self.place == "gradients":
             return
