@@ -64,7 +64,7 @@ class SitePrivacy:
         return SiteRelease(replace(record, outputs=release.values), promise, statement, release.noise)
 
     def dry_run(self, name, record, home):
-        """What a release would promise and cost; nothing is drawn or charged."""
+        """Promise and cost of a release; nothing is drawn or charged."""
         mechanism = self.charging(home)
         account = mechanism.account
         charges = mechanism.cost({name: record.outputs}, record.lengths)
@@ -104,7 +104,7 @@ class SitePrivacy:
 
 @dataclass(frozen=True)
 class SiteRelease:
-    """What a site's worker gets in place of the record."""
+    """Noised record for the site's worker, and the promise about it."""
 
     record: SiteRecord
     promise: PrivacyPromise

@@ -1,4 +1,4 @@
-"""What the commands share: options, progress, exit codes."""
+"""Shared by all commands: options, progress, exit codes."""
 
 import argparse
 import json
@@ -41,7 +41,7 @@ def answer(options, work, text):
     return DONE
 
 
-def told(options, line):
-    """Tell how far long work has come, on standard error."""
+def report(options, line):
+    """Report progress on standard error."""
     if not options.json:
         print(line, file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What the commands on one's own file share: options, reading, results."""
+"""Shared by the commands on one's own file: options, reading, results."""
 
 import argparse
 import json

@@ -30,7 +30,7 @@ from .layout import (
 
 
 class Reading(NamedTuple):
-    """How the record of a plant is read."""
+    """Settings with which the record of a plant is read."""
 
     client_labels: Any
     input_columns: Any

@@ -1,4 +1,4 @@
-"""What the server asks the units, and the only code that calls a transport: every packet in one ledger."""
+"""The server's exchange with the units, the only code that calls a transport: all packets in one ledger."""
 
 import logging
 import time
@@ -17,7 +17,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Attendance:
-    """Who answered in a fit, and whether those are enough."""
+    """Units that answered in a fit, and whether they are enough."""
 
     def __init__(self, names, rule=None):
         self._names, self.rule = tuple(names), rule
@@ -72,7 +72,7 @@ class Exchange:
     def learn(self, server, inputs=False):
         """All rounds of a fit: whatever the server asks, until it has no more questions.
 
-        Over a one-way link only the first message can be had, and nobody is told what was learned.
+        Over a one-way link only the first message can be had, and no replies go back.
         """
         dialogue = server.dialogue(self.names, inputs=inputs)
         question = next(dialogue)
@@ -218,7 +218,7 @@ class Exchange:
 
 
 def _problem(packet, answer, kind):
-    """What is wrong with an answer, or None."""
+    """Problem with an answer, or None."""
     if answer is None:
         return "gave no answer."
     if isinstance(answer, Failure):

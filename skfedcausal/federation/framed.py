@@ -30,7 +30,7 @@ class FramedTransport:
     keys : dict of str to bytes, default=None
         One key per site, shared with it. None where the channel proves who sends.
     timeout : float, default=600.0
-        Seconds to wait for answers where `exchange` is not told.
+        Seconds to wait for answers where `exchange` gets no other.
     journal : str or Path, default=None
         Folder for the answers of the run. None keeps none.
     max_frame : int, default=2**30
@@ -152,7 +152,7 @@ class FramedTransport:
         return max((int(path.name[:8]) for path in self._journal.glob("[0-9]*-*")), default=0)
 
     def _remembered(self, name, payload):
-        """What came in answer to the same packet, where the run was broken off later than that."""
+        """Reply to the same packet before the run was broken off, from the journal."""
         path = self._path(name)
         if path is None or not path.exists():
             return None
@@ -175,7 +175,7 @@ def _is_open(answer):
 
 
 def _failure(packet):
-    """What a site tells of its failure, as far as it may: kinds and one name, never a text."""
+    """Failure that a site reports, as far as it may: kind and one name, never a text."""
     kind, detail = packet.scalars.get("kind"), packet.scalars.get("detail")
     if kind not in _KINDS or not isinstance(detail, str) or not re.fullmatch(r"\w{1,64}", detail, re.ASCII):
         return Failure("client-error")

@@ -111,7 +111,7 @@ class Ledger:
 
     @property
     def table(self):
-        """What crossed, a DataFrame with one row per client and kind of packet.
+        """Packets so far, a DataFrame with one row per client and kind of packet.
 
         Columns ``client, direction, op, purpose, packets, bytes, fields``; `fields` says what is in the first
         packet of the kind, with dtype and shape.

@@ -15,7 +15,7 @@ class LostUnitWarning(UserWarning):
 
 @dataclass(frozen=True)
 class LostUnits:
-    """How many units a fit can lose, how long it waits, and what it does instead of an answer.
+    """Rule for lost units: how many a fit can lose, how long it waits, and what it does instead.
 
     Attributes
     ----------

@@ -387,5 +387,5 @@ TO_UNIT = {kind.OP: kind for kind in (TrainingPlan, GradientReply, BlockRow)}
 
 
 def later_answer(mode, constant):
-    """What a unit sends in a mode from its second round on."""
+    """Message of a unit in a mode from its second round on."""
     return PredictedMessage if mode == "series" and constant else ANSWERS[mode]

@@ -22,7 +22,7 @@ _SLACK = 1e-12  # relative, for rounding in the root finder
 
 @dataclass(frozen=True)
 class Scope:
-    """What a promise is about. Promises about different things do not add up.
+    """Subject of a promise. Promises about different things do not add up.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Charge:
-    """What one release about one client costs.
+    """Cost of one release about one client.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class PrivacySpent:
-    """What has been spent, for the client with the largest epsilon.
+    """Privacy spent, for the client with the largest epsilon.
 
     Attributes
     ----------
@@ -310,7 +310,7 @@ class PrivacyAccountant:
     # -- totals ----------------------------------------------------------------------------------
 
     def spent(self, delta=None, clients=None, *, times=1):
-        """What has been spent so far.
+        """Privacy spent so far.
 
         Parameters
         ----------
@@ -331,7 +331,7 @@ class PrivacyAccountant:
             return self._spent(charges, self.scope, delta, clients)
 
     def spent_with(self, charges, scope, delta=None):
-        """What would have been spent if these charges came in addition; nothing is charged.
+        """Privacy that would be spent with these charges in addition; nothing is charged.
 
         Parameters
         ----------
@@ -361,7 +361,7 @@ class PrivacyAccountant:
         return PrivacySpent(epsilon, delta, mu, unit, per_client)
 
     def charges_of(self, clients):
-        """What some clients were charged.
+        """Charges of some clients.
 
         Parameters
         ----------
@@ -415,7 +415,7 @@ class PrivacyAccountant:
         return digest.digest()
 
     def recall(self, key):
-        """What was released under a key, or None.
+        """Release under a key, or None.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What can go wrong with a promise: errors, and what a unit is warned of before it spends."""
+"""Errors about promises, and warnings before a unit spends."""
 
 import sys
 import warnings

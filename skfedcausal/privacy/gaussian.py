@@ -161,12 +161,12 @@ class GaussianMechanism(PrivacyMechanism):
 
     @property
     def scope(self):
-        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
+        """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
         return Scope(self.unit, self.relation, self.window)
 
     @property
     def place(self):
-        """Where the noise is added: to the "record", to the "messages" of training or to its "gradients"."""
+        """Place of the noise: added to the "record", to the "messages" of training or to its "gradients"."""
         return "messages" if self.protocol == "paper" else "gradients" if self.trust == "server" else "record"
 
     def mu_of_release(self):

@@ -35,7 +35,7 @@ class Release:
 
 
 class Plan(NamedTuple):
-    """What will be done to a unit's record, and what it costs."""
+    """Noise planned for a unit's record, and its cost."""
 
     noise: Any
     charge: Charge
@@ -140,13 +140,13 @@ class PrivacyMechanism(BaseEstimator, ABC):
 
     @property
     def place(self):
-        """What the noise is added to: "record", "messages", "gradients" or "flags"."""
+        """Place of the noise: "record", "messages", "gradients" or "flags"."""
         return "record"
 
     @property
     @abstractmethod
     def scope(self) -> Scope:
-        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
+        """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
 
     @abstractmethod
     def noise_of(self, name, Y):
@@ -179,7 +179,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         return normal_noise(shape, std, rng, self.sampler)
 
     def charge_of(self, name, noise, n_samples):
-        """What it costs to release a record with this noise; exact for Gaussian noise.
+        """Cost of releasing a record with this noise; exact for Gaussian noise.
 
         Parameters
         ----------

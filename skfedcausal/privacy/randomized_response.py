@@ -79,7 +79,7 @@ class RandomizedResponse(PrivacyMechanism):
 
     @property
     def scope(self):
-        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
+        """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
         return Scope(self.unit)
 
     @property

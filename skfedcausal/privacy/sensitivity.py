@@ -1,4 +1,4 @@
-"""How far a change in one unit's measurements can move what a linear filter makes of them.
+"""Sensitivity of linear filters: how far a change in one unit's measurements moves their output.
 
 A unit's filter ``h[t] = F h[t-1] + K y[t]`` turns a change ``dy`` at time s into ``F^j K dy`` at every later
 time s + j. All sensitivities here are Euclidean norms over the whole trajectory, which is what one or many

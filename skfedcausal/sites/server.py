@@ -68,7 +68,7 @@ class ServerSettings:
 
     @property
     def lost_units(self):
-        """What a fit does about lost units."""
+        """Rule for lost units of a fit, None where every unit has to answer."""
         return None if self.quorum is None else LostUnits(self.quorum, self.timeout, self.stale)
 
     def new_estimator(self):

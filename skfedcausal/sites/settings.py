@@ -8,8 +8,6 @@ from typing import Literal, get_args, get_origin
 from ..client.site_record import SettingsError
 from ..containers.layout import listed
 
-__all__ = ["SettingsError", "converted", "read_section", "read_settings_file"]
-
 _IN_TOML = {Path: (str,), tuple: (list,), float: (int, float)}  # other types are what they are
 _TABLES = ("client", "privacy", "learner", "detector", "questions")  # sections of their own
 

@@ -47,12 +47,12 @@ class SiteSettings:
 
     @property
     def request(self):
-        """What a one-way site asks itself, and what a dry run answers."""
+        """Request that a one-way site makes of itself, and that a dry run answers."""
         monitor = self.watch or self.watched is not None
         return FitRequest(monitor=monitor).to_packet(1, self.wire_dtype)
 
     def watch_request(self, number):
-        """What a one-way site asks itself about a batch of its monitored record."""
+        """Request that a one-way site makes of itself about a batch of its monitored record."""
         return WatchRequest(number).to_packet(1, self.wire_dtype)
 
     def gate(self, name=None, *, key=None):
@@ -117,7 +117,7 @@ def read_site_settings(path):
 
 
 def _effect(columns, state):
-    """What a change of inputs does to the unit's own sensors, one row per step ahead, and standard errors."""
+    """Effect of a change of inputs on the unit's own sensors, one row per step ahead, and standard errors."""
     effect = pd.DataFrame(state["effect"], columns=list(columns))
     for name, std in zip(columns, state["effect_std"].T, strict=True):
         effect[f"{name} (std)"] = std
@@ -126,7 +126,7 @@ def _effect(columns, state):
 
 
 def _incidents(verdict):
-    """The incidents that a site was told of: rows of its monitored record, and the root's number."""
+    """Incidents that the server reported to the site: rows of its monitored record, and the root's number."""
     table = pd.DataFrame(verdict.rows, columns=["onset", "first", "last"])
     table["root"] = verdict.roots  # position among the server's units; their number where nobody can tell
     return table
