@@ -37,11 +37,6 @@ class Reading(NamedTuple):
     estimator: Any
     min_samples: int
 
-    @property
-    def checks(self):
-        """Settings of scikit-learn's check of a table."""
-        return {"input_name": "X", "ensure_min_samples": self.min_samples, "estimator": self.estimator}
-
 
 def read_table(X, layout, how):
     """Read one table."""
@@ -62,7 +57,8 @@ def read_table(X, layout, how):
         name = (layout.columns if order is None else columns)[position]
         return f"column {name!r} of unit {layout.owner(name)!r}"
 
-    values = to_floats(X, name_column=name_column, **how.checks)
+    checks = {"ensure_min_samples": how.min_samples, "estimator": how.estimator}
+    values = to_floats(X, name_column=name_column, input_name="X", **checks)
     if order is not None:
         values = values[:, order]
     arrays = [
@@ -152,8 +148,9 @@ def read_units(X, layout, how):
             return layout, [(Y, None) for Y in tables], clocks
         owned = map(layout.unit_columns, range(layout.n_units))
         known = [[layout.columns[position] for position in unit] for unit in owned]
+    checks = {"input_name": "X", "ensure_min_samples": how.min_samples, "estimator": how.estimator}
     blocks = [
-        _read_block(name, table, own, f"unit {name!r}", **how.checks)
+        _read_block(name, table, own, f"unit {name!r}", **checks)
         for name, table, own in zip(names, tables, known, strict=True)
     ]
     if layout is None:

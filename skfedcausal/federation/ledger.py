@@ -140,14 +140,13 @@ class Ledger:
         dict
             Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``, a dict of the same sums.
         """
-
-        def sums(raw, client=None):
-            up, down = (self.total(direction, client) for direction in ("up", "down"))
-            return {"bytes_up": up, "bytes_down": down, "raw_bytes": raw}
-
         rounds = len({entry.round for entry in self.entries if entry.direction == "up"})
-        per_client = {name: sums(size, name) for name, size in raw_bytes.items()}
-        return {"rounds": rounds, **sums(sum(raw_bytes.values())), "per_client": per_client}
+        names, raw = (None, *raw_bytes), (sum(raw_bytes.values()), *raw_bytes.values())
+        whole, *each = [
+            {"bytes_up": self.total("up", name), "bytes_down": self.total("down", name), "raw_bytes": size}
+            for name, size in zip(names, raw, strict=True)
+        ]
+        return {"rounds": rounds, **whole, "per_client": dict(zip(raw_bytes, each, strict=True))}
 
 
 def _in_words(fields):
