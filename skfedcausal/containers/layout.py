@@ -237,8 +237,9 @@ def split_flat_names(columns):
     bad = ["".join(part) for part in parts if not all(part)]
     if bad:
         raise ValueError(
-            f"Got column(s) {listed(bad)} without a unit or without a sensor; name every column "
-            f"'client{SEPARATOR}sensor', drop others (time belongs in the index), or give `client_labels`."
+            f"Got column(s) {listed(bad)} without a unit or without a sensor among `client{SEPARATOR}sensor` "
+            f"names; name every column 'client{SEPARATOR}sensor', drop the others (time belongs in the "
+            "index), or say who owns each column with `client_labels`."
         )
     return [unit for unit, _, _ in parts]
 

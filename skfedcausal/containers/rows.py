@@ -43,7 +43,8 @@ def check_lengths(lengths, n_samples):
         )
     if array.sum() != n_samples:
         raise ValueError(
-            f"Got `lengths` that sum to {array.sum()} for {n_samples} rows; give the number of every episode."
+            f"Got `lengths` that sum to {array.sum()} for {n_samples} rows; give the number of "
+            "rows of every episode, in order."
         )
     return tuple(int(length) for length in array)
 

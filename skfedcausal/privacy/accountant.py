@@ -229,8 +229,9 @@ class PrivacyAccountant:
 
     def __reduce__(self):
         raise TypeError(
-            "A PrivacyAccountant cannot be pickled: a copy would lose its charges. Run in this process, for "
-            "instance with n_jobs=None; to save a fitted estimator, est.set_params(privacy=None) first."
+            "A PrivacyAccountant cannot be pickled: a copy in another process would lose its charges. Run in "
+            "this process (n_jobs=None, or joblib's threading backend). To save a fitted estimator, take the "
+            "mechanism off it first: est.set_params(privacy=None)."
         )
 
     def __repr__(self):
