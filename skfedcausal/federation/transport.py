@@ -163,7 +163,7 @@ class InProcessTransport:
         return tuple(self._sites)
 
     def state(self, name):
-        """What a client keeps between packets.
+        """State that a client keeps between packets.
 
         Parameters
         ----------

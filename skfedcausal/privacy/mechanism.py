@@ -35,7 +35,7 @@ class Release:
 
 
 class Plan(NamedTuple):
-    """What will be done to a unit's record, and what it costs."""
+    """Noise planned for a unit's record, and its cost."""
 
     noise: Any
     charge: Charge
@@ -142,13 +142,13 @@ class PrivacyMechanism(BaseEstimator, ABC):
 
     @property
     def place(self):
-        """What the noise is added to: "record", "messages", "gradients" or "flags"."""
+        """Place of the noise: "record", "messages", "gradients" or "flags"."""
         return "record"
 
     @property
     @abstractmethod
     def scope(self) -> Scope:
-        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
+        """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
 
     @abstractmethod
     def noise_of(self, name, Y):
@@ -181,7 +181,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         return normal_noise(shape, std, rng, self.sampler)
 
     def charge_of(self, name, noise, n_samples):
-        """What it costs to release a record with this noise; exact for Gaussian noise.
+        """Cost of releasing a record with this noise; exact for Gaussian noise.
 
         Parameters
         ----------
@@ -271,10 +271,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
                 "record. Give one with protocol='one-shot' and trust='none'."
             )
         with self.account.turn():
-            plans = {
-                name: self._plan(name, Y, lengths, None if noise is None else noise[name])
-                for name, Y in records.items()
-            }
+            given = dict.fromkeys(records) if noise is None else noise
+            plans = {name: self._plan(name, Y, lengths, given[name]) for name, Y in records.items()}
             return self._released(records, plans, noise is None)
 
     def cost(self, records, lengths):
@@ -440,11 +438,9 @@ class PrivacyMechanism(BaseEstimator, ABC):
     @property
     def account(self):
         """The :class:`PrivacyAccountant` that is charged: one for this mechanism and its clones."""
-        if self.accountant is not None:
-            return self.accountant
-        if not hasattr(self, "_own_accountant"):
+        if self.accountant is None and not hasattr(self, "_own_accountant"):
             self._own_accountant = PrivacyAccountant()
-        return self._own_accountant
+        return self._own_accountant if self.accountant is None else self.accountant
 
     def __sklearn_clone__(self):
         twin = type(self)(**self.get_params(deep=False))
@@ -452,8 +448,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
             twin._own_accountant = self.account
         return twin
 
-    def __copy__(self):
-        return self.__sklearn_clone__()
+    __copy__ = __sklearn_clone__
 
     def __deepcopy__(self, memo):
         return self.__sklearn_clone__()
