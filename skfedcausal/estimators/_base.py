@@ -1,10 +1,11 @@
 """What the three estimators share: parameters, containers in, units asked over an exchange, tables out."""
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -68,8 +69,23 @@ class Asked:
         return episode_starts(self.lengths)
 
 
+@dataclass(repr=False, eq=False)
 class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
+
+    client: Any = None
+    _: KW_ONLY
+    client_labels: Any = "from_columns"
+    augmenter: Any = None
+    server: Any = None
+    privacy: Any = None
+    transport: Callable | None = None
+    wire_dtype: str = "float64"
+    n_jobs: int | None = None
+    random_state: Any = None
+    lost_units: LostUnits | None = None
+    max_bytes: int | None = None
+    verbose: bool = False
 
     _parameter_constraints = {
         "client": [HasMethods("message"), HasMethods("filter_moments"), list, tuple, dict, None],

@@ -1,8 +1,9 @@
 """Federated counterfactuals: what if a unit of a plant had been operated differently?"""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from ._progress import with_callbacks
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class FederatedCounterfactualEstimator(PlantEstimator):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.
 
@@ -121,45 +123,15 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     (5, 16)
     """
 
+    input_columns: Any = None
+    missing_inputs: str = "error"
+
     _parameter_constraints = {
         **PlantEstimator._parameter_constraints,
         "server": [HasMethods("effects"), None],
         "input_columns": ["array-like", callable, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
     }
-
-    def __init__(
-        self,
-        client=None,
-        *,
-        client_labels="from_columns",
-        augmenter=None,
-        server=None,
-        privacy=None,
-        transport=None,
-        wire_dtype="float64",
-        n_jobs=None,
-        random_state=None,
-        input_columns=None,
-        missing_inputs="error",
-        lost_units=None,
-        max_bytes=None,
-        verbose=False,
-    ):
-        self.client = client
-        self.client_labels = client_labels
-        self.augmenter = augmenter
-        self.server = server
-        self.privacy = privacy
-        self.transport = transport
-        self.wire_dtype = wire_dtype
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.input_columns = input_columns
-        self.missing_inputs = missing_inputs
-        self.lost_units = lost_units
-        self.max_bytes = max_bytes
-        self.verbose = verbose
 
     _has_inputs = True
 

@@ -2,7 +2,9 @@
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import joblib
 import numpy as np
@@ -43,6 +45,7 @@ from ._streams import PlantStream, flag_verdict, verdict_reply
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class FederatedRCADetector(FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
@@ -152,6 +155,13 @@ class FederatedRCADetector(FederatedEstimator):
     'unit2'
     """
 
+    evidence: str = "innovations"
+    statistic: str = "both"
+    false_alarm_rate: float | str = 1e-3
+    percentile: float = 95.0
+    horizon: int = 1
+    prior: Any = None
+
     _parameter_constraints = {
         **FederatedEstimator._parameter_constraints,
         "privacy": [PrivacyMechanism, list, tuple, None],
@@ -162,47 +172,6 @@ class FederatedRCADetector(FederatedEstimator):
         "horizon": [Interval(Real, 1, None, closed="left")],
         "prior": ["array-like", dict, None],
     }
-
-    def __init__(
-        self,
-        client=None,
-        *,
-        client_labels="from_columns",
-        augmenter=None,
-        server=None,
-        privacy=None,
-        transport=None,
-        wire_dtype="float64",
-        evidence="innovations",
-        statistic="both",
-        false_alarm_rate=1e-3,
-        percentile=95.0,
-        horizon=1,
-        prior=None,
-        n_jobs=None,
-        random_state=None,
-        lost_units=None,
-        max_bytes=None,
-        verbose=False,
-    ):
-        self.client = client
-        self.client_labels = client_labels
-        self.augmenter = augmenter
-        self.server = server
-        self.privacy = privacy
-        self.transport = transport
-        self.wire_dtype = wire_dtype
-        self.evidence = evidence
-        self.statistic = statistic
-        self.false_alarm_rate = false_alarm_rate
-        self.percentile = percentile
-        self.horizon = horizon
-        self.prior = prior
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.lost_units = lost_units
-        self.max_bytes = max_bytes
-        self.verbose = verbose
 
     # -- learning --------------------------------------------------------------------------------
 

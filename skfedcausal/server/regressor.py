@@ -1,6 +1,8 @@
 """A nonlinear model of the whole plant: any scikit-learn regressor from all states to all next states."""
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,7 @@ from .moments import MomentServer
 from .plant import Acknowledgement, Ask, FitRequest
 
 
+@dataclass(repr=False, eq=False)
 class RegressorServer(MomentServer):
     """Learns the plant as ``x_s[t] = f_s(x[t-1])`` with any scikit-learn regressor (eq. 5 of [1]_).
 
@@ -77,6 +80,15 @@ class RegressorServer(MomentServer):
     'unit0'
     """
 
+    estimator: Any = None
+    _: KW_ONLY
+    labels: str = "next"
+    batch_size: int = 64
+    n_epochs: int = 25
+    client_weight: float = 1.0
+    feedback: bool = True
+    random_state: Any = None
+
     _parameter_constraints = {
         **MomentServer._parameter_constraints,
         "estimator": [HasMethods(["fit", "predict"]), None],
@@ -87,27 +99,6 @@ class RegressorServer(MomentServer):
         "feedback": ["boolean"],
         "random_state": ["random_state"],
     }
-
-    def __init__(
-        self,
-        estimator=None,
-        *,
-        labels="next",
-        batch_size=64,
-        n_epochs=25,
-        client_weight=1.0,
-        feedback=True,
-        n_steps=20,
-        random_state=None,
-    ):
-        super().__init__(n_steps=n_steps)
-        self.estimator = estimator
-        self.labels = labels
-        self.batch_size = batch_size
-        self.n_epochs = n_epochs
-        self.client_weight = client_weight
-        self.feedback = feedback
-        self.random_state = random_state
 
     @property
     def regressor(self):
