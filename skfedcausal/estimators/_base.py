@@ -101,7 +101,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         "max_bytes": [Interval(Integral, 0, None, closed="left"), None],
         "verbose": ["verbose"],
     }
-    _has_inputs = False  # whether units at sites may have inputs
+    _has_inputs = False  # whether units may have inputs
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -210,7 +210,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _learn(self, exchange, server, inputs):
         """The rounds of a fit, whoever is at the other end."""
         exchange.learn(server, inputs)
-        self.server_, self.ledger_ = server, exchange.ledger
+        self.server_, self.ledger_, self.client_names_ = server, exchange.ledger, server.names_
+        self.transition_, self.process_cov_ = server.transition_, server.process_cov_
+        self.state_slices_ = server.state_slices_
         lost = exchange.attendance.lost
         self.lost_units_ = pd.DataFrame(lost, columns=["unit", "round", "operation", "reason"])
         if lost:
@@ -295,26 +297,35 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         told = told_promise(self._channel.promises, self._channel.names)
         self.privacy_spent_, self.privacy_ledger_, self.privacy_statement_ = told
 
-    def _check_mechanism(self, mechanism):
-        if mechanism is None and self.noise_covariance_:
+    def _checked_mechanism(self):
+        """The mechanism for messages, which must not be missing where the fit had one."""
+        if self._message_mechanism is None and self.noise_covariance_:
             raise ValueError(
                 "This estimator was fitted under differential privacy and has no mechanism any more to "
                 "release new measurements with. Give it one: set_params(privacy=...)."
             )
+        return self._message_mechanism
 
-    def _released(self, plant):
+    def _released(self, plant, noise=None):
         """A new record as everything outside the units sees it, and the noise on it."""
-        mechanism = self._message_mechanism
-        self._check_mechanism(mechanism)
-        plant, noise = released(mechanism, plant)
+        plant, noise = released(self._checked_mechanism(), plant, noise)
         if noise:
             self._store_promise(plant.n_samples)
         return plant, noise
+
+    def _sites(self, plant, flags):
+        """Units about a record; with `flags` all that they are asked for are flags."""
+        return known_units(*self._released(plant), self._units)
 
     # -- asking ----------------------------------------------------------------------------------
 
     def _read_new(self, X, inputs, lengths, **settings):
         """Plant data to learn from."""
+        if inputs is not None and not self._has_inputs:
+            raise ValueError(
+                f"{type(self).__name__} has no inputs; give them as sensors of their unit, or use "
+                "FederatedCounterfactualEstimator."
+            )
         labels = self.client_labels
         return read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
 
@@ -348,11 +359,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         plant = self._read(X, inputs, lengths)
         self._check_units(plant.names)
         known = without_silent(self._seen_by_units(plant), self._units)
-        drawn = self._flags_to_send(known) if flags else None
-        if drawn is None:
-            sites = known_units(*self._released(known), self._units)
-        else:
-            sites = units_alone(self._units, plant.layout, drawn)
+        sites = self._sites(known, flags)
         exchange = self._exchange(self._transport(sites), self.ledger_, names=plant.names)
         try:
             yield Asked(exchange, plant.index, plant.lengths, plant.inputs)
@@ -396,9 +403,23 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 "has the plant, but cannot read that unit's measurements."
             )
 
-    def _flags_to_send(self, plant):
-        """Flags of all units as they may leave, where their mechanism has to see them; None elsewhere."""
-        del plant
+    def score_samples(self, X=None, *, inputs=None, lengths=None):
+        """Log-density of all measurements at each time step given the past.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats; it depends on the units of the sensors. Exact for missing measurements.
+        """
+        with self._asking(X, inputs, lengths) as units:
+            return self.server_.filter(units.messages(const=True)).log_likelihood()
 
     # -- tables ----------------------------------------------------------------------------------
 

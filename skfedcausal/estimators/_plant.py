@@ -40,10 +40,6 @@ class PlantEstimator(FederatedEstimator):
         return server
 
     def _store_fit(self, server, exchange):
-        self.client_names_ = server.names_
-        self.transition_ = server.transition_
-        self.process_cov_ = server.process_cov_
-        self.state_slices_ = server.state_slices_
         self.links_, self._undecidable = server.links_, ()
         if self.noise_covariance_:
             self._undecidable = undecidable_units(server, self.noise_covariance_, self.clients_)
@@ -184,24 +180,6 @@ class PlantEstimator(FederatedEstimator):
             ],
             dtype=object,
         )
-
-    def score_samples(self, X=None, *, inputs=None, lengths=None):
-        """Log-density of all measurements at each time step given the past.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : list or dict, default=None
-            As in `fit`.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            In nats; it depends on the units of the sensors. Exact for missing measurements.
-        """
-        with self._asking(X, inputs, lengths) as units:
-            return self.server_.filter(units.messages(const=True)).log_likelihood()
 
     def score(self, X=None, y=None, *, inputs=None, lengths=None):
         """Mean of :meth:`score_samples`.

@@ -150,9 +150,4 @@ class FederatedGrangerEstimator(PlantEstimator):
         self._validate_params()
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
-        if inputs is not None:
-            raise ValueError(
-                "FederatedGrangerEstimator has no inputs; give them as sensors of their unit, or use "
-                "FederatedCounterfactualEstimator."
-            )
         return self._fit_units(self._read_new(X, inputs, lengths))

@@ -183,6 +183,7 @@ class FlagWatch:
 
     horizon: int
     needed: int
+    new_state = FlagState
 
     def push(self, flags, state):
         """Verdicts on the incidents that are new or that changed with more flags, (n_samples, n_units, 2).
