@@ -101,6 +101,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         "max_bytes": [Interval(Integral, 0, None, closed="left"), None],
         "verbose": ["verbose"],
     }
+    _default_server = LikelihoodServer
     _has_inputs = False  # whether units may have inputs
 
     def __sklearn_tags__(self):
@@ -223,8 +224,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 stacklevel=4,
             )
 
-    def _new_server(self, default=LikelihoodServer):
-        return default() if self.server is None else seeded(self.server, self.random_state)
+    def _new_server(self):
+        return self._default_server() if self.server is None else seeded(self.server, self.random_state)
 
     def _transport(self, sites):
         if self.transport is None:
@@ -315,7 +316,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _sites(self, plant, flags):
         """Units about a record; with `flags` all that they are asked for are flags."""
-        return known_units(*self._released(plant), self._units)
+        plant, noise = self._released(plant)
+        return known_units(plant, noise, self._units)
 
     # -- asking ----------------------------------------------------------------------------------
 

@@ -1,5 +1,7 @@
 """A plant whose rows come in batches: where the watch stands, and the verdicts that units are told."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -24,15 +26,20 @@ class PlantStream:
         self._state, self._first, self._n_rows = watch.new_state(), 0, 0
         self._verdicts = {}
         self.n_batches = 0
-        self.units = self.exchange = self.noised = None  # of a stream in this process
-        self.last_time, self._times = None, StreamTimes(_REMEMBERED)
+        self.units: Any = None  # of a stream in this process, as the next two
+        self.exchange = self.noised = None
+        self.last_time = None
+        self._times: StreamTimes | None = StreamTimes(_REMEMBERED)
+
+    def __reduce__(self):
+        """A copy starts another stream: the last rows of this one stay with its units."""
+        return PlantStream, (self._watch, self._names)
 
     @property
     def question(self):
         """What units are asked for the next batch, and the type of their answers."""
-        return WatchRequest(
-            self.n_batches + 1, flags=self._flags
-        ), FlagMessage if self._flags else StateMessage
+        answer = FlagMessage if self._flags else StateMessage
+        return WatchRequest(self.n_batches + 1, flags=self._flags), answer
 
     def push(self, answers, lengths=None):
         """Incidents that the next rows start or change, as (first row of their episode, verdict).
@@ -91,7 +98,8 @@ def flag_array(answers, names):
 def verdict_reply(found):
     """Verdict on incidents given as (first row of their episode, verdict)."""
     rows = [(v.start + first, v.detected + first, v.last + first) for first, v in found]
-    return VerdictReply(rows, [int(v.probability.argmax()) for _, v in found])
+    roots = [v.probability.argmax() for _, v in found]
+    return VerdictReply(np.array(rows, dtype=int).reshape(-1, 3), np.array(roots, dtype=int))
 
 
 def flag_verdict(roots, n_units):

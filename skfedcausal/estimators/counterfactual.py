@@ -207,11 +207,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         known = self._plant_inputs
         self.input_ = known.expand(server.input_)
         self.input_names_ = known.names
-        ends = np.cumsum([len(known.of(name)) for name in server.names_])
-        starts = [0, *ends[:-1]]
-        self.input_slices_ = {
-            name: slice(int(a), int(b)) for name, a, b in zip(server.names_, starts, ends, strict=True)
-        }
+        ends = np.cumsum([0, *(len(known.of(name)) for name in server.names_)]).tolist()
+        self.input_slices_ = dict(zip(server.names_, map(slice, ends[:-1], ends[1:]), strict=True))
         self.excitation_ = known.table({} if server.excitation_ is None else server.excitation_)
         self.feedback_ = server.feedback_
 
@@ -295,13 +292,12 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             for part in (parts.values() if split else [change])
         ]
         effect, std = zip(*frames, strict=True)
-        if not split:
-            return (effect[0], std[0]) if return_std else effect[0]
-        effect, std = (
-            pd.concat(dict(zip(parts, frames, strict=True)), axis=1, names=["input", "column"])
-            for frames in (effect, std)
-        )
-        return (effect, std) if return_std else effect
+        if split:
+            effect, std = (
+                [pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"])]
+                for some in (effect, std)
+            )
+        return (effect[0], std[0]) if return_std else effect[0]
 
     def whatif(self, X, do, *, inputs=None, lengths=None, confidence=0.9, loops="hold", split=False):
         """Replay a record under other inputs.
@@ -445,19 +441,15 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         replies = self._effects(change, held, loops)
         if level == "state":
             known = [replies[name] for name in self.client_names_]
-            blocks = [np.hstack([reply.states for reply in known])]
-            variances = [
-                np.full(reply.states.shape, np.nan)
-                if reply.covariances is None
-                else np.diagonal(reply.covariances, axis1=1, axis2=2)
-                for reply in known
-            ]
-            blocks.append(np.sqrt(np.hstack(variances).clip(0)))
-            columns = self.get_feature_names_out()
+            effect, columns = np.hstack([reply.states for reply in known]), self.get_feature_names_out()
+            variance = np.full_like(effect, np.nan)
+            if all(reply.covariances is not None for reply in known):
+                own = [np.diagonal(reply.covariances, axis1=1, axis2=2) for reply in known]
+                variance = np.hstack(own).clip(0)
         else:
             with self._asking_models() as exchange:
                 effect, variance, columns = self._mapped_effect(exchange, replies)
-            blocks = [effect, np.sqrt(variance)]
+        blocks = effect, np.sqrt(variance)
         return tuple(pd.DataFrame(block, index=steps, columns=list(columns)) for block in blocks)
 
     def _mapped_effect(self, exchange, replies):
@@ -483,11 +475,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     def _recorded_inputs(self, units, messages):
         """Inputs of the record, shape (n_samples, n_inputs); those that sites leave out are zero."""
-        if units.inputs is not None:
-            recorded = [U for U in units.inputs if U is not None]
-            return np.concatenate(recorded, axis=1) if recorded else np.zeros((units.n_samples, 0))
-        recorded = [message.inputs for message in messages.values() if message.inputs is not None]
-        return np.hstack(recorded) if recorded else np.zeros((units.n_samples, 0))
+        series = units.inputs or [message.inputs for message in messages.values()]
+        return np.hstack([np.zeros((units.n_samples, 0)), *(U for U in series if U is not None)])
 
     def _factual(self, units, messages):
         """Measurements of the record, expected ones where they are missing, the variance of those, names."""

@@ -27,8 +27,8 @@ from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
 from ..privacy.mechanism import PrivacyMechanism
 from ..server.moments import MomentServer
-from ..server.watching.detector import RootCauseServer, StreamState
-from ..server.watching.flags import FlagState, FlagWatch, needed_answers, roots_of_flags
+from ..server.watching.detector import RootCauseServer
+from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
 from ..server.watching.incidents import (
     UNDECIDED,
     incident_row,
@@ -173,6 +173,8 @@ class FederatedRCADetector(FederatedEstimator):
         "prior": ["array-like", dict, None],
     }
 
+    _default_server = MomentServer
+
     # -- learning --------------------------------------------------------------------------------
 
     @with_callbacks
@@ -254,9 +256,6 @@ class FederatedRCADetector(FederatedEstimator):
             nominal = dict.fromkeys(exchange.messages, FlagsRequest(float(self.percentile)))
             exchange.ask(nominal, Acknowledgement)
 
-    def _new_server(self):
-        return super()._new_server(MomentServer)
-
     def _exchange(self, transport, ledger, **settings):
         return super()._exchange(transport, ledger, monitor=True, **settings)
 
@@ -271,7 +270,7 @@ class FederatedRCADetector(FederatedEstimator):
         self.thresholds_ = dict(self._root_cause.levels.thresholds)
         self.false_alarms_ = self._root_cause.levels.false_alarms
         self._flagger = secrets.token_hex(8)
-        self._watch = self._root_cause
+        self._watch: Any = self._root_cause
         if self.evidence == "flags":
             self._watch = FlagWatch(int(self.horizon), self._needed_flags())
         self.reset()
@@ -620,7 +619,7 @@ class FederatedRCADetector(FederatedEstimator):
         plant = self._read(batch)
         stream = self._stream
         stream.last_time = check_following(plant.index, stream.last_time, self._period)
-        if stream.exchange is None:
+        if stream.units is None:
             self._check_units(self.client_names_)
             stream.units = UnitStreams(self._units, self.layout_)
             stream.exchange = self._exchange(self._transport(stream.units.sites), self.stream_ledger_)
@@ -635,17 +634,7 @@ class FederatedRCADetector(FederatedEstimator):
 
     def reset(self):
         """Forget the stream followed so far; the next :meth:`update` starts an episode."""
-        self._followed, self.stream_ledger_ = None, StreamLedger()
-
-    @property
-    def _stream(self):
-        if self._followed is None:
-            self._followed = PlantStream(self._watch, self.client_names_)
-        return self._followed
-
-    def __getstate__(self):
-        """Without a stream, the last rows of which stay with its units: a copy starts another one."""
-        return {**super().__getstate__(), "_followed": None}
+        self._stream, self.stream_ledger_ = PlantStream(self._watch, self.client_names_), StreamLedger()
 
     def watch_sites(self, *, wait=0.0):
         """Incidents in the records that the sites have to be watched, after :meth:`fit_sites`.
