@@ -153,18 +153,11 @@ class RegressorServer(MomentServer):
             return
         messages = dict((yield Ask(dict.fromkeys(names, FitRequest()), StateMessage)))
         self.fit(messages)
-        training = self.corrections(messages)
-        requests = next(training)
-        while requests is not None:
-            answers = yield Ask(requests, PredictedStates, needed=len(requests))
-            try:
-                requests = training.send(answers)
-            except StopIteration:
-                requests = None
+        yield from self.corrections(messages)
         yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
 
     def corrections(self, messages):
-        """Algorithm 1 as a generator: yields one reply per unit, is sent their predicted states.
+        """Algorithm 1 as a generator: yields what is asked of the units, is sent their predicted states.
 
         Parameters
         ----------
@@ -187,7 +180,8 @@ class RegressorServer(MomentServer):
         n_pairs = sum(lengths) - len(lengths)
         n_batches = -(-n_pairs // self.batch_size)
         plan = NetworkPlan(self.batch_size, float(self.client_weight))
-        answers = yield dict.fromkeys(self.names_, plan)
+        requests: dict = dict.fromkeys(self.names_, plan)
+        answers = yield Ask(requests, PredictedStates, needed=len(requests))
         level, unit = np.hstack([answers[name].spread for name in self.names_])
         filtered, history = [], []
         for k in range(self.n_epochs * n_batches):
@@ -201,9 +195,10 @@ class RegressorServer(MomentServer):
             history.append([*(answers[name].loss for name in self.names_), *by_unit.mean(axis=0)])
             pull = 2 * gap / unit
             if self.feedback:
-                answers = yield {name: GradientReply(pull[:, at]) for name, at in self.state_slices_.items()}
+                requests = {name: GradientReply(pull[:, at]) for name, at in self.state_slices_.items()}
             else:
-                answers = yield dict.fromkeys(self.names_, NoGradient())
+                requests = dict.fromkeys(self.names_, NoGradient())
+            answers = yield Ask(requests, PredictedStates, needed=len(requests))
         self.network_ = ScaledMap(network, level, unit)
         means = np.array(history).reshape(-1, n_batches, 2 * len(self.names_)).mean(axis=1)
         columns = pd.MultiIndex.from_product([["client", "server"], self.names_], names=["loss", "unit"])
@@ -212,9 +207,8 @@ class RegressorServer(MomentServer):
     def _joined(self, answers, series):
         """Series of all units side by side."""
         parts = [getattr(answers[name], series) for name in self.names_]
-        for name, part, rows in zip(self.names_, parts, self.partition_.slices, strict=True):
-            expected = (len(parts[0]), rows.stop - rows.start)
-            if part is None or part.shape != expected:
-                came = None if part is None else part.shape
+        for (name, rows), part in zip(self.state_slices_.items(), parts, strict=True):
+            expected, came = (len(parts[0]), rows.stop - rows.start), getattr(part, "shape", None)
+            if came != expected:
                 raise ValueError(f"Unit {name!r} sent {series!r} of shape {came}, expected {expected}.")
         return np.hstack(parts)

@@ -289,7 +289,7 @@ class GradientServer(BaseEstimator):
             return rounds.stationary_round
         if self._stepwise:
             return rounds.online_rounds
-        return {"series": rounds.batch_rounds, "moments": rounds.moments_rounds}[self.exchange]
+        return rounds.batch_rounds if self.exchange == "series" else rounds.moments_rounds
 
     def _watch(self, training):
         """Whether the callback, which sees every round, ends training."""
@@ -325,18 +325,16 @@ class GradientServer(BaseEstimator):
             free = copy(self).set_params(variant="joint", **dict.fromkeys(_STEP_SIZES))
             self._largest = _rate_table(plant, choose_sizes(free, plant, blocks))
             if self.solve == "iterate":
-                self._check_load(plant, load(plant, sizes, blocks))
+                loads = load(plant, sizes, blocks)
+                worst = int(np.argmax(loads))
+                if loads[worst] >= 2:
+                    warnings.warn(
+                        "With these step sizes training is not sure to converge: step times curvature of unit "
+                        f"{plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {self._advice()}",
+                        ConvergenceWarning,
+                        stacklevel=2,
+                    )
         return sizes
-
-    def _check_load(self, plant, loads):
-        worst = int(np.argmax(loads))
-        if loads[worst] >= 2:
-            warnings.warn(
-                f"With these step sizes training is not sure to converge: step times curvature of unit "
-                f"{plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {self._advice()}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
 
     def _advice(self):
         safe = ", ".join(f"{name} <= {rates.min():.3g}" for name, rates in self._largest.items())
@@ -344,7 +342,7 @@ class GradientServer(BaseEstimator):
 
     def _store(self, plant, training):
         n = plant.states.n_states
-        own = block_diag(*(model.transition for model in plant.models))
+        own = self._own = block_diag(*(model.transition for model in plant.models))
         self.names_ = plant.names
         self.partition_ = plant.states
         self.state_slices_ = dict(zip(plant.names, plant.states.slices, strict=True))
@@ -354,7 +352,6 @@ class GradientServer(BaseEstimator):
         self.input_level_ = plant.inputs[0]
         self.process_cov_ = block_diag(*(model.process_cov for model in plant.models))
         self.information_ = block_diag(*(model.information for model in plant.models))
-        self._own = own
         self.loss_history_ = _history(plant.names, training)
         self.n_iter_ = len(training.client)
         self.converged_, self.diverged_ = training.converged, training.diverged
@@ -455,12 +452,9 @@ class GradientServer(BaseEstimator):
         -------
         dict of str to SmoothedReply
         """
+        record, drive = self._record(messages), self._drive(self.input_)
         states, covariances = smooth_plant(
-            self.transition_,
-            self.process_cov_,
-            self._record(messages),
-            self._drive(self.input_),
-            intercept=False,
+            self.transition_, self.process_cov_, record, drive, intercept=False
         )
         return {
             name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
