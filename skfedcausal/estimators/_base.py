@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
@@ -36,18 +36,7 @@ from ._promises import NO_PROMISE, check_noise_can_be_told, promise, told_promis
 
 @dataclass(frozen=True)
 class Asked:
-    """Units that can be asked about one record.
-
-    Attributes
-    ----------
-    exchange : Exchange
-    index : pandas.Index or None
-        Times of the rows.
-    lengths : tuple of int
-        Rows of each episode.
-    inputs : tuple or None
-        Inputs of each unit, where the one who asks gave them.
-    """
+    """Units that can be asked about one record: times of its rows, rows of each episode, inputs if given."""
 
     exchange: Exchange
     index: pd.Index | None
@@ -102,6 +91,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         "verbose": ["verbose"],
     }
     _default_server = LikelihoodServer
+    _monitors = False  # whether units tell also what their states do not show
     _has_inputs = False  # whether units may have inputs
 
     def __sklearn_tags__(self):
@@ -233,7 +223,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         return self.transport(sites)
 
     def _exchange(self, transport, ledger, **settings):
-        return Exchange(transport, ledger, dtype=self.wire_dtype, **settings)
+        return Exchange(transport, ledger, dtype=self.wire_dtype, monitor=self._monitors, **settings)
 
     def _layout_of_sites(self, exchange):
         """Units without columns: sensors at sites are named where an answer is about them."""
@@ -285,9 +275,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _store_promise(self, n_samples):
         """What has been spent on the units' records, the ledger behind it, and the promise in words."""
-        spent, table, words = NO_PROMISE
-        if self.privacy is not None:
-            spent, table, words = self._promise(self.layout_.names, n_samples)
+        told = NO_PROMISE if self.privacy is None else self._promise(self.layout_.names, n_samples)
+        spent, table, words = told
         self.privacy_spent_, self.privacy_ledger_, self.privacy_statement_ = spent, table.copy(), words
 
     def _promise(self, names, n_samples):
@@ -314,8 +303,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             self._store_promise(plant.n_samples)
         return plant, noise
 
-    def _sites(self, plant, flags):
-        """Units about a record; with `flags` all that they are asked for are flags."""
+    def _sites(self, plant, watched):
+        """Units about a record, for questions or to be `watched` for incidents."""
         plant, noise = self._released(plant)
         return known_units(plant, noise, self._units)
 
@@ -342,11 +331,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         return plant
 
     @contextmanager
-    def _asking(self, X, inputs=None, lengths=None, *, flags=False):
-        """The units about a record: that in X, or with None the one that sites hold.
-
-        With `flags` all that is asked for are flags.
-        """
+    def _asking(self, X, inputs=None, lengths=None, *, watched=False):
+        """The units about the record in X, or with None about that of the sites; `watched` for incidents."""
         if not hasattr(self, "layout_"):
             check_is_fitted(self)  # takes as long as to read a short record
         if X is None:
@@ -355,18 +341,14 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if self._channel is not None:
             raise ValueError(
                 f"This {type(self).__name__} learned from sites, which hold their records and models: ask "
-                "with None in place of X about those. A fit of records in this process (`fit`) could answer "
-                "about X."
+                "with None in place of X about those, or `fit` to records in this process."
             )
         plant = self._read(X, inputs, lengths)
         self._check_units(plant.names)
         known = without_silent(self._seen_by_units(plant), self._units)
-        sites = self._sites(known, flags)
-        exchange = self._exchange(self._transport(sites), self.ledger_, names=plant.names)
-        try:
+        sites = self._sites(known, watched)
+        with closing(self._exchange(self._transport(sites), self.ledger_, names=plant.names)) as exchange:
             yield Asked(exchange, plant.index, plant.lengths, plant.inputs)
-        finally:
-            exchange.close()
 
     @contextmanager
     def _asking_models(self):
@@ -376,11 +358,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             yield self._sites_asked(None, None).exchange
             return
         self._check_units(self.client_names_)
-        exchange = self._exchange(self._transport(units_alone(self._units, self.layout_)), self.ledger_)
-        try:
+        sites = units_alone(self._units, self.layout_)
+        with closing(self._exchange(self._transport(sites), self.ledger_)) as exchange:
             yield exchange
-        finally:
-            exchange.close()
 
     def _sites_asked(self, inputs, lengths):
         if self._channel is None:
@@ -391,10 +371,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if inputs is not None or lengths is not None:
             raise ValueError("`inputs` and `lengths` belong to a record X; sites have their own.")
         if self._channel.one_way:
-            raise ValueError(
-                "Nothing can be asked over a one-way link. A fit over a transport with a way back could "
-                "answer."
-            )
+            raise ValueError("Nothing can be asked over a one-way link; fit over one with a way back.")
         return Asked(self._channel, None, self._channel.lengths)
 
     def _check_units(self, names):
@@ -458,25 +435,23 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
 def client_templates(client, names, random_state=None):
     """Template of each unit's model; one that is still to be learned and draws gets the seed."""
-    given = _by_name(KalmanClient() if client is None else client, names)
-    for name, part in given.items():
-        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted:
-            given[name] = seeded(part, random_state)
-    return given
-
-
-def _by_name(client, names):
+    client = KalmanClient() if client is None else client
     if isinstance(client, Mapping):
         if set(client) != set(names):
             raise ValueError(
                 f"`client` names the units {sorted(client)}, but the data have {sorted(names)}. Give one "
                 "client per unit."
             )
-        return dict(client)
-    if isinstance(client, list | tuple):
+        given = dict(client)
+    elif isinstance(client, list | tuple):
         if len(client) != len(names):
             raise ValueError(
                 f"Got {len(client)} clients for {len(names)} units ({', '.join(names)}); give one per unit."
             )
-        return dict(zip(names, client, strict=True))
-    return dict.fromkeys(names, client)
+        given = dict(zip(names, client, strict=True))
+    else:
+        given = dict.fromkeys(names, client)
+    for name, part in given.items():
+        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted:
+            given[name] = seeded(part, random_state)
+    return given

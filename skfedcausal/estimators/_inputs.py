@@ -41,7 +41,6 @@ class PlantInputs:
             warnings.warn(
                 f"Inputs {listed(constant)} never move within an episode and are left out: their effect "
                 "cannot be learned from this record.",
-                UserWarning,
                 stacklevel=4,
             )
         return cls(units, names, active, low, high)
@@ -111,7 +110,6 @@ class PlantInputs:
                 warnings.warn(
                     f"Input {self.names[k]!r} is asked for values from {low:.4g} to {high:.4g}, but was only "
                     f"seen from {self.low[k]:.4g} to {self.high[k]:.4g}: the answer extrapolates.",
-                    UserWarning,
                     stacklevel=4,
                 )
 
@@ -155,7 +153,6 @@ def warn_of_excitation(table, share=1e-3):
         warnings.warn(
             f"Inputs {listed(hardly)} hardly move on their own: other inputs and the states explain all but "
             f"{share:.1%} of their variance. Their effects are poorly known; look at the standard errors.",
-            UserWarning,
             stacklevel=3,
         )
 
@@ -167,6 +164,5 @@ def warn_of_feedback(server):
             f"Inputs of {listed(controlled)} depend on measurements (see `feedback_`). The likelihood given "
             "the inputs stays valid and standard errors of effects come from its observed curvature; choose "
             "by `loops` whether the controllers respond in counterfactuals.",
-            UserWarning,
             stacklevel=3,
         )

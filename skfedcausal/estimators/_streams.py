@@ -27,7 +27,8 @@ class PlantStream:
         self._verdicts = {}
         self.n_batches = 0
         self.units: Any = None  # of a stream in this process, as the next two
-        self.exchange = self.noised = None
+        self.exchange: Any = None
+        self.noised = None
         self.last_time = None
         self._times: StreamTimes | None = StreamTimes(_REMEMBERED)
 

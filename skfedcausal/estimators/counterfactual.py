@@ -291,13 +291,13 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             self._effect_frames(part, held, loops, level, steps)
             for part in (parts.values() if split else [change])
         ]
-        effect, std = zip(*frames, strict=True)
-        if split:
-            effect, std = (
-                [pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"])]
-                for some in (effect, std)
-            )
-        return (effect[0], std[0]) if return_std else effect[0]
+        tables = [
+            pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"])
+            if split
+            else some[0]
+            for some in zip(*frames, strict=True)
+        ]
+        return tuple(tables) if return_std else tables[0]
 
     def whatif(self, X, do, *, inputs=None, lengths=None, confidence=0.9, loops="hold", split=False):
         """Replay a record under other inputs.

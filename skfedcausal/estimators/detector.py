@@ -173,7 +173,7 @@ class FederatedRCADetector(FederatedEstimator):
         "prior": ["array-like", dict, None],
     }
 
-    _default_server = MomentServer
+    _default_server, _monitors = MomentServer, True
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -256,9 +256,6 @@ class FederatedRCADetector(FederatedEstimator):
             nominal = dict.fromkeys(exchange.messages, FlagsRequest(float(self.percentile)))
             exchange.ask(nominal, Acknowledgement)
 
-    def _exchange(self, transport, ledger, **settings):
-        return super()._exchange(transport, ledger, monitor=True, **settings)
-
     def _store_fit(self, server, exchange):
         """What is nominal, from the messages that the plant was learned from."""
         messages = exchange.messages
@@ -316,17 +313,17 @@ class FederatedRCADetector(FederatedEstimator):
             words = f"{of_messages} Flags of watched records: {of_flags}"
         return spent, table, words
 
-    def _sites(self, plant, flags):
+    def _sites(self, plant, watched):
         """Units about a watched record, which may tell their states or nothing but flags."""
         messages, of_flags = mechanisms(self.privacy)
-        if not flags or of_flags is None:
+        if of_flags is None or not watched or self.evidence != "flags":
             if messages is None and of_flags is not None:
                 raise ValueError(
                     "RandomizedResponse protects flags, and this method needs states. Use flags, incidents, "
                     "predict or predict_root_cause, or fit with "
                     "privacy=[GaussianMechanism(...), RandomizedResponse(...)]."
                 )
-            return super()._sites(plant, flags)
+            return super()._sites(plant, watched)
         pairs = randomised_flags(of_flags, plant, self._units, self._flagger)
         self._store_promise(plant.n_samples)
         return units_alone(self._units, plant.layout, pairs)
@@ -353,9 +350,6 @@ class FederatedRCADetector(FederatedEstimator):
         check_sampling(plant.index, self._period)
         warn_of_gaps(plant.index, plant.starts)
         return plant
-
-    def _asking_evidence(self, X, inputs, lengths):
-        return self._asking(X, inputs, lengths, flags=self.evidence == "flags")
 
     def _evidence_of(self, units):
         """Answers of the units about a record, of the kind that is watched."""
@@ -392,7 +386,7 @@ class FederatedRCADetector(FederatedEstimator):
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability
             its share of these steps.
         """
-        with self._asking_evidence(X, inputs, lengths) as units:
+        with self._asking(X, inputs, lengths, watched=True) as units:
             found, index = self._verdicts(units), units.index
         index = index if isinstance(index, pd.DatetimeIndex) else None
         return incident_table([incident_row(v, self.client_names_, start, index) for start, v in found])
@@ -410,7 +404,7 @@ class FederatedRCADetector(FederatedEstimator):
         -------
         ndarray of str, shape (n_samples,)
         """
-        with self._asking_evidence(X, inputs, lengths) as units:
+        with self._asking(X, inputs, lengths, watched=True) as units:
             if self.evidence == "flags":
                 flags = flag_array(self._evidence_of(units), self.client_names_)
                 bounds, watch = episodes(units.starts, len(flags)), self._watch
@@ -535,7 +529,7 @@ class FederatedRCADetector(FederatedEstimator):
         if self.evidence != "flags":
             raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
         columns = [f"{name}__{z}" for name in self.client_names_ for z in ("Z_c", "Z_a")]
-        with self._asking_evidence(X, inputs, lengths) as units:
+        with self._asking(X, inputs, lengths, watched=True) as units:
             flags = flag_array(self._evidence_of(units), self.client_names_)
             return pd.DataFrame(flags.reshape(len(flags), -1), columns=columns, index=units.index)
 

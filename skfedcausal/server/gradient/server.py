@@ -329,8 +329,8 @@ class GradientServer(BaseEstimator):
                 worst = int(np.argmax(loads))
                 if loads[worst] >= 2:
                     warnings.warn(
-                        "With these step sizes training is not sure to converge: step times curvature of unit "
-                        f"{plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {self._advice()}",
+                        "With these step sizes training is not sure to converge: step times curvature of "
+                        f"unit {plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {self._advice()}",
                         ConvergenceWarning,
                         stacklevel=2,
                     )
@@ -431,7 +431,6 @@ class GradientServer(BaseEstimator):
             warnings.warn(
                 f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects "
                 "grow with the horizon.",
-                UserWarning,
                 stacklevel=2,
             )
         effect = input_response(self.transition_, self.input_, change).effect

@@ -63,7 +63,6 @@ def needed_answers(horizon, kept, other, nominal, rate):
             f"Randomised flags cannot tell a root from chance within horizon={horizon} steps at the "
             "false-alarm rate asked for, so that there will never be an alarm. Give a horizon of at least "
             f"{next(enough, _LONGEST)}, a larger epsilon or a higher rate.",
-            UserWarning,
             stacklevel=4,
         )
     return needed
