@@ -26,10 +26,8 @@ def trajectory(value, what, horizon, names):
     """Inputs of one unit at each step from a constant or a trajectory, shape (horizon, n_inputs)."""
     array = _as_numbers(value, f"{what} of input {listed(names)}")
     k = len(names)
-    if array.ndim == 0 and k == 1:
-        array = array.reshape(1)
-    if array.ndim == 1 and len(array) == k:
-        array = np.tile(array, (horizon, 1))
+    if array.ndim < 2 and array.size == k:
+        array = np.broadcast_to(array, (horizon, k))
     elif array.shape == (horizon,) and k == 1:
         array = array[:, None]
     if array.shape != (horizon, k):

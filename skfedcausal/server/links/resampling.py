@@ -198,21 +198,18 @@ def bootstrap_table(
         if roots is not None and len(family.pairs):
             turns = unit_state_turns(family, roots, kind == "state")
             apart = np.einsum("xij,rxj->rxi", turns, apart)
-        precision = np.linalg.inv(blocks.covariance)
-        distance = np.einsum("rxi,xij,rxj->rx", apart, precision, apart)
-        exceeding = (distance >= blocks.statistic).sum(axis=0)
-        columns = {
-            **named_pairs(record.names, family.pairs),
+        distance = np.einsum("rxi,xij,rxj->rx", apart, np.linalg.inv(blocks.covariance), apart)
+        columns = named_pairs(record.names, family.pairs) | {
             "kind": kind,
             "strength": blocks.strength,
             "stderr": blocks.stderr,
             "bootstrap_stderr": np.einsum("rxi,xi->rx", apart, blocks.direction).std(axis=0),
             "p_value": blocks.p_value,
-            "bootstrap_p_value": (1 + exceeding) / (1 + n_resamples),
+            "bootstrap_p_value": (1 + (distance >= blocks.statistic).sum(axis=0)) / (1 + n_resamples),
         }
         effect, cause = family.pairs.T
         for name, values in {"geweke": measure, "geweke_low": low, "geweke_high": high}.items():
-            columns[name] = values[effect, cause] if kind == "state" else np.full(len(cause), np.nan)
+            columns[name] = values[effect, cause] if kind == "state" else np.nan
         tables.append(pd.DataFrame(columns))
     table = pd.concat(tables, ignore_index=True)
     table.attrs["not_converged"] = sum(not result[2] for result in drawn)
