@@ -40,10 +40,6 @@ class PlantEstimator(FederatedEstimator):
         return server
 
     def _store_fit(self, server, exchange):
-        self.client_names_ = server.names_
-        self.transition_ = server.transition_
-        self.process_cov_ = server.process_cov_
-        self.state_slices_ = server.state_slices_
         self.links_, self._undecidable = server.links_, ()
         if self.noise_covariance_:
             self._undecidable = undecidable_units(server, self.noise_covariance_, self.clients_)
@@ -139,10 +135,13 @@ class PlantEstimator(FederatedEstimator):
             index = None if units.index is None else units.index[start:]
             return self._table(self._mapped(units, predicted[start:]), index)
 
+    def _by_unit(self, states):
+        """Pairs of every unit's name and its own among the states of all."""
+        return [(name, np.ascontiguousarray(states[:, rows])) for name, rows in self.state_slices_.items()]
+
     def _mapped(self, units, states):
         """Expected measurements of states: every unit maps its own through its sensors."""
-        own = {name: np.ascontiguousarray(states[:, rows]) for name, rows in self.state_slices_.items()}
-        replies = {name: PredictionReply(states) for name, states in own.items()}
+        replies = {name: PredictionReply(own) for name, own in self._by_unit(states)}
         return units.exchange.ask(replies, Measurements)
 
     def transform(self, X=None, *, inputs=None, lengths=None):
@@ -184,24 +183,6 @@ class PlantEstimator(FederatedEstimator):
             ],
             dtype=object,
         )
-
-    def score_samples(self, X=None, *, inputs=None, lengths=None):
-        """Log-density of all measurements at each time step given the past.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : list or dict, default=None
-            As in `fit`.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            In nats; it depends on the units of the sensors. Exact for missing measurements.
-        """
-        with self._asking(X, inputs, lengths) as units:
-            return self.server_.filter(units.messages(const=True)).log_likelihood()
 
     def score(self, X=None, y=None, *, inputs=None, lengths=None):
         """Mean of :meth:`score_samples`.
@@ -453,11 +434,8 @@ class PlantEstimator(FederatedEstimator):
     def _with_bytes(self, table):
         """The table with what joining took in `fit`."""
         paid = self.communication_["per_client"]
-        bytes_paid = {
-            direction: [paid[name][direction] for name in table.index]
-            for direction in ("bytes_up", "bytes_down")
-        }
-        return table.assign(**bytes_paid)
+        sent = {way: [paid[name][way] for name in table.index] for way in ("bytes_up", "bytes_down")}
+        return table.assign(**sent)
 
     @property
     def benefit_(self):
@@ -604,10 +582,8 @@ class PlantEstimator(FederatedEstimator):
         'cause effect  delay\\nunit0  unit2    1.0'
         """
         with self._asking(X, inputs, lengths) as units:
-            table, index = (
-                self.server_.lagged_links(units.messages(), n_lags, max_lags=max_lags, by=by),
-                units.index,
-            )
+            table = self.server_.lagged_links(units.messages(), n_lags, max_lags=max_lags, by=by)
+            index = units.index
         if isinstance(index, pd.DatetimeIndex):
             steps = pd.Series(index).diff().median().total_seconds()
             column = "delay" if by == "pair" else "lag"
@@ -830,10 +806,7 @@ class PlantEstimator(FederatedEstimator):
         """
         with self._asking(X, inputs, lengths) as units:
             predicted = self.server_.filter(units.messages()).predicted
-            own = {
-                name: np.ascontiguousarray(predicted[:, rows]) for name, rows in self.state_slices_.items()
-            }
-            told = {name: LossRequest(states) for name, states in own.items()}
+            told = {name: LossRequest(own) for name, own in self._by_unit(predicted)}
             answers = units.exchange.ask(told, LossAnswer)
         rows = [{"client": answer.client, "server": answer.server} for answer in answers.values()]
         return pd.DataFrame(rows, index=pd.Index(list(answers), name="unit"))

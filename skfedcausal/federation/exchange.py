@@ -102,7 +102,11 @@ class Exchange:
             requests = question.requests
             request = next(iter(requests.values()))
             if self._monitor and isinstance(request, FitRequest):
-                requests = {name: replace(one, monitor=True) for name, one in requests.items()}
+                requests = {
+                    name: replace(one, monitor=True)
+                    for name, one in requests.items()
+                    if isinstance(one, FitRequest)
+                }
             self.round += request.NEW_ROUND
             answers = self.ask(requests, question.answer, needed=question.needed)
             if question.answer in (StateMessage, LocalModel):

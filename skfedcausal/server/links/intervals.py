@@ -4,9 +4,9 @@ from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from scipy import special, stats
 from scipy.optimize import brentq
-from scipy.stats import chi2, ncx2
+from scipy.special import gammainc
+from scipy.stats import chi2, ncx2, norm
 
 from ...statespace.fisher import FreeElements
 from ...statespace.geweke import geweke_gradients, geweke_measures, geweke_spectrum
@@ -80,7 +80,7 @@ def strength_intervals(blocks, level=0.95):
     def tails(s):
         """Probabilities below and above the observed squared norm, and what each may be at least."""
         m, v = mean + s**2, spread + 4 * s**2 * variance
-        below = special.gammainc(m**2 / v, squared * m / v)
+        below = gammainc(m**2 / v, squared * m / v)
         lower = alpha / 2 * -np.expm1(-(s**2) / mean)
         return below, 1 - below, lower, alpha - lower
 
@@ -189,7 +189,7 @@ def root_intervals(measure, stderr_of_root, level):
     A measure of influence grows with the square of what causes it; its root is what the delta method is good
     for. NaN where the measure is zero because the plant has no way from cause to effect.
     """
-    reach = stats.norm.ppf((1 + level) / 2) * stderr_of_root
+    reach = norm.ppf((1 + level) / 2) * stderr_of_root
     root = np.sqrt(measure)
     low, high = np.maximum(root - reach, 0.0) ** 2, (root + reach) ** 2
     return np.where(measure > _NO_MEASURE, low, np.nan), np.where(measure > _NO_MEASURE, high, np.nan)
