@@ -351,8 +351,10 @@ class UnitWorker:
                 f"Unit {self.name!r} got an effect on {reply.states.shape[1]} states, but has {n_states}."
             )
         effect, variance = mapped_effect(state, reply)
-        answer = self._measured(packet, state, effect, None if reply.covariances is None else variance)
-        return answer, {**state, "effect": effect, "effect_std": np.sqrt(variance)}
+        state = {**state, "effect": effect, "effect_std": np.sqrt(variance)}
+        if reply.keep:
+            return Acknowledgement().to_packet(packet.round), state
+        return self._measured(packet, state, effect, None if reply.covariances is None else variance), state
 
     def _replay(self, packet, state):
         """The record itself, with what is missing as expected given all messages."""

@@ -225,6 +225,29 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _exchange(self, transport, ledger, **settings):
         return Exchange(transport, ledger, dtype=self.wire_dtype, monitor=self._monitors, **settings)
 
+    def connect(self, transport):
+        """Reach the sites of :meth:`fit_sites` again: pickles and copies hold no transport.
+
+        Parameters
+        ----------
+        transport : Transport
+            To the same sites.
+
+        Returns
+        -------
+        self : estimator
+
+        Raises
+        ------
+        ValueError
+            If the estimator did not learn from sites.
+        """
+        check_is_fitted(self)
+        if self._channel is None:
+            raise ValueError("There are no sites to reach: `connect` is for an estimator after `fit_sites`.")
+        self._channel.connect(transport)
+        return self
+
     def _layout_of_sites(self, exchange):
         """Units without columns: sensors at sites are named where an answer is about them."""
         nothing = ((),) * len(exchange.names)

@@ -440,6 +440,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         """Effect and standard error (NaN where the server has none) as labelled tables."""
         replies = self._effects(change, held, loops)
         if level == "state":
+            if self._channel is not None:  # each site maps the effect on its own sensors, for itself
+                self._channel.tell({name: replace(reply, keep=True) for name, reply in replies.items()})
             known = [replies[name] for name in self.client_names_]
             effect, columns = np.hstack([reply.states for reply in known]), self.get_feature_names_out()
             variance = np.full_like(effect, np.nan)

@@ -158,6 +158,13 @@ class Exchange:
         if not self.one_way:
             self.ask(replies, Acknowledgement, needed=0)  # what is known is known
 
+    def connect(self, transport):
+        """Reach the same units over another transport."""
+        self._transport = transport
+
+    def __getstate__(self):
+        return {**vars(self), "_transport": None}  # neither keys nor records of units go into a pickle
+
     def close(self):
         """Let go of the transport."""
         self._transport.close()
@@ -165,6 +172,11 @@ class Exchange:
     # -- packets ---------------------------------------------------------------------------------
 
     def _packets(self, requests):
+        if self._transport is None:
+            raise ClientError(
+                "This estimator comes from a pickle or a copy, which holds neither keys nor records of the "
+                "sites. Call `connect(transport)` to reach them again."
+            )
         known = self._transport.clients()
         unknown = [name for name in requests if name not in known]
         if unknown:
