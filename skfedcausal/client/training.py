@@ -6,11 +6,9 @@ from zlib import crc32
 
 import numpy as np
 
-from ..message.packet import Packet, PacketError
-from ..message.states import ACKNOWLEDGEMENT
+from ..message.packet import PacketError
+from ..message.states import Acknowledgement
 from ..message.training import (
-    REQUEST,
-    TO_UNIT,
     AugmentedMessage,
     BlockRow,
     CorrectionMoments,
@@ -34,8 +32,6 @@ from ..statespace.training.fixed_point import fixed_point, from_delta, recurrenc
 from ..statespace.training.lagrangian import WarmUp, correction_divisor, risen
 from .augmenter import LinearAugmenter
 from .unit_model import UnitModel
-
-OPERATIONS = frozenset({REQUEST, TrainingEnd.OP, *TO_UNIT})
 
 
 @dataclass(frozen=True)
@@ -327,38 +323,25 @@ def _check_shape(name, value, expected):
         raise PacketError(f"Array {name!r} of a reply has shape {value.shape}, expected {expected}.")
 
 
-def first_answer(packet, client, series, name):
-    """What a unit tells of itself before training, and its state then."""
-    told = packet.scalars
-    rng = np.random.default_rng([int(told["seed"]), crc32(name.encode())])
-    scale = float(told["start_scale"])
-    training = UnitTraining.start(client.model, series, bool(told["constant"]), scale, rng)
-    message = training.local_model(bool(told["relay"]), bool(told["stepwise"]))
-    dtype = told["dtype"]
-    state = {
-        "client": client,
-        "dtype": dtype,
-        "round": packet.round,
-        "training": training,
-        "previous": training,
-    }
-    return message.to_packet(packet.round, dtype), state
+def begun(request, model, series, name):
+    """Training of a unit before its first round, and what the unit tells of itself."""
+    rng = np.random.default_rng([request.seed, crc32(name.encode())])
+    training = UnitTraining.start(model, series, request.constant, request.start_scale, rng)
+    return training, training.local_model(request.relay, request.stepwise)
 
 
-def answer(packet, state):
-    """Answer of a unit to a packet of training, and its state afterwards.
+def answer(told, state, round):
+    """Answer of a unit to a message of training, and its state afterwards.
 
-    A packet that comes again in its round is answered from the training before it.
+    What comes again in a round moves the parameters from where they were before, so that it counts once.
     """
     if "training" not in state:
-        raise PacketError(f"A unit that is not in training got {packet.op!r}.")
-    if packet.op == TrainingEnd.OP:
-        end = TrainingEnd.from_packet(packet)
-        return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **state["training"].learned(end)}
-    previous = state["previous"] if packet.round == state["round"] else state["training"]
-    training, message = advanced(previous, TO_UNIT[packet.op].from_packet(packet))
-    state = {**state, "training": training, "previous": previous, "round": packet.round}
-    return message.to_packet(packet.round, state["dtype"]), state
+        raise PacketError(f"A unit that is not in training got {told.OP!r}.")
+    if isinstance(told, TrainingEnd):
+        return Acknowledgement(), {**state, **state["training"].learned(told)}
+    previous = state["previous"] if round == state["round"] else state["training"]
+    training, message = advanced(previous, told)
+    return message, {**state, "training": training, "previous": previous, "round": round}
 
 
 def advanced(training, told):

@@ -193,26 +193,22 @@ class PaperNoise:
             bound="theta taken for public",
         )
 
-    def noised(self, packet, training):
-        """The unit's answer as it leaves."""
-        if packet.op == LocalModel.OP:
-            model = LocalModel.from_packet(packet)
-            curvature = correction_curvature(model.transition, training.problem.gram, self.reach**2)
-            public = replace(
-                model, curvature=np.array(curvature), loss=self.reach**2, reach=self.largest_state**2
+    def noised(self, message, training, round):
+        """The unit's answer of a round as it leaves."""
+        if isinstance(message, LocalModel):
+            curvature = np.array(
+                correction_curvature(message.transition, training.problem.gram, self.reach**2)
             )
-            return public.to_packet(packet.round)
-        if packet.op != AugmentedMessage.OP:
-            return packet  # says that training has ended
-        message = AugmentedMessage.from_packet(packet)
+            return replace(message, curvature=curvature, loss=self.reach**2, reach=self.largest_state**2)
+        if not isinstance(message, AugmentedMessage):
+            return message  # says that training has ended
         stds = self.stds(training.parameters[:, : len(self.scale)])
-        rng = np.random.default_rng([self.key, packet.round])
+        rng = np.random.default_rng([self.key, round])
         filtered, augmented = (
             states + std * rng.standard_normal(states.shape)
             for states, std in zip((message.filtered, message.augmented), stds, strict=True)
         )
-        noised = replace(message, filtered=filtered, augmented=augmented, loss=self.reach**2, change=1.0)
-        return noised.to_packet(packet.round)
+        return replace(message, filtered=filtered, augmented=augmented, loss=self.reach**2, change=1.0)
 
 
 def _peak_gain(F, gains):
