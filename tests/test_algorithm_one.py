@@ -25,8 +25,8 @@ from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message import GradientReply, NetworkPlan, NoGradient, PredictedStates
-from skfedcausal.message.requests import NetworksTrained
 from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.requests import NetworksTrained
 
 N = 400
 

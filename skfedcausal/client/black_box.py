@@ -132,9 +132,7 @@ def _joined(covariances, states):
 
 def _linear_step(prior, prior_cov, posterior, posterior_cov, U, starts):
     """Transition and process covariance by regression of predicted states on the filtered ones before."""
-    first = np.zeros(len(prior), dtype=bool)
-    first[list(starts)] = True
-    rows = np.flatnonzero(~first)
+    rows = inner_rows(len(prior), starts)
     known = [posterior[rows - 1], np.ones((len(rows), 1))]
     if U is not None:
         known.append(U[rows - 1])

@@ -23,6 +23,7 @@ from ..statespace.episodes import inner_rows, lagged_rows
 from .augmenter import RegressorAugmenter, as_augmenter
 from .black_box import NonlinearClient
 from .maps import LinearMap
+from .training import check_shape
 from .unit_model import UnitClient
 
 
@@ -116,12 +117,9 @@ class NetworkTraining:
         """Training after one step on the present batch; `pull` is None where the server tells nothing."""
         rows, record = self._rows, self.record
         features = record.features[rows]
-        pull = np.zeros((len(features), len(self.correction.unit))) if pull is None else pull
-        if pull.shape != (len(features), len(self.correction.unit)):
-            raise PacketError(
-                f"Array 'predicted' of a reply has shape {pull.shape}, expected "
-                f"{(len(features), len(self.correction.unit))}."
-            )
+        expected = len(features), len(self.correction.unit)
+        pull = np.zeros(expected) if pull is None else pull
+        check_shape("predicted", pull, expected)
         corrected, predicted, rest = batch_loss(record, rows, self.correction, self._outputs)
         weight = self.plan.client_weight
         slope = output_gradient(record, self.correction, corrected, predicted, rest, weight, pull)

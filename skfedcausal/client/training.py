@@ -130,10 +130,9 @@ class UnitTraining:
             raise PacketError(
                 f"A plan for training by {plan.mode} {'needs' if relays else 'has no'} drivers."
             )
-        if relays:
-            _check_shape("drivers", plan.drivers, (len(self.series.filtered), plan.drivers.shape[1]))
         problem = self.problem
-        if plan.drivers is not None:
+        if relays:
+            check_shape("drivers", plan.drivers, (len(self.series.filtered), plan.drivers.shape[1]))
             before = self.series.rows - 1
             problem = augmented_problem(
                 self.model.A,
@@ -161,16 +160,13 @@ class UnitTraining:
         """What the unit sends with its present parameters."""
         if self.mode == "moments":
             return self._moments()
-        if self.mode == "steps":
-            return self._states(slice(self.step, self.step + 1))
-        return self._states(slice(None))
+        return self._states(slice(self.step, self.step + 1) if self.mode == "steps" else slice(None))
 
     def _states(self, pairs):
         """Own and augmented states of some pairs of time steps, at the first step of each pair."""
         before = self.series.rows[pairs] - 1
-        d = self.problem.n_outputs
         past, filtered = self.series.measurements[before], self.series.filtered[before]
-        augmented = filtered + past @ self.parameters[:, :d].T
+        augmented = filtered + past @ self.theta.T
         inputs = None if self.series.inputs is None else self.series.inputs[before]
         loss = self._loss() if self.mode == "series" else self._loss_of_step()
         if self.constant is None:
@@ -181,6 +177,11 @@ class UnitTraining:
         if self.mode == "series" and self.n_moves:
             return PredictedMessage(predicted, self.constant, loss, self.change)
         return AugmentedMessage(filtered, augmented, loss, self.change, predicted, inputs, self.constant)
+
+    @property
+    def theta(self):
+        """What the measurements add to the filtered states, shape (n_states, n_outputs)."""
+        return self.parameters[:, : self.problem.n_outputs]
 
     @property
     def constant(self):
@@ -211,8 +212,7 @@ class UnitTraining:
 
     def _loss_of_step(self):
         t = self.series.rows[self.step]
-        d = self.problem.n_outputs
-        e = self.model.A @ (self.parameters[:, :d] @ self.series.measurements[t - 1])
+        e = self.model.A @ (self.theta @ self.series.measurements[t - 1])
         if self.constant is not None:
             e = e + self.constant
         own = self.residuals[self.step] - self.model.C @ e
@@ -221,7 +221,7 @@ class UnitTraining:
     def moved_by_gradients(self, reply):
         """Training after one round or step, from the server's derivatives in the states."""
         n_rows = 1 if self.mode == "steps" else len(self.series.rows)
-        _check_shape("predicted", reply.predicted, (n_rows, len(self.parameters)))
+        check_shape("predicted", reply.predicted, (n_rows, len(self.parameters)))
         if self.mode == "steps":
             return self._stepped(reply)
         past = self.series.measurements[self.series.rows - 1]
@@ -252,7 +252,7 @@ class UnitTraining:
 
     def moved_by_blocks(self, row):
         """Training after one round, from the server's blocks and the moments at home."""
-        _check_shape("blocks", row.blocks, (len(self.parameters), self.problem.n_drivers))
+        check_shape("blocks", row.blocks, (len(self.parameters), self.problem.n_drivers))
         at, dual = self._products(row.blocks), None
         if self.is_warm:
             dual = np.zeros_like(at.E) if self.dual is None else self.dual + risen(self.problem, at.E)
@@ -289,18 +289,17 @@ class UnitTraining:
         if self.series.inputs is not None:
             kept |= {"input_matrix": model.B, "input_mean": _input_level(model, self.series.inputs)}
         if end.input_level is not None:
-            _check_shape("input_level", end.input_level, (len(self.parameters),))
+            check_shape("input_level", end.input_level, (len(self.parameters),))
             kept["phi"] = end.input_level + self.constant
         return kept
 
     def augmenter(self):
         """The trained correction as a fitted :class:`LinearAugmenter`."""
-        d = self.problem.n_outputs
         fitted = LinearAugmenter()
-        fitted.theta_ = self.parameters[:, :d]
+        fitted.theta_ = self.theta
         fitted.phi_ = np.zeros(len(self.parameters)) if self.constant is None else self.constant
         fitted.coef_ = self.model.A @ fitted.theta_
-        fitted.n_features_in_ = d
+        fitted.n_features_in_ = self.problem.n_outputs
         return fitted
 
 
@@ -318,7 +317,8 @@ def _rates(problem, told, ridge):
     return Rates(own, pulled, np.full((1, problem.n_drivers), block_rate), ridge)
 
 
-def _check_shape(name, value, expected):
+def check_shape(name, value, expected):
+    """Refuse an array of a reply that has another shape."""
     if value.shape != expected:
         raise PacketError(f"Array {name!r} of a reply has shape {value.shape}, expected {expected}.")
 

@@ -104,8 +104,9 @@ def _gradient_guard(mechanism, server, data):
         )
     n_steps = sum(length - 1 for length in data.lengths)
     rounds, recipients = server.n_rounds_at_most, len(data.names)
+    width = 2 * max(Y.shape[1] for Y in data.outputs)  # states and their penalty, at most as many as sensors
     guard = GradientGuard.calibrated(
-        mechanism.gradient_clip, mechanism.mu_of_release(), n_steps, rounds, recipients, _width(data)
+        mechanism.gradient_clip, mechanism.mu_of_release(), n_steps, rounds, recipients, width
     )
     mechanism.account.charge([guard.charge(name) for name in data.names], mechanism.scope)
     rng = generator(mechanism.random_state, "gradients", len(mechanism.account))
@@ -114,11 +115,6 @@ def _gradient_guard(mechanism, server, data):
         return {name: _noised(reply, guard, rng) for name, reply in replies.items()}
 
     return guarded
-
-
-def _width(data):
-    """Bound on the numbers in a gradient: states and their penalty, at most as many as sensors each."""
-    return 2 * max(Y.shape[1] for Y in data.outputs)
 
 
 def _noised(reply, guard, rng):
@@ -202,7 +198,7 @@ class PaperNoise:
             return replace(message, curvature=curvature, loss=self.reach**2, reach=self.largest_state**2)
         if not isinstance(message, AugmentedMessage):
             return message  # says that training has ended
-        stds = self.stds(training.parameters[:, : len(self.scale)])
+        stds = self.stds(training.theta)
         rng = np.random.default_rng([self.key, round])
         filtered, augmented = (
             states + std * rng.standard_normal(states.shape)

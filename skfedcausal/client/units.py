@@ -113,13 +113,16 @@ def randomised_flags(mechanism, plant, kept, flagger):
     return mechanism.release(pairs, records=records, flagger=flagger)
 
 
+def _without_record(name, columns, **settings):
+    return UnitWorker(name, np.zeros((0, len(columns))), None, (0,), columns, None, **settings)
+
+
 def units_alone(kept, layout, flags=None):
     """Units without a record, for questions about what they learned, or about flags that they may send."""
     sites = {}
     for name, columns in zip(layout.names, layout.outputs, strict=True):
-        nothing = np.zeros((0, len(columns)))
         told = None if flags is None else flags[name]
-        sites[name] = Site(UnitWorker(name, nothing, None, (0,), columns, None, flags=told), kept[name])
+        sites[name] = Site(_without_record(name, columns, flags=told), kept[name])
     return sites
 
 
@@ -137,9 +140,7 @@ class UnitStreams:
         self._feeds = {name: Feed() for name in layout.names}
         self.sites = {}
         for name, columns in zip(layout.names, layout.outputs, strict=True):
-            nothing = np.zeros((0, len(columns)))
-            worker = UnitWorker(name, nothing, None, (0,), columns, None, monitored=self._feeds[name])
-            self.sites[name] = Site(worker, kept[name])
+            self.sites[name] = Site(_without_record(name, columns, monitored=self._feeds[name]), kept[name])
 
     def put(self, plant, noised=None):
         """Give every unit its next rows, as `noised` releases them; whether that cost something."""

@@ -8,26 +8,9 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 
+from ..message import requests, states
 from ..message.packet import PacketError
-from ..message.requests import (
-    Acknowledgement,
-    AggregateRequest,
-    FactualRequest,
-    FitRequest,
-    FlagsRequest,
-    LawRequest,
-    LossAnswer,
-    LossRequest,
-    Measurements,
-    NetworksTrained,
-    NothingYet,
-    PredictRequest,
-    RecordRequest,
-    TrainRequest,
-    WatchRequest,
-)
 from ..message.schema import KINDS
-from ..message.states import EffectReply, PredictionReply, SmoothedReply, StateMessage, StateReply
 from ..message.training import BlockRow, GradientReply, NetworkPlan, NoGradient, TrainingEnd, TrainingPlan
 from ..message.watching import FlagMessage, VerdictReply
 from . import network_training, training
@@ -90,7 +73,7 @@ class UnitWorker:
         Variance of the noise that a privacy mechanism added to `outputs`; None if there is none.
     training_noise : PaperNoise, default=None
         Noise that the unit adds to its messages of training.
-    monitored : Batches or similar, default=None
+    monitored : Feed or similar, default=None
         Another record to be monitored for faults: an object whose ``batch(number)``, counted from 1, is a
         :class:`~skfedcausal.client.batches.Batch`, None where there is none yet.
     monitor : bool, default=True
@@ -308,7 +291,7 @@ class UnitWorker:
             learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
         if reply.noise_share is not None:
             learned["client"] = state["client"].with_noise_share(float(reply.noise_share[0]))
-        return Acknowledgement(), {**state, **learned}
+        return states.Acknowledgement(), {**state, **learned}
 
     def _fit_augmenter(self, augmenter, client, reply):
         told = reply.cross_term, reply.transition, self.starts
@@ -361,15 +344,15 @@ class UnitWorker:
         """Measurements by the names of the sensors, made from positions where they have none."""
         columns = self.columns
         if columns is None:
-            columns = [f"{self.name}__x{k}" for k in range(self.outputs.shape[1])]
-        return Measurements(values, variance, tuple(columns))
+            columns = tuple(f"{self.name}__x{k}" for k in range(self.outputs.shape[1]))
+        return states.Measurements(values, variance, tuple(columns))
 
     def _tell_losses(self, reply, state, round):
         """Losses of gradient training on the record."""
         series = self._series(state["client"])
-        states, loss = training.augmented_losses(state, series, series.rows)
-        distance = reply.states[series.rows] - states
-        return LossAnswer(float(loss), float(np.mean((distance**2).sum(axis=1)))), state
+        predicted, loss = training.augmented_losses(state, series, series.rows)
+        distance = reply.states[series.rows] - predicted
+        return requests.LossAnswer(float(loss), float(np.mean((distance**2).sum(axis=1)))), state
 
     # -- monitoring ------------------------------------------------------------------------------
 
@@ -378,7 +361,7 @@ class UnitWorker:
         if request.percentile is not None:
             about = (state, self.outputs) if self.home is None else (own_record(state), self.home)
             flags = learned_flags(*about, self.starts, request.percentile)
-            return Acknowledgement(), {**state, "flags": flags}
+            return states.Acknowledgement(), {**state, "flags": flags}
         if "flags" not in state:
             raise PacketError(f"Unit {self.name!r} was asked for flags before it learned what is nominal.")
         flags = flags_of(state, self.outputs, self.starts) if self.flags is None else self.flags
@@ -393,22 +376,22 @@ class UnitWorker:
         except ValueError as error:
             raise PacketError(f"Unit {self.name!r} cannot answer about a batch. {error}") from error
         if message is None:
-            return NothingYet(), state
+            return requests.NothingYet(), state
         return message, {**state, "place": place, "record": place.record}
 
     def _hear_verdict(self, verdict, state, round):
         """Take note of incidents."""
-        return Acknowledgement(), {**state, "verdict": verdict}
+        return states.Acknowledgement(), {**state, "verdict": verdict}
 
     # -- checks ----------------------------------------------------------------------------------
 
     def _check_message(self, message):
         """What a client of the user's own gave must be a message and survive its way."""
         about = f"The client of unit {self.name!r} gave a"
-        if not isinstance(message, StateMessage):
+        if not isinstance(message, states.StateMessage):
             raise TypeError(f"{about} {type(message).__name__} as its message instead of a StateMessage.")
         try:
-            came = StateMessage.from_packet(message.to_packet())
+            came = states.StateMessage.from_packet(message.to_packet())
         except (TypeError, ValueError, IndexError, AttributeError) as error:
             raise ValueError(f"{about} message that cannot be used. {error}") from error
         if len(came.z) != len(self.outputs):
@@ -462,28 +445,28 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
     return client
 
 
-_BEGINNINGS = (FitRequest, TrainRequest, NetworkPlan)  # whose precision later answers have too
+_BEGINNINGS = (requests.FitRequest, requests.TrainRequest, NetworkPlan)  # later answers have their precision
 _ANSWERS = {
-    FitRequest.OP: UnitWorker._fit,
-    SmoothedReply.OP: UnitWorker._refine,
-    RecordRequest.OP: UnitWorker._tell_of_record,
-    LawRequest.OP: UnitWorker._tell_law,
-    TrainRequest.OP: UnitWorker._begin_training,
+    requests.FitRequest.OP: UnitWorker._fit,
+    states.SmoothedReply.OP: UnitWorker._refine,
+    requests.RecordRequest.OP: UnitWorker._tell_of_record,
+    requests.LawRequest.OP: UnitWorker._tell_law,
+    requests.TrainRequest.OP: UnitWorker._begin_training,
     TrainingPlan.OP: UnitWorker._train,
     BlockRow.OP: UnitWorker._train,
     TrainingEnd.OP: UnitWorker._train,
     GradientReply.OP: UnitWorker._move,
     NetworkPlan.OP: UnitWorker._train_network,
     NoGradient.OP: UnitWorker._train_network,
-    NetworksTrained.OP: UnitWorker._train_network,
-    StateReply.OP: UnitWorker._learn_from,
-    PredictRequest.OP: UnitWorker._predict,
-    PredictionReply.OP: UnitWorker._map_prediction,
-    EffectReply.OP: UnitWorker._map_effect,
-    FactualRequest.OP: UnitWorker._replay,
-    AggregateRequest.OP: UnitWorker._aggregate,
-    LossRequest.OP: UnitWorker._tell_losses,
-    FlagsRequest.OP: UnitWorker._flag,
-    WatchRequest.OP: UnitWorker._monitor,
+    requests.NetworksTrained.OP: UnitWorker._train_network,
+    states.StateReply.OP: UnitWorker._learn_from,
+    requests.PredictRequest.OP: UnitWorker._predict,
+    states.PredictionReply.OP: UnitWorker._map_prediction,
+    states.EffectReply.OP: UnitWorker._map_effect,
+    requests.FactualRequest.OP: UnitWorker._replay,
+    requests.AggregateRequest.OP: UnitWorker._aggregate,
+    requests.LossRequest.OP: UnitWorker._tell_losses,
+    requests.FlagsRequest.OP: UnitWorker._flag,
+    requests.WatchRequest.OP: UnitWorker._monitor,
     VerdictReply.OP: UnitWorker._hear_verdict,
 }
