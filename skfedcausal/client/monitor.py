@@ -50,14 +50,8 @@ class UnitMonitor:
         outside = null_space(weights.T) if len(scale) > model.n_states else np.zeros((len(scale), 0))
         precision = np.linalg.inv(outside.T @ G @ outside + _FLOOR * np.eye(outside.shape[1]))
         spread = np.array([np.diff(y[~np.isnan(y)]).std() for y in Y.T])
-        monitor = cls(
-            model,
-            outside / scale[:, None],
-            precision,
-            G * np.outer(scale, scale),
-            np.zeros(len(scale)),
-            spread,
-        )
+        whole = G * np.outer(scale, scale)
+        monitor = cls(model, outside / scale[:, None], precision, whole, np.zeros(len(scale)), spread)
         return replace(monitor, resolution=monitor.resolutions(Y)[-1])
 
     @cached_property

@@ -190,18 +190,10 @@ class Passed:
 
 @dataclass(frozen=True)
 class Silence:
-    """Which rows of a unit are repetitions of the last row by somebody who reports no more.
+    """Which rows of a unit are repetitions of the last row by somebody who reports no more."""
 
-    Attributes
-    ----------
-    columns : ndarray of int
-        Columns that move, the liveliest first.
-    allowed : int
-        Rows that may be repeated: several times as many as ever were in `fit`.
-    """
-
-    columns: np.ndarray
-    allowed: int
+    columns: np.ndarray  # positions of those that move, the liveliest first
+    allowed: int  # rows that may be repeated: several times as many as ever were in `fit`
 
     @classmethod
     def learn(cls, Y, starts):

@@ -82,10 +82,8 @@ class UnitTraining:
         if series.inputs is not None:
             own += series.inputs[before] @ model.B.T
         residuals = series.measurements[now] - own @ model.C.T
-        nobody = np.zeros((len(now), 0))
-        problem = augmented_problem(
-            model.A, model.C, series.measurements[before], nobody, residuals, constant=constant
-        )
+        nobody = np.zeros((len(series.filtered), 0))
+        problem = _problem(model, series, residuals, nobody, constant=constant)
         parameters = np.zeros((model.n_states, problem.n_local))
         if scale:
             parameters = scale * rng.standard_normal(parameters.shape)
@@ -133,17 +131,8 @@ class UnitTraining:
         problem = self.problem
         if relays:
             check_shape("drivers", plan.drivers, (len(self.series.filtered), plan.drivers.shape[1]))
-            before = self.series.rows - 1
-            problem = augmented_problem(
-                self.model.A,
-                self.model.C,
-                self.series.measurements[before],
-                plan.drivers[before],
-                self.residuals,
-                n_inputs=plan.n_inputs,
-                constant=self.problem.n_local > self.problem.n_outputs,
-                xi=plan.xi,
-            )
+            settings = {"n_inputs": plan.n_inputs, "constant": self.constant is not None, "xi": plan.xi}
+            problem = _problem(self.model, self.series, self.residuals, plan.drivers, **settings)
         rates = _rates(problem, plan.rates, plan.ridge)
         warm_up = divide = None
         if plan.warm_up:
@@ -246,7 +235,7 @@ class UnitTraining:
             c=self.residuals[self.step],
             pull=reply.predicted[0],
             pull_past=None if reply.augmented is None else reply.augmented[0],
-            constant=self.problem.n_local > self.problem.n_outputs,
+            constant=self.constant is not None,
         )
         return replace(self, parameters=parameters, n_moves=self.n_moves + 1)
 
@@ -301,6 +290,14 @@ class UnitTraining:
         fitted.coef_ = self.model.A @ fitted.theta_
         fitted.n_features_in_ = self.problem.n_outputs
         return fitted
+
+
+def _problem(model, series, residuals, drivers, **settings):
+    """What a unit minimises over the pairs of time steps of its record, driven by given series."""
+    before = series.rows - 1
+    return augmented_problem(
+        model.A, model.C, series.measurements[before], drivers[before], residuals, **settings
+    )
 
 
 def _input_level(model, inputs):

@@ -46,41 +46,15 @@ def released(mechanism, plant, noise=None, learning=False):
 
 
 def new_units(plant, templates, augmenter, noise, *, training=(), home=None):
-    """Units that are to learn from a released record.
-
-    Parameters
-    ----------
-    plant : PlantData
-        As it was released.
-    templates : dict of str to object
-        Each unit's client.
-    augmenter : Augmenter or None
-    noise : dict of str to UnitNoise
-    training : dict of str to PaperNoise
-        Noise that units add to their messages of training.
-    home : PlantData, default=None
-        The raw record, where flags about it will be randomised.
-    """
+    """Units that are to learn from a released record; `home` is the raw one, where flags are randomised."""
     raw = [None] * plant.n_units if home is None else home.outputs
-    return {
-        name: Site(
-            UnitWorker(
-                name,
-                Y,
-                U,
-                plant.starts,
-                columns,
-                templates[name],
-                augmenter,
-                noise[name].variance if name in noise else None,
-                dict(training).get(name),
-                home=at_home,
-            )
-        )
-        for name, Y, U, columns, at_home in zip(
-            plant.names, plant.outputs, plant.inputs, plant.layout.outputs, raw, strict=True
-        )
-    }
+    parts = zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, raw, strict=True)
+    sites = {}
+    for name, Y, U, columns, at_home in parts:
+        variance = noise[name].variance if name in noise else None
+        about = name, Y, U, plant.starts, columns, templates[name], augmenter, variance
+        sites[name] = Site(UnitWorker(*about, dict(training).get(name), home=at_home))
+    return sites
 
 
 def known_units(plant, noise, kept):
@@ -127,14 +101,7 @@ def units_alone(kept, layout, flags=None):
 
 
 class UnitStreams:
-    """The units of a stream, whose rows come batch by batch.
-
-    Parameters
-    ----------
-    kept : dict of str to dict
-        State of every unit.
-    layout : PlantLayout
-    """
+    """The units of a stream, whose rows come batch by batch; each goes on from what it keeps of a fit."""
 
     def __init__(self, kept, layout):
         self._feeds = {name: Feed() for name in layout.names}

@@ -57,57 +57,27 @@ KEPT = (  # what a unit keeps of a fit for other records
 class UnitWorker:
     """Answers the server's packets from one unit's private data.
 
-    Parameters
-    ----------
-    name : str
-    outputs : ndarray of shape (n_samples, n_sensors)
-    inputs : ndarray of shape (n_samples, n_inputs) or None
-    starts : tuple of int
-        First row of each episode.
-    columns : tuple of str
-        Names of the sensors.
-    client : KalmanClient or object
-        Template of the unit's model, cloned and fitted here, see :class:`~skfedcausal.UnitClient`.
-    augmenter : Augmenter or regressor, default=None
-    noise : ndarray of shape (n_sensors,), default=None
-        Variance of the noise that a privacy mechanism added to `outputs`; None if there is none.
-    training_noise : PaperNoise, default=None
-        Noise that the unit adds to its messages of training.
-    monitored : Feed or similar, default=None
-        Another record to be monitored for faults: an object whose ``batch(number)``, counted from 1, is a
-        :class:`~skfedcausal.client.batches.Batch`, None where there is none yet.
-    monitor : bool, default=True
-        Whether the server may ask for what the unit's states do not show.
-    home : ndarray of shape (n_samples, n_sensors), default=None
-        The record without noise, for flags that are randomised before they leave; None: `outputs`.
-    flags : ndarray of bool of shape (n_samples, 2), default=None
-        What is answered when flags are asked for; None: the unit looks.
-
-    Notes
-    -----
-    State between packets, all of it kept at the site: ``client``, the fitted model, ``n_states`` and
-    ``round`` of its last message and ``previous``, the model before that round; ``silence``; ``augmenter``
-    and what the server says about the unit's own blocks (``transition``, ``input_matrix`` and ``input_mean``,
-    ``phi``) once a reply came; ``effect`` and ``effect_std``, the last answer about a change of inputs;
-    ``flags``, what is nominal for them. A packet that comes again in its round is answered from `previous`,
-    so that nothing counts twice, and a packet of an earlier round is refused. A new fit starts with an empty
-    state. Where the unit stands in a monitored record is ``place``, and which record that was ``record``.
+    What it learns is state that goes in and out and stays at the site. A packet that comes again in its round
+    is answered from ``previous``, the model before that round, so that nothing counts twice; a packet of an
+    earlier round is refused, and a new fit starts with an empty state.
     """
 
     name: str
-    outputs: np.ndarray
-    inputs: np.ndarray | None
-    starts: tuple[int, ...]
-    columns: tuple[str, ...] | None
-    client: Any
+    outputs: np.ndarray  # (n_samples, n_sensors)
+    inputs: np.ndarray | None  # (n_samples, n_inputs)
+    starts: tuple[int, ...]  # first row of each episode
+    columns: tuple[str, ...] | None  # names of the sensors
+    client: Any  # template of the unit's model, cloned and fitted here
     augmenter: Any = None
-    noise: np.ndarray | None = None
-    training_noise: Any = None
-    monitored: Any = None
+    noise: np.ndarray | None = None  # variance of the noise that a privacy mechanism added to `outputs`
+    training_noise: Any = None  # PaperNoise for the messages of training
+    monitored: Any = None  # another record, whose ``batch(number)`` is a Batch, None where there is none yet
     _: KW_ONLY
-    monitor: bool = True
-    home: np.ndarray | None = None
-    flags: np.ndarray | None = None
+    monitor: bool = True  # whether the server may ask for what the unit's states do not show
+    home: np.ndarray | None = (
+        None  # the record without noise, for flags that are randomised before they leave
+    )
+    flags: np.ndarray | None = None  # answer when flags are asked for; None: the unit looks
 
     @property
     def n_columns(self):
@@ -115,23 +85,7 @@ class UnitWorker:
         return self.outputs.shape[1] + (0 if self.inputs is None else self.inputs.shape[1])
 
     def handle(self, packet, state):
-        """Answer one packet.
-
-        Parameters
-        ----------
-        packet : Packet
-        state : dict
-
-        Returns
-        -------
-        answer : Packet
-        state : dict
-
-        Raises
-        ------
-        PacketError
-            If the packet is of an unknown kind, out of turn or not about this unit's record.
-        """
+        """The answer to a packet and the state after it; PacketError if it is unknown or out of turn."""
         op = packet.op
         if op not in _ANSWERS:
             raise PacketError(f"Unit {self.name!r} does not know the operation {op!r}.")
@@ -415,18 +369,15 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
         if client.C is None:
             warn_few_rows(len(Y), len(client.model.C), client.n_states_, f"unit {name!r}")
         return client
+    kind = f"The client of unit {name!r} is a {type(template).__name__}"
     if noise is not None:
         raise TypeError(
-            f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient can be told "
-            "how much noise a privacy mechanism added to its measurements; give it C and R there."
+            f"{kind}. Only a KalmanClient can be told how much noise a privacy mechanism added to its "
+            "measurements; give it C and R there."
         )
-    if isinstance(template, ExtendedKalmanClient):
-        template = NonlinearClient(template)
-    if isinstance(template, NonlinearClient):
-        return type(template)(template.box, f"unit {name!r}").fit(Y, U, starts, columns)
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
-        return BlackBoxClient(template, f"unit {name!r}").fit(Y, U, starts, columns)
-    kind = f"The client of unit {name!r} is a {type(template).__name__}"
+        behind = NonlinearClient if isinstance(template, ExtendedKalmanClient) else BlackBoxClient
+        return behind(template, f"unit {name!r}").fit(Y, U, starts, columns)
     if not hasattr(template, "message"):
         raise TypeError(
             f"{kind} with neither `message(Y)` nor `filter_moments(Y)`. Give a KalmanClient or an object "
