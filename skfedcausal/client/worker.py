@@ -116,7 +116,7 @@ class UnitWorker:
         if state.get("round") == round and state["previous"] is None:
             return self._message(state["client"], None, state, round)
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
-        client = self._fitted(self.client)
+        client = fitted_client(self.client, *self._about)
         if wishes.monitor:
             if not self.monitor:
                 raise PacketError(
@@ -125,14 +125,14 @@ class UnitWorker:
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
         return self._message(client, None, first, round)
 
-    def _fitted(self, template):
-        return fitted_client(
-            template, self.outputs, self.inputs, self.starts, self.name, self.columns, self.noise
-        )
+    @property
+    def _about(self):
+        """What a unit's model is fitted with."""
+        return self.outputs, self.inputs, self.starts, self.name, self.columns, self.noise
 
     def _resized(self, n_states):
         """The unit's model with another number of states."""
-        return self._fitted(clone(self.client).set_params(n_states=n_states))
+        return fitted_client(clone(self.client).set_params(n_states=n_states), *self._about)
 
     def _first_state(self):
         """What a unit notices of its own record; under privacy nothing, for it would tell of values."""
@@ -194,7 +194,7 @@ class UnitWorker:
                 f"GradientServer trains the correction theta y + phi of unit {self.name!r} itself and has no "
                 f"use for augmenter={self.augmenter!r}. Leave it out, or use LikelihoodServer."
             )
-        client = self._fitted(self.client)
+        client = fitted_client(self.client, *self._about)
         if not isinstance(client, UnitClient):
             raise TypeError(
                 f"The client of unit {self.name!r} is a {type(self.client).__name__}. GradientServer needs "
