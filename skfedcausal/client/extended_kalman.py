@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from ..containers import check_lengths, episode_starts
 from ..seeding import seeded
-from ..statespace.episodes import episodes
+from ..statespace.episodes import episodes, inner_rows
 from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
 from .records import active_columns
 
@@ -294,7 +294,7 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
         scale = np.where(active, np.nanstd(known, axis=0), 1.0)
         inside = np.where(active, (Y - mean) / scale, 0.0)
         complete = np.all(np.isfinite(inside), axis=1)
-        follows = np.concatenate([np.arange(i, j - 1) for i, j in episodes(starts, len(Y))])
+        follows = inner_rows(len(Y), starts) - 1
         follows = follows[complete[follows] & complete[follows + 1]]
         if len(follows) < 2 * self.hidden:
             raise ValueError(

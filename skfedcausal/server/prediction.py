@@ -9,7 +9,6 @@ import numpy as np
 from ..statespace.episodes import PIECE, column_mean
 from ..statespace.inputs import input_term
 from ..statespace.kalman import (
-    Covariances,
     CovarianceSchedule,
     covariance_schedule,
     filter_rows,
@@ -134,7 +133,7 @@ class PlantFilter:
                     # before and after the unit's own measurement alone
                     J, P = part.covariances.J[:, own, own], part.covariances.predicted[:, own, own]
                     filtered = np.linalg.solve(np.eye(J.shape[1]) + P @ J, P)
-                    covariances = Covariances(J, P, filtered, None, None)
+                    covariances = part.covariances._replace(J=J, predicted=P, filtered=filtered)
                     z, means = record.z[part.rows, own], part.predicted[:, own]
                     terms[part.rows, m] = log_density_terms(covariances, z, means)
             return terms

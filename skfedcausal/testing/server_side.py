@@ -77,6 +77,7 @@ class _Fit:
         else:
             gaps = {name: np.random.default_rng(0).random(Y.shape) < 0.02 for name, Y in records.items()}
             records = {name: np.where(gaps[name], np.nan, Y) for name, Y in records.items()}
+        self.records = records
         self.units = {
             name: Site(UnitWorker(name, Y, None, (0,), None, clients[name], augmenter))
             for name, Y in records.items()
@@ -160,9 +161,7 @@ class _SeenServer(check.Seen):
 
     @property
     def series(self):
-        return [one.z for one in self.messages.values()] + [
-            u.worker.record[0] for u in self.fit.units.values()
-        ]
+        return [*(one.z for one in self.messages.values()), *self.fit.records.values()]
 
     def learned(self, server):
         return [getattr(server, name) for name in _LEARNED]
