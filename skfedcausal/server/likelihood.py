@@ -390,9 +390,8 @@ class LikelihoodServer(ServerLearner):
         levels = {"alpha": self.alpha, "margin": self.margin}
         self.links_ = links_table(self.names_, partition, self._blocks, geweke, **levels)
         if partition.n_inputs and len(partition.input_pairs.pairs):
-            unknown = np.full_like(geweke, np.nan)  # Geweke's measure is between measured processes
-            blocks = estimate.blocks["input"]
-            inputs = links_table(self.names_, partition.input_pairs, blocks, unknown, **levels, kind="input")
+            family, blocks = partition.input_pairs, estimate.blocks["input"]
+            inputs = links_table(self.names_, family, blocks, **levels, kind="input")
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
 
     # -- the plant over a record -----------------------------------------------------------------
@@ -596,6 +595,4 @@ class LikelihoodServer(ServerLearner):
         self._validate_params()
         record = JointRecord.from_messages(messages)
         blocks = screen_plant(record)
-        unknown = np.full((record.partition.n_units,) * 2, np.nan)
-        levels = {"alpha": self.alpha, "margin": self.margin}
-        return links_table(record.names, record.partition, blocks, unknown, **levels)
+        return links_table(record.names, record.partition, blocks, alpha=self.alpha, margin=self.margin)

@@ -57,11 +57,8 @@ def _estimates(scoring, of, family, inside, own, *, only_inside=False, screen=No
         positions = scoring.structure.free.positions(scoring.point.A.shape)[0 if transition else 1]
         stepped = scoring.matrices(scoring.vector + scoring.step)[0 if transition else 1]
         position = positions[elements[inside]]  # (pairs, e), -1 where padded
-        padded = position < 0
         estimate[inside] = np.append(stepped.ravel(), 0.0)[elements[inside]]
-        blocks = scoring.covariance[position[:, :, None], position[:, None, :]]
-        blocks[padded[:, :, None] | padded[:, None, :]] = 0.0
-        covariance[inside] = blocks
+        covariance[inside] = scoring.covariance[position[:, :, None], position[:, None, :]]
     outside = np.flatnonzero(~inside)
     if only_inside:
         covariance[outside] = PADDED_VARIANCE * np.eye(elements.shape[1])
@@ -81,7 +78,6 @@ def _estimates(scoring, of, family, inside, own, *, only_inside=False, screen=No
         gathered = scoring.whitened(half).T.reshape(*at.shape, -1)  # (pairs, e, free)
         gathered[padded] = 0.0
         score = gradient.ravel()[at] - gathered @ whitened_gradient
-        score[padded] = 0.0
         rest = own[pairs] - gathered @ np.swapaxes(gathered, 1, 2)
         inverse, known = _inverses(rest)
         covariance[pairs] = inverse / scoring.n_samples

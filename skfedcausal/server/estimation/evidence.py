@@ -45,15 +45,14 @@ class BlockEstimates:
     dof: np.ndarray  # (n_pairs,)
 
     @classmethod
-    def padded(cls, estimate, covariance, partition):
-        """Estimates whose padded elements get zero mean and a huge variance.
-
-        `partition` is a Partition or any other family of pairs with ``pair_elements`` and ``pair_dof``.
-        """
-        rows, cols = np.nonzero(partition.pair_elements == partition.n_elements)
+    def padded(cls, estimate, covariance, family):
+        """Estimates of a family of pairs whose padded elements get zero mean and a huge variance, in place."""
+        padded = family.pair_elements == family.n_elements
+        covariance[padded[:, :, None] | padded[:, None, :]] = 0.0
+        rows, cols = np.nonzero(padded)
         covariance[rows, cols, cols] = PADDED_VARIANCE
-        estimate[rows, cols] = 0.0
-        return cls(estimate, covariance, partition.pair_dof)
+        estimate[padded] = 0.0
+        return cls(estimate, covariance, family.pair_dof)
 
     @property
     def strength(self):
