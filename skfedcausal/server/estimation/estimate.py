@@ -70,6 +70,15 @@ class Coefficients(NamedTuple):
     regressors: np.ndarray  # (c, c)
 
 
+class Climb(NamedTuple):
+    """How the climb to the maximum of a likelihood went."""
+
+    n_iter: int
+    converged: bool
+    gradient_norm: float  # per time step, in the metric of the curvature
+    has_prior: bool
+
+
 @dataclass(frozen=True)
 class PlantEstimate:
     """Fitted plant in the units' own states; blocks, coefficients and parameters in standardised ones."""
@@ -87,10 +96,7 @@ class PlantEstimate:
     steps: tuple[int, ...]  # rows at which levels shift
     levels: np.ndarray  # what the steps add to the state equation, (n, n_steps)
     shifts: LevelShifts
-    n_iter: int
-    converged: bool
-    gradient_norm: float
-    has_prior: bool
+    climb: Climb
 
 
 def estimate_plant(record, settings):
@@ -117,10 +123,7 @@ class Maximum(NamedTuple):
 
     objective: object
     scoring: Scoring
-    gain: float  # log-likelihood that a step from there promises
-    n_iter: int
-    converged: bool
-    has_prior: bool
+    climb: Climb
 
 
 def maximise(plant, settings, may_lengthen=True):
@@ -145,7 +148,8 @@ def maximise(plant, settings, may_lengthen=True):
     if ascent.point is not scoring.point:
         scoring = Scoring(objective, scoring.structure, ascent.point)
     n_iter, converged = search.n_further + ascent.n_iter, search.settled and ascent.converged
-    return Maximum(objective, scoring, ascent.gain, n_iter, converged, has_prior)
+    gradient_norm = float(np.sqrt(ascent.gain / plant.n_samples))
+    return Maximum(objective, scoring, Climb(n_iter, converged, gradient_norm, has_prior))
 
 
 def uncoupled_plant(plant):
@@ -233,11 +237,8 @@ def _assessed(plant, maximum, settings):
         FittedParameters(point.A, point.Q, free, covariance, plant.state_scale),
         plant.steps,
         levels,
-        LevelShifts.of(plant.steps, levels, Q, scoring),
-        maximum.n_iter,
-        maximum.converged,
-        float(np.sqrt(maximum.gain / plant.n_samples)),
-        maximum.has_prior,
+        LevelShifts.of(plant.names, plant.steps, levels, Q, scoring),
+        maximum.climb,
     )
 
 

@@ -46,7 +46,7 @@ class BlockEstimates:
 
     @classmethod
     def padded(cls, estimate, covariance, family):
-        """Estimates of a family of pairs whose padded elements get zero mean and a huge variance, in place."""
+        """Estimates of a family of pairs whose padded elements get zero mean and a huge variance."""
         padded = family.pair_elements == family.n_elements
         covariance[padded[:, :, None] | padded[:, None, :]] = 0.0
         rows, cols = np.nonzero(padded)
