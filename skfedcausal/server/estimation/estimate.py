@@ -21,7 +21,7 @@ from .evidence import BlockEstimates, shrunk_transition
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
 from .scoring import Goal, Point, Scoring, Structure, ascend
-from .search import first_links, is_degenerate, is_singular, search_structure
+from .search import is_degenerate, is_singular, search_structure
 from .standardised import StandardisedPlant
 
 _GOALS = {"near": 10.0, "tol": 0.1}
@@ -105,17 +105,16 @@ def estimate_plant(record, settings):
     Level shifts are looked for in records without steps; those the plant can do without are taken out.
     """
     plant = StandardisedPlant(record, settings.local, settings.fix_local)
-    if settings.level_shifts is not None and not record.steps:
+    steps = record.steps
+    if settings.level_shifts is not None and not steps:
         steps = find_level_shifts(plant.unit_records(), record.determined.sum())
-        if steps:
+    while True:
+        if steps != plant.steps:
             plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local)
-    estimate = _assessed(plant, maximise(plant, settings), settings)
-    lasting = estimate.shifts.certain
-    while len(lasting) < len(plant.steps):
-        plant = StandardisedPlant(record.at_steps(lasting), settings.local, settings.fix_local)
         estimate = _assessed(plant, maximise(plant, settings), settings)
-        lasting = estimate.shifts.certain
-    return estimate
+        steps = estimate.shifts.certain
+        if steps == plant.steps:
+            return estimate
 
 
 class Maximum(NamedTuple):
@@ -252,4 +251,6 @@ def screen_plant(record):
     """Score tests of every pair at the uncoupled plant, the first step of :func:`estimate_plant`."""
     plant = StandardisedPlant(record)
     likelihood, point = uncoupled_plant(plant)
-    return first_links(likelihood, plant.structure(), point)
+    if plant.partition.n_known:  # the same inputs drive the states of all units: nothing decouples
+        return link_estimates(Scoring(likelihood, plant.structure(), point))
+    return uncoupled_estimates(likelihood, plant.partition, point, correlations=False)[0]

@@ -38,13 +38,10 @@ class Structure:
 
     def __init__(self, partition, **masks):
         self.partition = partition
-        units = np.ones(partition.n_units, dtype=bool)
-        self.free_dynamics, self.free_noise = (
-            masks.get("free_dynamics", units),
-            masks.get("free_noise", units),
-        )
+        units, none = np.ones(partition.n_units, dtype=bool), np.zeros(len(partition.pairs), dtype=bool)
+        self.free_dynamics = masks.get("free_dynamics", units)
+        self.free_noise = masks.get("free_noise", units)
         self.own_inputs = masks.get("own_inputs", units)
-        none = np.zeros(len(partition.pairs), dtype=bool)
         self.linked, self.correlated = masks.get("linked", none), masks.get("correlated", none)
         self.driven = masks.get("driven", np.ones(partition.n_input_pairs, dtype=bool))
         self.shifted = masks.get("shifted", np.tile(self.free_noise, partition.n_steps))

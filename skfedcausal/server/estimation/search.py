@@ -83,13 +83,6 @@ def is_singular(Q):
     return bool(np.linalg.eigvalsh(Q)[0] < _SINGULAR)
 
 
-def first_links(objective, structure, point):
-    """One-step estimates of all links at the plant whose states are uncoupled."""
-    if structure.partition.n_known:  # the same inputs drive the states of all units: nothing decouples
-        return link_estimates(Scoring(objective, structure, point))
-    return uncoupled_estimates(objective, structure.partition, point, correlations=False)[0]
-
-
 def _first_structure(objective, structure, point, alpha, near, tests):
     """Links, inputs and correlations that the tests at the plant with uncoupled states suggest."""
     partition = structure.partition

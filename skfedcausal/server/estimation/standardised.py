@@ -216,18 +216,19 @@ class StandardisedPlant:
         """Scores, inputs and steps of unit variance, first rows of episodes, lags of their likelihood."""
         return self._scores.series @ self._left.T, self._record.starts, self._n_lags
 
-    def lagged_whittle(self, n_plant_lags, n_dropped, n_lags=None):
-        """Whittle likelihood of the scores for a plant of several lags, see :meth:`Scores.lagged_moments`."""
+    def lagged_likelihood(self, n_plant_lags, n_dropped, n_lags=None):
+        """Likelihood for a plant of several lags without inputs, see :meth:`Scores.lagged_moments`.
+
+        Whittle's of the scores of complete records, the exact one of the information series of others.
+        """
         n_lags = self._n_lags + n_plant_lags - 1 if n_lags is None else n_lags
+        if not self.is_complete:
+            record = self.standard_record
+            series = record.z, record.matrices, self._regimes, record.starts
+            return TimeDomainLikelihood(*series, n_lags, n_lags=n_plant_lags)
         moments = self._scores.lagged_moments(n_lags, n_plant_lags, n_dropped)
         left = np.kron(np.eye(n_plant_lags), self._Sinv)
         return WhittleLikelihood(moments.transformed(left), self.score_noise, n_plant_lags)
-
-    def lagged_time_domain(self, n_plant_lags):
-        """Exact likelihood of the information series for a plant of several lags, without inputs."""
-        record, n_frequencies = self.standard_record, self._n_lags + n_plant_lags - 1
-        series = record.z, record.matrices, self._regimes, record.starts
-        return TimeDomainLikelihood(*series, n_frequencies, n_lags=n_plant_lags)
 
     def lags_of_filter(self, A, Q, n_plant_lags):
         """Lags that the filter of a plant of several lags remembers."""

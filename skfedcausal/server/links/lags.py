@@ -62,7 +62,7 @@ class LaggedPlant(NamedTuple):
 
     def held_out(self, tail, n_dropped):
         """Log-likelihood of another record per time step, up to a term that does not depend on the plant."""
-        likelihood = _likelihood(tail, self.n_lags, n_dropped)
+        likelihood = tail.lagged_likelihood(self.n_lags, n_dropped)
         S = tail.state_scale
         inverse = np.linalg.inv(S)
         A = inverse @ self.transition @ np.kron(np.eye(self.n_lags), S)
@@ -100,7 +100,7 @@ def fit_lags(record, n_lags, settings, *, n_dropped=None):
     plant = StandardisedPlant(record)
     n_dropped = n_lags - 1 if n_dropped is None else n_dropped
     A, Q = plant.uncoupled
-    likelihood = _likelihood(plant, n_lags, n_dropped)
+    likelihood = plant.lagged_likelihood(n_lags, n_dropped)
     structure = Structure(Partition(plant.partition.sizes, n_lags=n_lags))
     point = Point.at(likelihood, np.hstack([A, np.zeros((len(A), len(A) * (n_lags - 1)))]), Q)
     scoring, converged = _climb(likelihood, structure, point, settings)
@@ -108,16 +108,10 @@ def fit_lags(record, n_lags, settings, *, n_dropped=None):
         point = scoring.point
         needed = plant.lags_of_filter(point.A, point.Q, n_lags) + n_lags - 1
         if needed > likelihood.n_covariances:
-            likelihood = plant.lagged_whittle(n_lags, n_dropped, needed)
+            likelihood = plant.lagged_likelihood(n_lags, n_dropped, needed)
             point = Point.at(likelihood, point.A, point.Q)
             scoring, converged = _climb(likelihood, scoring.structure, point, settings)
     return LaggedPlant(plant, n_lags, scoring, converged, likelihood)
-
-
-def _likelihood(plant, n_lags, n_dropped):
-    if plant.is_complete:
-        return plant.lagged_whittle(n_lags, n_dropped)
-    return plant.lagged_time_domain(n_lags)
 
 
 def _climb(likelihood, structure, point, settings):
