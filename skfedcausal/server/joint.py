@@ -322,12 +322,11 @@ class Scores:
 
         The first `n_dropped` rows of every episode are left out, the same for plants that are compared.
         """
-        pieces, ends = [], [0]
+        pieces = []
         for start, stop in episodes(self._record.starts, self._record.n_samples):
             rows = [self.series[start + n_dropped - lag : stop - lag] for lag in range(n_plant_lags)]
             pieces.append(np.hstack(rows))
-            ends.append(ends[-1] + len(pieces[-1]))
-        series, starts = np.concatenate(pieces), tuple(ends[:-1])
+        series, starts = np.concatenate(pieces), (0, *accumulate(map(len, pieces[:-1])))
         sums = lag_covariances(series, range(n_lags + 2), starts)
         moments = TransitionMoments.from_sums(sums, series, starts)
         return moments.without_last_bits(np.tile(self._scale, n_plant_lags))

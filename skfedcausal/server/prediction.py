@@ -195,8 +195,7 @@ class OperatingPoint(NamedTuple):
     steps: tuple[int, ...]
     new_levels: np.ndarray  # (n, n_steps)
     spread: np.ndarray  # (n, n)
-    starts: tuple[int, ...]
-    n_samples: int
+    rows: tuple[int, ...]  # first ones of the episodes of the fit, and how many there are
     sums: np.ndarray | None  # (2, n) or None
 
     @classmethod
@@ -209,8 +208,7 @@ class OperatingPoint(NamedTuple):
             np.linalg.solve(np.eye(n) - A, levels),
             # driven states of unknown past: the variance of the record
             state_scale @ state_scale.T if record.partition.n_inputs else np.zeros((n, n)),
-            record.starts,
-            record.n_samples,
+            (*record.starts, record.n_samples),
             record.fingerprint() if steps else None,
         )
 
@@ -229,7 +227,7 @@ class OperatingPoint(NamedTuple):
         """
         if not self.steps:
             return record
-        is_fitted = record.starts == self.starts and record.n_samples == self.n_samples
+        is_fitted = (*record.starts, record.n_samples) == self.rows
         is_fitted = is_fitted and np.abs(record.fingerprint() - self.sums).max() < _SAME_RECORD
         return record.at_steps(self.steps if is_fitted else (0,) * len(self.steps))
 

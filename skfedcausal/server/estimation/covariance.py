@@ -61,11 +61,10 @@ def assessed_blocks(plant, scoring, blocks, covariance):
     if source is not None:
         blocks = {kind: source.blocks(kind, each) for kind, each in blocks.items()}
     roots = unit_state_roots(plant, scoring.point)
-    families = {kind: scoring.structure.family(kind)[0] for kind in blocks}
-    turned = {
-        kind: in_unit_states(each, families[kind], roots, causes=kind == "state")
-        for kind, each in blocks.items()
-    }
+    turned = {}
+    for kind, each in blocks.items():
+        family, _ = scoring.structure.family(kind)
+        turned[kind] = in_unit_states(each, family, roots, causes=kind == "state")
     return turned, source
 
 

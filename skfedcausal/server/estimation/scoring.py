@@ -201,10 +201,10 @@ def observed_information(objective, free, point):
         A, Q = free.scatter(direction, shape)
         ahead = objective.evaluate(point.A + A, point.Q + Q)
         behind = objective.evaluate(point.A - A, point.Q - Q)
-        of_A = (behind.grad_A - ahead.grad_A) / (2 * steps[k])
-        of_Q = (behind.grad_Q - ahead.grad_Q) / steps[k]
-        of_Q = of_Q[free.first, free.second] * free.half_on_diagonal
-        matrix[k] = np.concatenate([of_A[free.rows, free.cols], of_Q])
+        width = 2 * steps[k]
+        matrix[k] = free.gradient(
+            (behind.grad_A - ahead.grad_A) / width, (behind.grad_Q - ahead.grad_Q) / width
+        )
     return (matrix + matrix.T) / 2
 
 

@@ -104,9 +104,10 @@ class StandardisedPlant:
         own_inputs = np.ones(self.partition.n_units, dtype=bool)
         if self._fix_local:  # what a unit does not know of its own inputs is learned, not fixed
             own_inputs = np.array([B is None for _, _, B in self._local])
-        free_dynamics = self.determined & (not self._fix_local)
-        masks = {"free_dynamics": free_dynamics, "free_noise": self.determined, "own_inputs": own_inputs}
-        return Structure(self.partition, **masks)
+        free = self.determined & (not self._fix_local)
+        return Structure(
+            self.partition, free_dynamics=free, free_noise=self.determined, own_inputs=own_inputs
+        )
 
     # -- units on their own ----------------------------------------------------------------------
 
@@ -164,10 +165,10 @@ class StandardisedPlant:
             for b, a, q in zip(blocks, fit.A, fit.Q, strict=True):
                 p = len(q)
                 A[b, b], A[b, inputs], Q[b, b] = a[:, :p], a[:, p:], q
-        for k, b in enumerate(slices):
+        for m, b in enumerate(slices):
             Q[b, b] = floor_eigenvalues(Q[b, b], _OWN_NOISE)
-            if self._fix_local or not self.determined[k]:
-                own, B = self.partition.input_slices[k], self._local[k][2]
+            if self._fix_local or not self.determined[m]:
+                own, B = self.partition.input_slices[m], self._local[m][2]
                 if B is not None:
                     A[b, n + own.start : n + own.stop] = B
         self._units[n_lags] = A, Q, memory
