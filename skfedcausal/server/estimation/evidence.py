@@ -36,6 +36,15 @@ def benjamini_hochberg(p_values, alpha):
     return rejected
 
 
+def unordered_benjamini_hochberg(p_values, alpha, partition):
+    """The same over unordered pairs by the smaller one of two p-values, answered for both ordered pairs."""
+    mirrored = partition.reverse_pairs
+    first = np.arange(len(mirrored)) < mirrored
+    rejected = np.zeros(len(mirrored), dtype=bool)
+    rejected[first] = benjamini_hochberg(np.minimum(p_values, p_values[mirrored])[first], alpha)
+    return rejected | rejected[mirrored]
+
+
 @dataclass(frozen=True)
 class BlockEstimates:
     """Estimates of off-diagonal blocks with their covariances."""
