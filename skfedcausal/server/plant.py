@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..message.requests import Acknowledgement, Ask, FitRequest, LawRequest
+from ..message.schema import Message
 from ..message.states import FeedbackLaw, SmoothedReply, StateMessage, StateReply
 from .joint import JointRecord
 from .prediction import InputDrive, PlantFilter, smooth_plant
@@ -129,7 +130,8 @@ class ServerLearner(BaseEstimator, ABC):
         ValueError
             If a unit has no reply.
         """
-        first = dict.fromkeys(names, FitRequest(local_model=self.needs_local_model))
+        request = FitRequest(local_model=self.needs_local_model)
+        first: dict[str, Message] = dict.fromkeys(names, request)
         messages = dict((yield Ask(first, StateMessage)))
         self.fit(messages)
         for _ in range(1, self.n_rounds):
@@ -248,8 +250,7 @@ class ServerLearner(BaseEstimator, ABC):
             if np.shape(matrix) != (n, n) or not np.isfinite(matrix).all():
                 raise ValueError(
                     f"`{learned}` of {who} has shape {np.shape(matrix)} or is not finite; "
-                    f"give a matrix of {n} "
-                    "rows and columns."
+                    f"give a matrix of {n} rows and columns."
                 )
 
     @property
