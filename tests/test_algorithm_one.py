@@ -26,6 +26,7 @@ from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message import GradientReply, NetworkPlan, NoGradient, PredictedStates
 from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.requests import NetworksTrained
 
 N = 400
 
@@ -235,7 +236,7 @@ def test_a_packet_that_comes_twice_counts_once(nominal):
     answer, after = worker.handle(reply, state)
     assert worker.handle(reply, after)[0].encode() == answer.encode()
     assert worker.handle(reply, state)[0].encode() == answer.encode()  # nor was the old state changed
-    end = Packet(network_training.FINISH, 4)
+    end = NetworksTrained().to_packet(4)
     done, last = worker.handle(end, after)
     again, still = worker.handle(end, last)
     assert done.op == again.op == "done"
@@ -249,7 +250,7 @@ def test_packets_of_training_come_in_their_order(nominal):
     _, state = worker.handle(
         Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False}), {}
     )
-    for packet in (Packet(network_training.FINISH, 2), NoGradient().to_packet(2)):
+    for packet in (NetworksTrained().to_packet(2), NoGradient().to_packet(2)):
         with pytest.raises(PacketError):
             worker.handle(packet, state)
 

@@ -15,7 +15,7 @@ from skfedcausal import (
     GaussianMechanism,
     KalmanClient,
 )
-from skfedcausal.client.records import repeated_rows
+from skfedcausal.client.records import Passed, repeated_rows
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.privacy import UtilityWarning
 
@@ -188,7 +188,7 @@ def test_repetitions_are_counted_within_episodes_and_across_batches():
     Y = np.repeat(np.arange(4.0), 3)[:, None] @ np.ones((1, 2))
     np.testing.assert_array_equal(repeated_rows(Y), [0, 1, 2] * 4)
     np.testing.assert_array_equal(repeated_rows(Y, (0, 4)), [0, 1, 2, 0, 0, 1, 0, 1, 2, 0, 1, 2])
-    first, second = repeated_rows(Y[:4]), repeated_rows(Y[4:], before=(Y[3], 0))
+    first, second = repeated_rows(Y[:4]), repeated_rows(Y[4:], before=Passed(Y[3], 0, 4))
     np.testing.assert_array_equal(np.append(first, second), [0, 1, 2] * 4)
     assert repeated_rows(np.full((3, 2), np.nan)).tolist() == [0, 0, 0]
 
@@ -198,8 +198,8 @@ def test_repetitions_are_counted_whichever_column_moves(lively):
     Y = np.ones((4, 2))
     Y[:, lively] = [1.0, 2.0, 3.0, 2.0]
     assert repeated_rows(Y).tolist() == [0, 0, 0, 0]
-    assert repeated_rows(Y, before=(Y[0], 2)).tolist() == [3, 0, 0, 0]
-    assert repeated_rows(Y, before=(Y[1], 2)).tolist() == [0, 0, 0, 0]
+    assert repeated_rows(Y, before=Passed(Y[0], 2, 3)).tolist() == [3, 0, 0, 0]
+    assert repeated_rows(Y, before=Passed(Y[1], 2, 3)).tolist() == [0, 0, 0, 0]
     Y[1, lively] = np.nan
     assert repeated_rows(Y).tolist() == [0, 0, 0, 0]
 

@@ -1,6 +1,7 @@
 """A unit's own nonlinear model: extended Kalman filter with given maps or maps learned at home."""
 
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -10,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from ..containers import check_lengths, episode_starts
 from ..seeding import seeded
-from ..statespace.episodes import episodes
+from ..statespace.episodes import episodes, inner_rows
 from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
 from .records import active_columns
 
@@ -54,7 +55,7 @@ class ExtendedFilterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return np.concatenate([self.filter_moments(Y[i:j])[2] for i, j in bounds])
 
     def fit_transform(self, X, y=None, *, lengths=None):
-        """`fit`, and the filtered states of the same record with the same episodes.
+        """Fit, then return the filtered states of the same record with the same episodes.
 
         Parameters
         ----------
@@ -226,7 +227,7 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
 
     @property
     def is_fitted(self):
-        """Whether the maps are there."""
+        """Whether the maps have been given or learned."""
         return hasattr(self, "f_map_")
 
     def fit(self, X, y=None, *, lengths=None):
@@ -278,7 +279,8 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
             raise ValueError(
                 f"`R` is about {len(self.measurement_cov_)} sensors, the record has {Y.shape[1]} columns."
             )
-        self.f_map_, self.h_map_ = GivenMap(self.f, self.f_jacobian), GivenMap(self.h, self.h_jacobian)
+        self.f_map_: Any = GivenMap(self.f, self.f_jacobian)
+        self.h_map_: Any = GivenMap(self.h, self.h_jacobian)
         for x in (np.full(n, 0.1), np.linspace(-0.7, 1.3, n)):
             check_derivative(self.f_map_, "f", x, n)
             check_derivative(self.h_map_, "h", x, Y.shape[1])
@@ -291,8 +293,8 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
         mean = np.nanmean(known, axis=0)
         scale = np.where(active, np.nanstd(known, axis=0), 1.0)
         inside = np.where(active, (Y - mean) / scale, 0.0)
-        complete = ~np.isnan(inside).any(axis=1)
-        follows = np.concatenate([np.arange(i, j - 1) for i, j in episodes(starts, len(Y))])
+        complete = np.all(np.isfinite(inside), axis=1)
+        follows = inner_rows(len(Y), starts) - 1
         follows = follows[complete[follows] & complete[follows + 1]]
         if len(follows) < 2 * self.hidden:
             raise ValueError(
@@ -329,7 +331,7 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
         )
 
     def filter_moments(self, Y, after=None):
-        """Predicted and filtered states with their covariances, one episode.
+        """Predicted and filtered states of one episode, with their covariances.
 
         Parameters
         ----------

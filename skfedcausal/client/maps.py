@@ -1,6 +1,8 @@
 """Differentiable maps of states: given as functions, or read off a fitted regressor."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from sklearn.neural_network import MLPRegressor
@@ -12,8 +14,8 @@ from ..statespace.networks import FeedForward, numeric_jacobian
 class GivenMap:
     """A map of one state given as functions; the Jacobian by central differences if there is none."""
 
-    function: object
-    derivative: object = None
+    function: Callable
+    derivative: Callable | None = None
 
     def value(self, X):
         """Values of every row."""
@@ -50,7 +52,7 @@ class LinearMap:
 class ScaledOutput:
     """A map whose outputs are stretched and moved: ``level + scale * inner(x)``."""
 
-    inner: object
+    inner: Any  # another map
     level: np.ndarray
     scale: np.ndarray
 

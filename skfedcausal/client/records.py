@@ -3,7 +3,6 @@
 import mmap
 import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -43,13 +42,16 @@ def check_inputs_fit(U, B, name="the unit"):
         )
 
 
-def warn_inputs_ignored(stacklevel=3):
+def _warn(text):
+    """Warn at the line that called for the model."""
+    warnings.warn(text, UserWarning, stacklevel=5)
+
+
+def warn_inputs_ignored():
     """Say that a model without B takes up no inputs."""
-    warnings.warn(
+    _warn(
         "The unit's model has no matrix B, so its `inputs` are ignored. Give B with the other matrices, or "
         "pass the inputs to `fit` and let it identify B.",
-        UserWarning,
-        stacklevel=stacklevel + 1,
     )
 
 
@@ -71,10 +73,8 @@ def active_columns(Y, name, columns):
             f"Every column of {name} is constant or missing ({', '.join(labels)}): there is nothing to "
             "model. Leave the unit out or give other columns."
         )
-    warnings.warn(
+    _warn(
         f"Columns {', '.join(labels)} of {name} are constant or missing throughout and are ignored.",
-        UserWarning,
-        stacklevel=4,
     )
     return ~constant
 
@@ -96,12 +96,10 @@ def warn_held_rows(Y, starts, name):
         return
     period = int(np.median(apart))
     if period >= 2 and np.mean(apart == period) >= _REGULAR_HOLDS:
-        warnings.warn(
+        _warn(
             f"All columns of {name} repeat their values and are new in one row of {period} only: it seems to "
             "report at a slower clock. Held values are no measurements and can look like links with units of "
             "another clock. Leave the rows between reports empty (NaN).",
-            UserWarning,
-            stacklevel=4,
         )
 
 
@@ -110,11 +108,9 @@ def warn_few_rows(n_samples, n_columns, n_states, name):
     needed = ROWS_PER_LOADING * n_columns * n_states
     if n_samples < needed:
         fewer = f"n_states={n_states - 1}, " if n_states > 1 else ""
-        warnings.warn(
+        _warn(
             f"Need about {needed} rows of {name} for {n_states} state{'s' * (n_states > 1)} of {n_columns} "
             f"columns; have {n_samples}. Options: fewer columns, {fewer}a longer record.",
-            UserWarning,
-            stacklevel=4,
         )
 
 
@@ -155,7 +151,7 @@ def repeated_rows(Y, starts=(0,), before=None, columns=None):
             return np.zeros(len(Y), dtype=int)
     same = _same_as_before(Y, columns)
     if before is not None and len(Y):
-        row, first = before[0], Y[0, columns]
+        row, first = before.row, Y[0, columns]
         known = ~np.isnan(first)
         same[0] = known.any() and np.array_equal(row, first, equal_nan=True)
     same[[start for start in starts if start > 0 or before is None]] = False
@@ -163,50 +159,42 @@ def repeated_rows(Y, starts=(0,), before=None, columns=None):
         return np.zeros(len(Y), dtype=int)
     steps = np.arange(len(Y))
     last_change = np.maximum.accumulate(np.where(same, -1, steps))
-    count = 0 if before is None else before[1]
+    count = 0 if before is None else before.repeats
     return np.where(last_change < 0, count + 1 + steps, steps - last_change)
 
 
 def _same_as_before(Y, columns):
     """Which rows have values, and the same as the row before; the first has none before it."""
     same = np.zeros(len(Y), dtype=bool)
-    rows = None
-    for column in columns:  # each looks only at the rows that those before it leave
-        if rows is None:
+    rows = np.arange(1, len(Y))
+    for k, column in enumerate(columns):  # each looks only at the rows that those before it leave
+        if k:
+            now, then = Y[rows, column], Y[rows - 1, column]
+        else:
             series = np.ascontiguousarray(Y[:, column])
             now, then = series[1:], series[:-1]
-        else:
-            now, then = Y[rows, column], Y[rows - 1, column]
-        kept = np.flatnonzero((now == then) | (np.isnan(now) & np.isnan(then)))
-        rows = kept + 1 if rows is None else rows[kept]
+        rows = rows[(now == then) | (np.isnan(now) & np.isnan(then))]
         if not len(rows):
             return same
     same[rows[~np.isnan(Y[np.ix_(rows, columns)]).all(axis=1)]] = True
     return same
 
 
-class Passed(NamedTuple):
+@dataclass(frozen=True)
+class Passed:
     """Where a unit stands in a stream: its last row, how often that came before, and rows so far."""
 
     row: np.ndarray
-    count: int
+    repeats: int
     n_rows: int
 
 
 @dataclass(frozen=True)
 class Silence:
-    """Which rows of a unit are repetitions of the last row by somebody who reports no more.
+    """Which rows of a unit are repetitions of the last row by somebody who reports no more."""
 
-    Attributes
-    ----------
-    columns : ndarray of int
-        Columns that move, the liveliest first.
-    allowed : int
-        Rows that may be repeated: several times as many as ever were in `fit`.
-    """
-
-    columns: np.ndarray
-    allowed: int
+    columns: np.ndarray  # positions of those that move, the liveliest first
+    allowed: int  # rows that may be repeated: several times as many as ever were in `fit`
 
     @classmethod
     def learn(cls, Y, starts):
@@ -230,7 +218,7 @@ class Silence:
         silent = count > self.allowed
         noticed = np.flatnonzero(count == self.allowed + 1)
         if len(noticed):
-            _warn(name, noticed[0], silent, count, (starts, index, n_before))
+            _warn_of_silence(name, noticed[0], silent, count, (starts, index, n_before))
         return np.where(silent[:, None], np.nan, Y), after
 
 
@@ -247,18 +235,16 @@ def _moving_columns(Y):
     return np.flatnonzero(moving)
 
 
-def _warn(name, first, silent, count, where):
+def _warn_of_silence(name, first, silent, count, where):
     starts, index, passed = where
     first = int(first)
     begin = first - int(count[first])
     end = first + int(np.argmin(np.append(silent[first:], False)))
     stop = next((start for start in [*starts[1:], len(silent)] if start >= end), end)
     until = "" if end == stop else f" until {_when(index, end, passed)}"
-    warnings.warn(
+    _warn(
         f"{name} is silent since {_when(index, begin, passed)}{until}; treated as missing, certainty "
         "lowered. All its tags repeat their values, for longer than they ever did in `fit`.",
-        UserWarning,
-        stacklevel=4,
     )
 
 
@@ -276,5 +262,6 @@ def release_pages(x):
     """
     while x is not None and not isinstance(x, np.memmap):
         x = getattr(x, "base", None)
-    if x is not None and x.mode == "r" and hasattr(mmap, "MADV_DONTNEED"):
-        x._mmap.madvise(mmap.MADV_DONTNEED)
+    pages = getattr(x, "_mmap", None)
+    if pages is not None and getattr(x, "mode", None) == "r" and hasattr(mmap, "MADV_DONTNEED"):
+        pages.madvise(mmap.MADV_DONTNEED)

@@ -10,9 +10,8 @@ import numpy as np
 
 from ..message.training import REQUEST, AugmentedMessage, GradientReply, LocalModel, TrainingEnd, TrainingPlan
 from ..privacy.accountant import Charge
-from ..privacy.gradients import GradientGuard, gradient_sensitivity
-from ..privacy.paper import classical_noise_multiplier, message_noise, run_mu
-from ..privacy.sampling import generator
+from ..privacy.noise import generator
+from ..privacy.paper import GradientGuard, classical_noise_multiplier, message_noise, run_mu
 from ..statespace.training.descent import correction_curvature
 from .given import COMPLETE, given_matrices
 from .kalman import KalmanClient
@@ -39,16 +38,12 @@ def training_noise(mechanism, server, data, templates, dtype):
     if dtype != "float64":
         raise ValueError(f"protocol='paper' adds noise to numbers in double precision; got {dtype!r}.")
     units = {
-        name: _paper_noise(mechanism, name, Y, templates[name], _n_messages(server))
+        name: _paper_noise(mechanism, name, Y, templates[name])
         for name, Y in zip(data.names, data.outputs, strict=True)
     }
-    mechanism.account.charge([charge for _, charge in units.values()], mechanism.scope)
-    return TrainingNoise({name: noise for name, (noise, _) in units.items()})
-
-
-def _n_messages(server):
-    """How often the states of every time step are sent, at most."""
-    return server.n_rounds_at_most + 1
+    times = server.n_rounds_at_most + 1  # that the states of every time step are sent, at most
+    mechanism.account.charge([noise.charge(name, times) for name, noise in units.items()], mechanism.scope)
+    return TrainingNoise(units)
 
 
 def _check_server(mechanism, server, data):
@@ -70,7 +65,7 @@ def _check_server(mechanism, server, data):
         )
 
 
-def _paper_noise(mechanism, name, Y, template, n_rounds):
+def _paper_noise(mechanism, name, Y, template):
     if (
         not isinstance(template, KalmanClient)
         or any(getattr(template, key) is None for key in COMPLETE)
@@ -86,35 +81,8 @@ def _paper_noise(mechanism, name, Y, template, n_rounds):
             f"The record of unit {name!r} has missing values, for which the papers have no formula."
         )
     model = UnitModel(mean=np.zeros(Y.shape[1]), **given_matrices(template, Y.shape[1]))
-    bounds = mechanism.bounds(name, Y)
     gains, transitions = _filters(model)
-    mu = run_mu(transitions, [K * bounds.scale for K in gains], mechanism.epsilon, mechanism.delta)
-    reach = float(np.linalg.norm(bounds.center) + bounds.scale.max() * bounds.clip)
-    noise = PaperNoise(
-        gains[-1],
-        bounds.scale,
-        bounds.clip,
-        reach,
-        reach * _peak_gain(transitions[-1], gains),
-        mechanism.epsilon,
-        mechanism.delta,
-        int.from_bytes(secrets.token_bytes(16), "little")
-        if mechanism.random_state is None
-        else int(generator(mechanism.random_state, name).integers(2**62)),
-    )
-    gain = np.linalg.norm(gains[-1] * bounds.scale, 2)
-    sensitivity = 2 * bounds.clip * gain
-    charge = Charge(
-        name,
-        "messages of training",
-        "gaussian (paper)",
-        mu=mu,
-        count=n_rounds,
-        sensitivity=sensitivity,
-        noise_std=sensitivity * classical_noise_multiplier(mechanism.epsilon, mechanism.delta),
-        bound="theta taken for public",
-    )
-    return noise, charge
+    return PaperNoise.calibrated(mechanism, name, Y, transitions, gains)
 
 
 def _filters(model):
@@ -122,14 +90,6 @@ def _filters(model):
     gains = [P @ model.weights.T for P in model.schedule().filtered]
     eye = np.eye(model.n_states)
     return gains, [(eye - K @ model.C) @ model.A for K in gains]
-
-
-def _peak_gain(F, gains):
-    """Bound on the norm of a filtered state for measurements of norm one."""
-    total, power = 0.0, np.eye(len(F))
-    while (size := np.linalg.norm(power, 2)) > 1e-12:
-        total, power = total + size, F @ power
-    return total * max(np.linalg.norm(K, 2) for K in gains)
 
 
 def _gradient_guard(mechanism, server, data):
@@ -144,28 +104,17 @@ def _gradient_guard(mechanism, server, data):
         )
     n_steps = sum(length - 1 for length in data.lengths)
     rounds, recipients = server.n_rounds_at_most, len(data.names)
-    mu = mechanism.mu_of_release()
-
-    def sensitivity(clip):
-        return gradient_sensitivity(clip, n_steps, rounds, recipients)
-
-    guard = GradientGuard.calibrated(mechanism.gradient_clip, sensitivity, mu, _width(data))
-    charges = [
-        Charge(name, "gradients", mu=mu, sensitivity=guard.std * mu, noise_std=guard.std)
-        for name in data.names
-    ]
-    mechanism.account.charge(charges, mechanism.scope)
+    width = 2 * max(Y.shape[1] for Y in data.outputs)  # states and their penalty, at most as many as sensors
+    guard = GradientGuard.calibrated(
+        mechanism.gradient_clip, mechanism.mu_of_release(), n_steps, rounds, recipients, width
+    )
+    mechanism.account.charge([guard.charge(name) for name in data.names], mechanism.scope)
     rng = generator(mechanism.random_state, "gradients", len(mechanism.account))
 
     def guarded(replies):
         return {name: _noised(reply, guard, rng) for name, reply in replies.items()}
 
     return guarded
-
-
-def _width(data):
-    """Bound on the numbers in a gradient: states and their penalty, at most as many as sensors each."""
-    return 2 * max(Y.shape[1] for Y in data.outputs)
 
 
 def _noised(reply, guard, rng):
@@ -184,38 +133,83 @@ def _noised(reply, guard, rng):
 
 @dataclass(frozen=True)
 class PaperNoise:
-    """Noise on a unit's messages of training, and public bounds in place of numbers taken from its record."""
+    """Noise on a unit's messages of training, and public bounds in place of numbers taken from its record.
+
+    `gain` (n_states, n_sensors) is that of the unit's settled filter in scaled measurements, `mu` the cost of
+    one round of messages about one time step, were theta public. A repeated packet gets the same noise.
+    """
 
     gain: np.ndarray
     scale: np.ndarray
     radius: float
     reach: float
     largest_state: float
+    mu: float
     epsilon: float
     delta: float
     key: int
 
-    def noised(self, packet, training):
-        """The unit's answer as it leaves."""
-        if packet.op == LocalModel.OP:
-            message = LocalModel.from_packet(packet)
-            curvature = correction_curvature(message.transition, training.problem.gram, self.reach**2)
-            public = {
-                "curvature": np.array(curvature),
-                "loss": self.reach**2,
-                "reach": self.largest_state**2,
-            }
-            return replace(message, **public).to_packet(packet.round)
-        if packet.op != AugmentedMessage.OP:
-            return packet  # says that training has ended
-        message = AugmentedMessage.from_packet(packet)
-        theta = training.parameters[:, : len(self.scale)]
-        stds = message_noise(
-            self.gain * self.scale, theta * self.scale, self.radius, self.epsilon, self.delta
+    @classmethod
+    def calibrated(cls, mechanism, name, Y, transitions, gains):
+        """Noise of a unit whose filter has these transitions and gains, see :func:`run_mu`."""
+        bounds = mechanism.bounds(name, Y)
+        reach = float(np.linalg.norm(bounds.center) + bounds.scale.max() * bounds.clip)
+        scaled = [K * bounds.scale for K in gains]
+        if mechanism.random_state is None:
+            key = secrets.randbits(128)
+        else:
+            key = int(generator(mechanism.random_state, name).integers(2**62))
+        return cls(
+            scaled[-1],
+            bounds.scale,
+            bounds.clip,
+            reach,
+            reach * _peak_gain(transitions[-1], gains),
+            run_mu(transitions, scaled, mechanism.epsilon, mechanism.delta),
+            mechanism.epsilon,
+            mechanism.delta,
+            key,
         )
-        rng = np.random.default_rng([self.key, packet.round])
-        series = {
-            name: getattr(message, name) + std * rng.standard_normal(message.filtered.shape)
-            for name, std in zip(("filtered", "augmented"), stds, strict=True)
-        }
-        return replace(message, **series, loss=self.reach**2, change=1.0).to_packet(packet.round)
+
+    def stds(self, theta):
+        """Standard deviations of the noise on the filtered and on the augmented state."""
+        return message_noise(self.gain, theta * self.scale, self.radius, self.epsilon, self.delta)
+
+    def charge(self, name, n_rounds):
+        """What a run costs, were theta public."""
+        sensitivity = 2 * self.radius * float(np.linalg.norm(self.gain, 2))
+        return Charge(
+            name,
+            "messages of training",
+            "gaussian (paper)",
+            mu=self.mu,
+            count=n_rounds,
+            sensitivity=sensitivity,
+            noise_std=sensitivity * classical_noise_multiplier(self.epsilon, self.delta),
+            bound="theta taken for public",
+        )
+
+    def noised(self, message, training, round):
+        """The unit's answer of a round as it leaves."""
+        if isinstance(message, LocalModel):
+            curvature = np.array(
+                correction_curvature(message.transition, training.problem.gram, self.reach**2)
+            )
+            return replace(message, curvature=curvature, loss=self.reach**2, reach=self.largest_state**2)
+        if not isinstance(message, AugmentedMessage):
+            return message  # says that training has ended
+        stds = self.stds(training.theta)
+        rng = np.random.default_rng([self.key, round])
+        filtered, augmented = (
+            states + std * rng.standard_normal(states.shape)
+            for states, std in zip((message.filtered, message.augmented), stds, strict=True)
+        )
+        return replace(message, filtered=filtered, augmented=augmented, loss=self.reach**2, change=1.0)
+
+
+def _peak_gain(F, gains):
+    """Bound on the norm of a filtered state for measurements of norm one."""
+    total, power = 0.0, np.eye(len(F))
+    while (size := float(np.linalg.norm(power, 2))) > 1e-12:
+        total, power = total + size, F @ power
+    return total * max(float(np.linalg.norm(K, 2)) for K in gains)

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 
 from ..client.kalman import KalmanClient
-from ..privacy import Charge, GaussianMechanism, PrivacyAccountant, PrivacySpent, RandomizedResponse, Scope
-from ..privacy.statement import NOT_PRIVATE
+from ..privacy import Charge, GaussianMechanism, PrivacyAccountant, PrivacyMechanism, PrivacySpent, Scope
+from ..privacy.promise import NOT_PRIVATE
 
 # spent, ledger and statement where nothing is promised
 NO_PROMISE = (PrivacySpent(np.inf, 0.0, np.inf, "none"), PrivacyAccountant().table, NOT_PRIVATE)
@@ -25,21 +25,23 @@ def check_noise_can_be_told(templates):
 
 def mechanisms(privacy):
     """The mechanism for messages and the one for flags among those given, None where there is none."""
-    if privacy is None:
-        return None, None
     given = privacy if isinstance(privacy, list | tuple) else [privacy]
     given = [mechanism for mechanism in given if mechanism is not None]
-    kinds = [
-        [mechanism for mechanism in given if isinstance(mechanism, kind)]
-        for kind in (GaussianMechanism, RandomizedResponse)
-    ]
-    if sum(map(len, kinds)) != len(given) or max(map(len, kinds)) > 1:
+    for mechanism in given:
+        if not isinstance(mechanism, PrivacyMechanism):
+            raise ValueError(
+                f"privacy holds a {type(mechanism).__name__}, which is not a PrivacyMechanism. Give a "
+                "GaussianMechanism, or derive the class from PrivacyMechanism."
+            )
+    flags = [mechanism for mechanism in given if mechanism.place == "flags"]
+    messages = [mechanism for mechanism in given if mechanism.place != "flags"]
+    if len(flags) > 1 or len(messages) > 1:
         names = ", ".join(type(mechanism).__name__ for mechanism in given)
         raise ValueError(
-            f"Got privacy=[{names}]; a list may hold one GaussianMechanism, for the messages, and one "
-            "RandomizedResponse, for the flags."
+            f"Got privacy=[{names}]; a list may hold one mechanism for the messages, such as a "
+            "GaussianMechanism, and one for the flags, such as a RandomizedResponse."
         )
-    return tuple(kind[0] if kind else None for kind in kinds)
+    return messages[0] if messages else None, flags[0] if flags else None
 
 
 def promise(mechanism, names, n_samples):
@@ -55,28 +57,23 @@ def told_promise(promises, names):
     """What the sites say has been spent, and what they promise."""
     known = {name: _account(name, promises[name]) for name in names if name in promises}
     spent = {name: account.spent(promises[name].delta) for name, account in known.items()}
-    nothing = PrivacySpent(float("inf"), 0.0, float("inf"), "none")
-    every = {name: spent.get(name, nothing) for name in names}
+    every = {name: spent.get(name, NO_PROMISE[0]) for name in names}
     worst = max(every.values(), key=lambda one: (one.epsilon, one.mu))
     units = {one.unit for one in every.values()}
     per_client = {name: {"epsilon": one.epsilon, "mu": one.mu} for name, one in every.items()}
     worst = replace(worst, unit=units.pop() if len(units) == 1 else "mixed", per_client=per_client)
-    tables = [account.table for account in known.values()]
-    table = pd.concat(tables, ignore_index=True) if tables else PrivacyAccountant().table
-    statements = {}
+    if not known:
+        return worst, *NO_PROMISE[1:]
+    table = pd.concat([account.table for account in known.values()], ignore_index=True)
+    statements: dict[str, list[str]] = {}
     for name in names:
         words = NOT_PRIVATE
         if name in known:
-            words = _mechanism(promises[name], known[name]).statement(
-                spent[name], [name], promises[name].rows
-            )
+            told = promises[name]
+            words = _mechanism(told, known[name]).statement(spent[name], [name], told.rows)
         statements.setdefault(words, []).append(name)
     words = " ".join(f"{', '.join(units)}: {text}" for text, units in statements.items())
-    if known:
-        words = f"According to the accounts of the sites. {words}"
-    else:
-        words = NOT_PRIVATE
-    return worst, table, words
+    return worst, table, f"According to the accounts of the sites. {words}"
 
 
 def _account(name, promise):
@@ -92,23 +89,15 @@ def _account(name, promise):
 
 def _mechanism(promise, account):
     """The mechanism that a site says it has, for its statement."""
-    return GaussianMechanism(
-        mu=promise.mu,
-        delta=promise.delta,
-        clip_norm=promise.clip_norm,
-        event_radius=promise.event_radius,
-        unit=promise.unit,
-        relation=promise.relation,
-        window=promise.window,
-        accountant=account,
-    )
+    told = ("mu", "delta", "clip_norm", "event_radius", "unit", "relation", "window")
+    return GaussianMechanism(**{name: getattr(promise, name) for name in told}, accountant=account)
 
 
 def unaccounted(privacy):
     """The same mechanisms with accounts of their own, for what is tried out and thrown away."""
-    several = isinstance(privacy, list | tuple)
-    twins = [
-        None if one is None else type(one)(**one.get_params(deep=False) | {"accountant": PrivacyAccountant()})
-        for one in (privacy if several else [privacy])
-    ]
-    return twins if several else twins[0]
+    if isinstance(privacy, list | tuple):
+        return [unaccounted(one) for one in privacy]
+    if privacy is None:
+        return None
+    own = privacy.get_params(deep=False)  # one that takes no accountant has an account of its own
+    return type(privacy)(**own | ({"accountant": PrivacyAccountant()} if "accountant" in own else {}))

@@ -1,5 +1,6 @@
 """Requests of the server, and the answers to them that are no states: each request names its answer."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ class Ask(NamedTuple):
     True
     """
 
-    requests: dict[str, Message]
+    requests: Mapping[str, Message]
     answer: type[Message]
     needed: int | None = None
 

@@ -268,6 +268,8 @@ class EffectReply(Message, op="effect", answer=Measurements):
         Effect on the states.
     covariances : ndarray of shape (n_steps, n_states, n_states) or None
         Covariance of the estimated effect; None from a server that has none.
+    keep : bool or None
+        Whether the unit keeps the effect on its sensors to itself and answers with an acknowledgement.
 
     Examples
     --------
@@ -280,6 +282,7 @@ class EffectReply(Message, op="effect", answer=Measurements):
 
     states: np.ndarray = wire("series T p", "effect on the unit's states")
     covariances: ArrayOrNone = wire("covariances k p p", "their covariances", array="packed", default=None)
+    keep: bool | None = wire("flag", "whether the effect on the sensors stays at the unit", default=None)
 
     def _check(self, packet):
         _check_covariances(self, "steps")

@@ -1,7 +1,6 @@
 """Differential privacy: what is promised, what it costs, and who keeps the account."""
 
 from .accountant import Charge, PrivacyAccountant, PrivacySpent, Scope
-from .base import Release, UnitNoise
 from .calibration import (
     epsilon_from_mu,
     epsilon_of,
@@ -18,6 +17,8 @@ from .errors import (
     WeakPrivacyWarning,
 )
 from .gaussian import GaussianMechanism
+from .mechanism import PrivacyMechanism, Release
+from .noise import Bounds, UnitNoise
 from .randomized_response import RandomizedResponse
 from .sensitivity import (
     augmented_message_sensitivity,
@@ -30,11 +31,13 @@ from .sensitivity import (
 from .site_account import SiteAccount
 
 __all__ = [
+    "Bounds",
     "Charge",
     "GaussianMechanism",
     "PrivacyAccountant",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",
+    "PrivacyMechanism",
     "PrivacySpent",
     "RandomizedResponse",
     "Release",

@@ -14,24 +14,15 @@ from .calibration import check_promise, composed_epsilon
 from .errors import PrivacyBudgetError
 
 _COLUMNS = [
-    "time",
-    "client",
-    "channel",
-    "mechanism",
-    "sensitivity",
-    "noise_std",
-    "count",
-    "mu",
-    "epsilon",
-    "bound",
-    "period",
+    *("time", "client", "channel", "mechanism", "sensitivity", "noise_std"),
+    *("count", "mu", "epsilon", "bound", "period"),
 ]
 _SLACK = 1e-12  # relative, for rounding in the root finder
 
 
 @dataclass(frozen=True)
 class Scope:
-    """What a promise is about. Promises about different things do not add up.
+    """Subject of a promise. Promises about different things do not add up.
 
     Attributes
     ----------
@@ -53,6 +44,33 @@ class Scope:
     relation: str = "replace"
     window: int | None = None
 
+    def steps(self, n_samples):
+        """Time steps of a record that belong to one protected unit.
+
+        Parameters
+        ----------
+        n_samples : int
+
+        Returns
+        -------
+        int
+        """
+        steps = {"window": self.window, "client": n_samples}.get(self.unit, 1)
+        return min(steps, n_samples)
+
+    def count(self, n_samples):
+        """Protected units that make up a whole record.
+
+        Parameters
+        ----------
+        n_samples : int
+
+        Returns
+        -------
+        int
+        """
+        return -(-n_samples // max(self.steps(n_samples), 1))
+
     def __str__(self):
         unit = f"window of {self.window} time steps" if self.unit == "window" else self.unit
         return f"{unit} ({self.relation})"
@@ -60,7 +78,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Charge:
-    """What one release about one client costs.
+    """Cost of one release about one client.
 
     Attributes
     ----------
@@ -110,7 +128,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class PrivacySpent:
-    """What has been spent, for the client with the largest epsilon.
+    """Privacy spent, for the client with the largest epsilon.
 
     Attributes
     ----------
@@ -204,8 +222,7 @@ class PrivacyAccountant:
     def __sklearn_clone__(self):
         return self
 
-    def __copy__(self):
-        return self
+    __copy__ = __sklearn_clone__
 
     def __deepcopy__(self, memo):
         return self
@@ -255,9 +272,9 @@ class PrivacyAccountant:
                 self._check_budget(charges, scope)
             self.scope = scope
             for charge in charges:
-                self._take(charge, repeated)
+                self._take(charge, scope, repeated)
 
-    def _take(self, charge, repeated):
+    def _take(self, charge, scope, repeated):
         for k in reversed(range(len(self._charges) if repeated else 0)):
             earlier = self._charges[k]
             if replace(charge, time=earlier.time, count=earlier.count) == earlier:
@@ -267,7 +284,7 @@ class PrivacyAccountant:
 
     def _check_budget(self, charges, scope):
         for client in dict.fromkeys(charge.client for charge in charges):
-            before = self._of(client)
+            before = self.charges_of([client])
             after = self._total([*before, *(c for c in charges if c.client == client)], self.delta, scope)
             if after[0] > self.epsilon * (1 + _SLACK):
                 spent = self._total(before, self.delta, scope)[0]
@@ -293,8 +310,8 @@ class PrivacyAccountant:
 
     # -- totals ----------------------------------------------------------------------------------
 
-    def spent(self, delta=None, clients=None):
-        """What has been spent so far.
+    def spent(self, delta=None, clients=None, *, times=1):
+        """Privacy spent so far.
 
         Parameters
         ----------
@@ -303,16 +320,19 @@ class PrivacyAccountant:
             Gaussian noise gives no promise at delta = 0.
         clients : sequence of str, default=None
             None: all that were charged.
+        times : int, default=1
+            Protected units that change together, each with noise of its own.
 
         Returns
         -------
         PrivacySpent
         """
         with self._lock:
-            return self._spent(self._charges, self.scope, delta, clients)
+            charges = [replace(charge, count=times * charge.count) for charge in self._charges]
+            return self._spent(charges, self.scope, delta, clients)
 
     def spent_with(self, charges, scope, delta=None):
-        """What would have been spent if these charges came in addition; nothing is charged.
+        """Privacy that would be spent with these charges in addition; nothing is charged.
 
         Parameters
         ----------
@@ -330,31 +350,38 @@ class PrivacyAccountant:
             return self._spent([*self._charges, *charges], scope, delta)
 
     def _spent(self, charges, scope, delta=None, clients=None):
-        delta = self.delta if delta is None else delta
-        delta = 0.0 if delta is None else delta
-        if clients is None:
-            clients = dict.fromkeys(charge.client for charge in charges)
-        totals = {
-            name: self._total([charge for charge in charges if charge.client == name], delta, scope)
-            for name in clients
-        }
+        delta = (self.delta or 0.0) if delta is None else delta
+        own: dict[str, list] = {name: [] for name in clients or ()}
+        for charge in charges:
+            if clients is None or charge.client in own:
+                own.setdefault(charge.client, []).append(charge)
+        totals = {name: self._total(part, delta, scope) for name, part in own.items()}
         per_client = {name: {"epsilon": eps, "mu": mu} for name, (eps, mu) in totals.items()}
         epsilon, mu = max(totals.values(), default=(0.0, 0.0))
         unit = "none" if scope is None else scope.unit
         return PrivacySpent(epsilon, delta, mu, unit, per_client)
 
-    def _of(self, client):
-        return [charge for charge in self._charges if charge.client == client]
+    def charges_of(self, clients):
+        """Charges of some clients.
+
+        Parameters
+        ----------
+        clients : sequence of str
+
+        Returns
+        -------
+        list of Charge
+        """
+        return [charge for charge in self._charges if charge.client in clients]
 
     @staticmethod
     def _total(charges, delta, scope):
         """Epsilon and mu of one client's charges: of its most expensive period where time steps count."""
-        if scope is not None and scope.unit != "client":
-            periods = dict.fromkeys(charge.period for charge in charges)
-            parts = [[c for c in charges if c.period == period] for period in periods]
-        else:
-            parts = [charges]
-        return max((_composed(part, delta) for part in parts), default=(0.0, 0.0))
+        parts: dict[int, list] = {}
+        together = scope is None or scope.unit == "client"
+        for charge in charges:
+            parts.setdefault(0 if together else charge.period, []).append(charge)
+        return max((_composed(part, delta) for part in parts.values()), default=(0.0, 0.0))
 
     @property
     def table(self):
@@ -382,13 +409,14 @@ class PrivacyAccountant:
         """
         digest = hashlib.blake2b(key=self._key)
         for part in parts:
-            part = np.ascontiguousarray(part) if isinstance(part, np.ndarray) else str(part).encode()
-            digest.update(str(getattr(part, "shape", len(part))).encode())
-            digest.update(part)
+            array = isinstance(part, np.ndarray)
+            data = np.ascontiguousarray(part).data if array else memoryview(str(part).encode())
+            digest.update(str(data.shape).encode())
+            digest.update(data)
         return digest.digest()
 
     def recall(self, key):
-        """What was released under a key, or None.
+        """Release under a key, or None.
 
         Parameters
         ----------
@@ -440,12 +468,10 @@ class PrivacyAccountant:
 
 def _composed(charges, delta):
     mu = float(np.sqrt(sum(charge.count * charge.mu**2 for charge in charges)))
-    groups = {}
+    groups: dict[tuple, int] = {}
     for charge in charges:
         if charge.epsilon > 0:
             key = (charge.epsilon, charge.n_categories)
             groups[key] = groups.get(key, 0) + charge.count
     responses = tuple((*key, count) for key, count in groups.items())
-    if delta == 0 and mu > 0:
-        return np.inf, mu
     return composed_epsilon(mu, responses, delta), mu

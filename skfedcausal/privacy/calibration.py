@@ -24,19 +24,9 @@ _TINY = 1e-60  # probabilities below are counted as certain failure instead of b
 
 
 def gaussian_log_delta(epsilon, mu):
-    """Logarithm of the smallest delta at which a mu-GDP release is (epsilon, delta)-private.
+    """Logarithm of the smallest delta at which a mu-GDP release is (epsilon, delta)-private, -inf for zero.
 
-    Parameters
-    ----------
-    epsilon : float or ndarray
-        Of any sign; negative values occur in mixtures.
-    mu : float
-        Not negative.
-
-    Returns
-    -------
-    log_delta : float or ndarray
-        Minus infinity for zero.
+    `epsilon`, a number or an array, may have any sign: negative values occur in mixtures.
     """
     epsilon = np.asarray(epsilon, dtype=float)
     if mu == 0:
@@ -219,18 +209,10 @@ def randomized_response_composition(epsilon, n_releases, delta, *, n_categories=
 
 
 def composed_epsilon(mu, responses, delta):
-    """Epsilon of Gaussian releases and groups of randomised responses together.
+    """Epsilon of Gaussian releases and of groups (epsilon, n_categories, count) of randomised responses.
 
-    Parameters
-    ----------
-    mu : float
-        Root of the sum of squares over the Gaussian releases; infinite if something left without noise.
-    responses : sequence of (epsilon, n_categories, count)
-    delta : float
-
-    Returns
-    -------
-    float
+    `mu` is the root of the sum of squares over the Gaussian releases, infinite if something left without
+    noise.
     """
     return _composed_epsilon(float(mu), tuple(responses), float(delta))
 
@@ -257,15 +239,9 @@ def _composed_epsilon(mu, responses, delta):
 
 
 def response_losses(epsilon, n_categories, count):
-    """Distribution of the privacy loss of `count` randomised responses.
+    """Privacy losses of `count` randomised responses, their probabilities and a bound on what is left out.
 
-    Returns
-    -------
-    losses : ndarray
-    weights : ndarray
-        Their probabilities, tails below 1e-60 left out.
-    lost : float
-        Bound on the probability left out.
+    Tails below 1e-60 are left out.
     """
     whole = np.exp(epsilon) + n_categories - 1
     single = np.array([1.0, n_categories - 2, np.exp(epsilon)]) / whole  # loss -1, 0 and 1 times epsilon

@@ -1,21 +1,22 @@
 """Noise on the measurements, once, at the unit that owns them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from .accountant import Charge, PrivacyAccountant, Scope
-from .base import PrivacyMechanism, Release, UnitNoise
-from .bounds import Bounds, norms
+from .accountant import PrivacyAccountant, Scope
 from .calibration import mu_from_epsilon
-from .sampling import SAMPLERS, generator, grid_of
-from .statement import gaussian_statement, gradient_statement, paper_statement
-from .warn import warn_release, warn_seeded
+from .errors import warn_seeded
+from .mechanism import PrivacyMechanism
+from .noise import SAMPLERS, Bounds, norms
+from .promise import gradient_statement, paper_statement
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GaussianMechanism(PrivacyMechanism):
     """Gaussian noise on every unit's measurements: clipped, noised once, remembered.
 
@@ -141,51 +142,31 @@ class GaussianMechanism(PrivacyMechanism):
         "random_state": ["random_state"],
     }
 
-    def __init__(
-        self,
-        *,
-        epsilon=None,
-        delta=None,
-        mu=None,
-        clip_norm=None,
-        event_radius=None,
-        unit="event",
-        window=None,
-        relation="replace",
-        center=0.0,
-        scale=1.0,
-        accountant=None,
-        protocol="one-shot",
-        trust="none",
-        gradient_clip=None,
-        sampler="float-grid",
-        random_state=None,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.clip_norm = clip_norm
-        self.event_radius = event_radius
-        self.unit = unit
-        self.window = window
-        self.relation = relation
-        self.center = center
-        self.scale = scale
-        self.accountant = accountant
-        self.protocol = protocol
-        self.trust = trust
-        self.gradient_clip = gradient_clip
-        self.sampler = sampler
-        self.random_state = random_state
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    clip_norm: Any = None
+    event_radius: Any = None
+    unit: str = "event"
+    window: int | None = None
+    relation: str = "replace"
+    center: Any = 0.0
+    scale: Any = 1.0
+    accountant: PrivacyAccountant | None = None
+    protocol: str = "one-shot"
+    trust: str = "none"
+    gradient_clip: float | None = None
+    sampler: str = "float-grid"
+    random_state: Any = None
 
     @property
     def scope(self):
-        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
+        """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
         return Scope(self.unit, self.relation, self.window)
 
     @property
     def place(self):
-        """Where the noise is added: to the "record", to the "messages" of training or to its "gradients"."""
+        """Place of the noise: added to the "record", to the "messages" of training or to its "gradients"."""
         return "messages" if self.protocol == "paper" else "gradients" if self.trust == "server" else "record"
 
     def mu_of_release(self):
@@ -203,15 +184,13 @@ class GaussianMechanism(PrivacyMechanism):
         self._validate_params()
         if (self.epsilon is None) == (self.mu is None):
             raise ValueError(
-                f"Got epsilon={self.epsilon} and mu={self.mu}; say how much may be learned by giving exactly "
-                "one of them. There is no default."
+                f"Got epsilon={self.epsilon} and mu={self.mu}; give exactly one of them. There is no default."
             )
         if self.epsilon is not None and self.delta is None:
             raise ValueError("epsilon needs a `delta`, well below one over the number of protected units.")
         if (self.unit == "window") != (self.window is not None):
             raise ValueError(
-                f"Got unit={self.unit!r} with window={self.window}; a window belongs to unit='window' and to "
-                "no other."
+                f"Got unit={self.unit!r} with window={self.window}; a window belongs to unit='window' only."
             )
         return self.mu if self.mu is not None else mu_from_epsilon(self.epsilon, self.delta)
 
@@ -230,11 +209,11 @@ class GaussianMechanism(PrivacyMechanism):
         """
         center = _columns(_of(self.center, name, "center"), Y.shape[1], name, "center")
         scale = _columns(_of(self.scale, name, "scale"), Y.shape[1], name, "scale")
-        clip = None if self.clip_norm is None else _of(self.clip_norm, name, "clip_norm")
-        public = clip is not None
+        public = self.clip_norm is not None
+        clip = _of(self.clip_norm, name, "clip_norm")
         if not public:
             clip = max(float(norms(Y, center, scale).max(initial=0.0)), np.finfo(float).tiny)
-        widest = (2.0 if self.relation == "replace" else 1.0) * clip
+        widest = 2.0 * clip if self.relation == "replace" else clip
         radius = widest if self.event_radius is None else _of(self.event_radius, name, "event_radius")
         return Bounds(center, scale, clip, min(radius, widest), public)
 
@@ -250,139 +229,23 @@ class GaussianMechanism(PrivacyMechanism):
         -------
         std, sensitivity : float
         """
-        mu, steps = self.mu_of_release(), self._steps(n_samples)
-        std = bounds.radius * np.sqrt(steps) / mu
-        for _ in range(2):  # the grid follows the noise, which is larger for the rounding to the grid
-            sensitivity = self.sensitivity(UnitNoise(bounds, std), n_samples)
-            std = sensitivity / mu
-        return std, sensitivity
-
-    def release(self, records, lengths, channel="measurement", noise=None):
-        """Every unit's record clipped and with noise, charged before it is drawn.
-
-        Parameters
-        ----------
-        records : dict of str to ndarray of shape (n_samples, n_features_m)
-            Measurements of each unit, NaN where missing.
-        lengths : tuple of int
-            Time steps of each episode.
-        channel : str
-            For the ledger.
-        noise : dict of str to UnitNoise, default=None
-            Ball and noise of an earlier release to use again, whatever that costs for these records. None:
-            as much noise as the promise about one release asks for.
-
-        Returns
-        -------
-        dict of str to Release
-            The same objects for records that were released before with the same noise; those are not
-            charged again.
-
-        Raises
-        ------
-        ValueError
-            If the promise is not stated completely, or records and noise do not fit together.
-        PrivacyBudgetError
-            If the release would cost more than the account allows; nothing is drawn then.
-        """
-        if self.place != "record":
-            raise ValueError(
-                f"This mechanism adds its noise to the {self.place} of gradient training and has none for a "
-                "record. Give one with protocol='one-shot' and trust='none'."
-            )
-        account = self._account()
-        with account.turn():
-            return self._released(account, records, lengths, channel, noise)
-
-    def _released(self, account, records, lengths, channel, noise):
-        plans = {
-            name: self._plan(name, Y, lengths, None if noise is None else noise[name])
-            for name, Y in records.items()
-        }
-        new = {name: plan for name, plan in plans.items() if account.recall(plan.key) is None}
-        if new:
-            warn_release(self, {name: (records[name], plan) for name, plan in new.items()}, noise is None)
-            account.charge([plan.charge(name, channel) for name, plan in new.items()], self.scope)
-            serial = len(account)
-            for name, plan in new.items():
-                rng = generator(self.random_state, name, serial)
-                room = account.room(plan.key, records[name].shape)
-                values = plan.noise.drawn(records[name], rng, self.sampler, room)
-                account.remember(plan.key, Release(values, plan.noise))
-        return {name: account.recall(plan.key) for name, plan in plans.items()}
-
-    def cost(self, records, lengths, channel="measurement"):
-        """Charges that releasing records would take, as :meth:`release` does; nothing is released.
-
-        Parameters
-        ----------
-        records : dict of str to ndarray of shape (n_samples, n_features_m)
-        lengths : tuple of int
-        channel : str
-
-        Returns
-        -------
-        list of Charge
-        """
-        plans = {name: self._plan(name, Y, lengths) for name, Y in records.items()}
-        account = self._account()
-        return [
-            plan.charge(name, channel) for name, plan in plans.items() if account.recall(plan.key) is None
-        ]
+        noise = self.noise_for(bounds, n_samples, self.mu_of_release())
+        return noise.std, self.sensitivity(noise, n_samples)
 
     def noise_of(self, name, Y):
-        """Ball and noise of a release of a unit's record, a :class:`~skfedcausal.privacy.UnitNoise`.
+        """Ball and noise of a release of a unit's record, as much as one release asks for."""
+        return self.noise_for(self.bounds(name, Y), len(Y), self.mu_of_release())
 
-        Parameters
-        ----------
-        name : str
-            The unit, for messages.
-        Y : ndarray of shape (n_samples, n_features)
-
-        Returns
-        -------
-        UnitNoise
-        """
-        bounds = self.bounds(name, Y)
-        return UnitNoise(bounds, self.noise_std(bounds, len(Y))[0])
-
-    def sensitivity(self, noise, n_samples):
-        """Largest change of a record of `n_samples` rows before its noise is added, in units of `scale`.
-
-        Parameters
-        ----------
-        noise : UnitNoise
-        n_samples : int
-
-        Returns
-        -------
-        float
-        """
-        rounding = np.sqrt(len(noise.bounds.scale)) * grid_of(noise.std)  # moves neighbours apart by as much
-        return (noise.bounds.radius + rounding) * np.sqrt(self._steps(n_samples))
-
-    def _steps(self, n_samples):
-        """Protected time steps in a record."""
-        return min({"event": 1, "window": self.window, "client": n_samples}[self.unit], n_samples)
+    def check(self):
+        """Refuse parameters that do not state a promise completely."""
+        self.mu_of_release()
 
     def _plan(self, name, Y, lengths, noise=None):
-        mu = self.mu_of_release()
-        if noise is None:
-            noise = self.noise_of(name, Y)
-        else:
-            mu = self.sensitivity(noise, len(Y)) / noise.std
-        key = self._account().key_of(
-            name,
-            self.scope,
-            self.sampler,
-            noise.std,
-            noise.bounds.clip,
-            noise.bounds.center,
-            noise.bounds.scale,
-            tuple(lengths),
-            Y,
-        )
-        return Plan(noise, self.sensitivity(noise, len(Y)), mu, key)
+        plan = super()._plan(name, Y, lengths, noise)
+        if noise is not None:
+            return plan
+        # the quotient of sensitivity and noise is off by a rounding
+        return plan._replace(charge=replace(plan.charge, mu=self.mu_of_release()))
 
     def check_training(self):
         """Refuse settings that belong to noise on the record, or lack what noise inside training needs.
@@ -395,13 +258,12 @@ class GaussianMechanism(PrivacyMechanism):
         self.mu_of_release()
         if self.random_state is not None:
             warn_seeded()
+        if self.trust == "server" and (self.protocol == "paper" or self.gradient_clip is None):
+            raise ValueError(
+                f"Got trust='server' with protocol={self.protocol!r} and gradient_clip={self.gradient_clip}; "
+                "give protocol='one-shot' and the largest norm of a gradient that is sent."
+            )
         if self.place == "gradients":
-            if self.protocol == "paper" or self.gradient_clip is None:
-                raise ValueError(
-                    f"Got trust='server' with protocol={self.protocol!r} and gradient_clip="
-                    f"{self.gradient_clip}; give protocol='one-shot' and the largest norm of a gradient that "
-                    "is sent."
-                )
             return
         events = self.unit == "event" and self.event_radius is None
         if self.clip_norm is None or self.epsilon is None or not events:
@@ -412,48 +274,12 @@ class GaussianMechanism(PrivacyMechanism):
             )
 
     def statement(self, spent, names, n_samples, left="everything"):
-        """The promise in words: unit, relation, bound, composition, what is not covered.
-
-        Parameters
-        ----------
-        spent : PrivacySpent
-        names : sequence of str
-            The units.
-        n_samples : int
-        left : str
-            What of all that left the units it is about.
-
-        Returns
-        -------
-        str
-        """
+        """The promise in words: unit, relation, bound, composition, what is not covered."""
         if self.place == "messages":
-            return paper_statement(self, spent, self._account(), names)
+            return paper_statement(self, spent, names)
         if self.place == "gradients":
             return gradient_statement(self, spent)
-        return gaussian_statement(self, spent, self._account(), names, n_samples, left)
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What will be done to a unit's record and what it costs."""
-
-    noise: UnitNoise
-    sensitivity: float
-    mu: float
-    key: bytes = b""
-
-    def charge(self, name, channel):
-        public = self.noise.bounds.public
-        return Charge(
-            name,
-            channel,
-            mu=self.mu if public else np.inf,
-            sensitivity=self.sensitivity,
-            noise_std=self.noise.std,
-            bound="public" if public else "data",
-            release=self.key.hex(),
-        )
+        return super().statement(spent, names, n_samples, left)
 
 
 def _of(value, name, parameter):

@@ -1,10 +1,13 @@
-"""Noise as the papers prescribe it, and what it really promises. For comparison only.
+"""Noise inside gradient training: the papers' own for comparison, and a trusted server's gradients.
 
 The papers calibrate every message and every gradient of every time step on its own, by the classical formula
 and the sensitivity of that step, and add epsilons up. A measurement moves all later messages of its unit's
 filter, a message that is sent again with fresh noise can be averaged, and the sum over steps and rounds says
 nothing. The exact totals below hold for a correction `theta` that does not depend on the data; while it is
 trained on them nothing bounds what its changes reveal.
+
+The gradients of a trusted server, which may see the units' states while units must not see each other's, do
+keep a promise: clipping bounds each of them, and nothing else about the trained plant has to be known.
 
 References
 ----------
@@ -14,10 +17,14 @@ References
        formula, proven for epsilon below one.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
+from .accountant import Charge
 from .calibration import check_promise, epsilon_from_mu
-from .sensitivity import gramian, root_of_largest
+from .noise import grid_of, normal_noise, on_grid
+from .sensitivity import gradient_sensitivity, gramian, root_of_largest
 
 
 def classical_noise_multiplier(epsilon, delta):
@@ -34,18 +41,8 @@ def classical_epsilon(noise_multiplier, delta):
 def message_noise(K, theta, radius, epsilon, delta):
     """Noise of the two states a unit sends at every step, each (epsilon, delta) by the papers' theorem.
 
-    Parameters
-    ----------
-    K, theta : ndarray of shape (n_states, n_features)
-    radius : float
-        Bound B_y on the norm of a measurement.
-    epsilon, delta : float
-        Of each of the two messages of one step.
-
-    Returns
-    -------
-    filtered, augmented : float
-        Standard deviations; sensitivities ``2 B_y ||K||`` and ``2 B_y (||K|| + ||theta||)``.
+    Standard deviations of the filtered and of the augmented state; sensitivities ``2 B_y ||K||`` and
+    ``2 B_y (||K|| + ||theta||)`` for measurements of norm B_y (`radius`) at most.
     """
     multiplier = classical_noise_multiplier(epsilon, delta)
     gain, correction = np.linalg.norm(K, 2), np.linalg.norm(theta, 2)
@@ -53,22 +50,11 @@ def message_noise(K, theta, radius, epsilon, delta):
 
 
 def messages_mu(F, K, theta, stds, radius, n_rounds=1):
-    """What the noised messages of a whole record really give away about one time step, as Gaussian-DP mu.
+    """Exact Gaussian-DP mu of the noised messages of a whole record about one time step.
 
-    Parameters
-    ----------
-    F : ndarray of shape (n_states, n_states)
-    K, theta : ndarray of shape (n_states, n_features)
-    stds : tuple of float
-        Noise of the filtered and of the augmented state.
-    radius : float
-        Bound B_y on the norm of a measurement: two of them differ by twice as much.
-    n_rounds : int
-        How often the same states are sent with fresh noise.
-
-    Returns
-    -------
-    float
+    `stds` is the noise of the filtered and of the augmented state, `radius` the bound B_y on the norm of a
+    measurement (two of them differ by twice as much), `n_rounds` how often the same states are sent with
+    fresh noise.
     """
     of_filtered, of_augmented = (1 / std**2 for std in stds)
     eye, Kt = np.eye(len(F)), K + theta
@@ -80,22 +66,12 @@ def messages_mu(F, K, theta, stds, radius, n_rounds=1):
 def run_mu(transitions, gains, epsilon, delta):
     """Largest Gaussian-DP mu of one round of the papers' messages about one time step, for any fixed theta.
 
-    The noise is that of the settled filter, calibrated for `epsilon` and `delta` of each message by the
-    papers' formulas; the gains of the first time steps, which are larger, count as they are.
+    `gains` are the ``K_t`` and `transitions` the ``F_t = (I - K_t C) A`` from the first time step until the
+    filter has settled. The noise is that of the settled filter, calibrated for `epsilon` and `delta` of each
+    message by the papers' formulas; the gains of the first time steps, which are larger, count as they are.
 
-    Parameters
-    ----------
-    transitions : sequence of ndarray of shape (n_states, n_states)
-        ``F_t = (I - K_t C) A`` from the first time step until the filter has settled.
-    gains : sequence of ndarray of shape (n_states, n_features)
-        ``K_t``.
-    epsilon, delta : float
-
-    Returns
-    -------
-    float
-        Reached for theta = 0 where one measurement moves the states most at once and later. The augmented
-        state has the noise of ``||K|| + ||theta||``, more than a theta can add.
+    Reached for theta = 0 where one measurement moves the states most at once and later. The augmented state
+    has the noise of ``||K|| + ||theta||``, more than a theta can add.
     """
     settled = np.asarray(gains[-1], dtype=float)
     X, worst = gramian(np.asarray(transitions[-1], dtype=float), np.eye(len(settled))), 0.0
@@ -109,22 +85,46 @@ def run_mu(transitions, gains, epsilon, delta):
 
 
 def stated_and_true_epsilon(F, K, theta, radius, epsilon, delta, n_rounds):
-    """Total the papers state for a run, and the exact one, both at `delta` in total.
+    """Total the papers state for a run, and the exact one over rounds and later steps, at `delta` in total.
 
-    Parameters
-    ----------
-    F, K, theta : ndarray
-    radius : float
-    epsilon : float
-        Of each message of each round.
-    delta : float
-        In total, shared evenly among the ``2 n_rounds`` messages.
-    n_rounds : int
-
-    Returns
-    -------
-    stated, true : float
-        ``2 n_rounds epsilon``; and the exact composition over rounds and later time steps.
+    `epsilon` is that of each message of each round; `delta` is shared evenly among the ``2 n_rounds``
+    messages.
     """
     stds = message_noise(K, theta, radius, epsilon, delta / (2 * n_rounds))
     return 2 * n_rounds * epsilon, epsilon_from_mu(messages_mu(F, K, theta, stds, radius, n_rounds), delta)
+
+
+def noised_gradients(gradients, clip, std, rng):
+    """Gradients of shape (n_steps, n_states), clipped row by row, with noise on a grid."""
+    norms = np.linalg.norm(gradients, axis=1, keepdims=True)
+    bounded = gradients * (clip / np.maximum(norms, clip))
+    return on_grid(bounded, grid_of(std)) + normal_noise(gradients.shape, std, rng)
+
+
+@dataclass(frozen=True)
+class GradientGuard:
+    """Clip and noise of all gradients that a trusted server sends in a run; `mu` of all of them together."""
+
+    clip: float
+    std: float
+    mu: float
+
+    @classmethod
+    def calibrated(cls, clip, mu, n_steps, n_rounds, n_recipients, width):
+        """Noise for a run whose gradients together are mu-GDP.
+
+        `width` bounds the numbers in a gradient: rounding to the grid moves each of them.
+        """
+        std = gradient_sensitivity(clip, n_steps, n_rounds, n_recipients) / mu
+        for _ in range(2):  # the grid follows the noise
+            rounded = clip + np.sqrt(width) * grid_of(std) / 2
+            std = gradient_sensitivity(rounded, n_steps, n_rounds, n_recipients) / mu
+        return cls(clip, std, mu)
+
+    def noised(self, gradients, rng):
+        """Gradients, one a row, as they may leave the server."""
+        return noised_gradients(gradients, self.clip, self.std, rng)
+
+    def charge(self, name):
+        """Cost of the run to every unit."""
+        return Charge(name, "gradients", mu=self.mu, sensitivity=self.std * self.mu, noise_std=self.std)

@@ -1,19 +1,21 @@
 """Randomised response for pairs of flags."""
 
+from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from .accountant import Charge, PrivacyAccountant, Scope
-from .base import PrivacyMechanism
-from .sampling import generator
-from .statement import response_statement
-from .warn import warn_seeded, warn_weak_epsilon
+from .errors import warn_seeded, warn_weak_epsilon
+from .mechanism import Plan, PrivacyMechanism
+from .promise import response_statement
 
 N_CATEGORIES = 4  # values of a pair of flags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RandomizedResponse(PrivacyMechanism):
     """Randomised response with four answers: a pair of flags is sent as it is, or as one of the other three.
 
@@ -68,15 +70,16 @@ class RandomizedResponse(PrivacyMechanism):
         "random_state": ["random_state"],
     }
 
-    def __init__(self, *, epsilon=None, unit="flag pair", accountant=None, random_state=None):
-        self.epsilon = epsilon
-        self.unit = unit
-        self.accountant = accountant
-        self.random_state = random_state
+    epsilon: float | None = None
+    unit: str = "flag pair"
+    accountant: PrivacyAccountant | None = None
+    random_state: Any = None
+
+    place, channel, law = "flags", "flag", "randomized response"
 
     @property
     def scope(self):
-        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
+        """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
         return Scope(self.unit)
 
     @property
@@ -85,19 +88,20 @@ class RandomizedResponse(PrivacyMechanism):
 
         Pairs in the order (0, 0), (0, 1), (1, 0), (1, 1).
         """
-        self._check()
-        kept = 1 / (1 + (N_CATEGORIES - 1) * np.exp(-self.epsilon))
-        other = (1 - kept) / (N_CATEGORIES - 1)
+        self.check()
+        kept, other = _chances(self.epsilon)
         return np.full((N_CATEGORIES, N_CATEGORIES), other) + (kept - other) * np.eye(N_CATEGORIES)
 
-    def release(self, flags, channel="flag", records=None, flagger=""):
+    def release(self, flags, /, lengths=(), *, noise=None, records=None, flagger=""):
         """Every unit's flags as the others see them, charged before they are drawn.
 
         Parameters
         ----------
         flags : dict of str to ndarray of bool of shape (n_samples, 2)
-        channel : str
-            For the ledger.
+        lengths : tuple of int
+            Time steps of each episode; not needed.
+        noise : dict of str to float, default=None
+            Epsilon of an earlier release, in place of the one that was given.
         records : dict of str to ndarray, default=None
             What the flags are about. Asking about a record again gives the same answers and costs nothing.
             None: flags nobody asked about before. That two sets of flags are equal does not make it the same
@@ -109,26 +113,53 @@ class RandomizedResponse(PrivacyMechanism):
         -------
         dict of str to ndarray of bool of shape (n_samples, 2)
         """
-        self._check()
-        account = self._account()
         flags = {name: _pairs(name, pairs) for name, pairs in flags.items()}
-        keys = {
-            name: account.key_of("flags", name, self.epsilon, flagger, Y)
-            for name, Y in (records or {}).items()
-        }
-        answers = {name: account.recall(keys[name]) if name in keys else None for name in flags}
-        new = [name for name, pairs in answers.items() if pairs is None]
-        if new:
-            if self.random_state is not None:
-                warn_seeded()
-            warn_weak_epsilon(self.epsilon, "pair of flags")
-            account.charge([self._charge(name, len(flags[name]), channel) for name in new], self.scope)
-            for name in new:
-                rng = generator(self.random_state, name, len(account))
-                answers[name] = self._drawn(flags[name], rng)
-                if name in keys:
-                    account.remember(keys[name], answers[name])
-        return answers
+        with self.account.turn():
+            plans = {}
+            for name, pairs in flags.items():
+                plan = self._plan(name, pairs, lengths, None if noise is None else noise[name])
+                if records is not None and name in records:
+                    key = self.account.key_of("flags", name, plan.noise, flagger, records[name])
+                    plan = plan._replace(key=key)
+                plans[name] = plan
+            releases = self._released(flags, plans, False)
+        return {name: release.values for name, release in releases.items()}
+
+    def noise_of(self, name, flags):
+        """Epsilon of the answers, the same for every unit."""
+        self.check()
+        return self.epsilon
+
+    def charge_of(self, name, noise, n_samples):
+        """One response, or one for every pair that an event can move."""
+        count = n_samples if self._pays_per_row else 1
+        return Charge(name, self.channel, self.law, epsilon=noise, n_categories=N_CATEGORIES, count=count)
+
+    def noised(self, flags, noise, rng, out=None):
+        """Answers to a unit's pairs of flags, bool of shape (n_samples, 2)."""
+        codes = _codes(flags)
+        lie = rng.random(len(codes)) >= _chances(noise)[0]
+        codes = np.where(lie, (codes + rng.integers(1, N_CATEGORIES, len(codes))) % N_CATEGORIES, codes)
+        return np.column_stack([codes >= 2, codes % 2 == 1])
+
+    @property
+    def _pays_per_row(self):
+        return self.unit == "event"
+
+    def _plan(self, name, flags, lengths, noise=None):
+        epsilon = self.noise_of(name, flags) if noise is None else noise
+        return Plan(epsilon, self.charge_of(name, epsilon, len(flags)))
+
+    def _warn(self, records, plans, learning):
+        if self.random_state is not None:
+            warn_seeded()
+        warn_weak_epsilon(self.epsilon, "pair of flags")
+
+    def check(self):
+        """Refuse to answer without an epsilon."""
+        super().check()
+        if self.epsilon is None:
+            raise ValueError("RandomizedResponse needs an `epsilon` per pair of flags. There is no default.")
 
     def frequencies(self, received):
         """Unbiased estimate of the shares of the four true pairs.
@@ -162,42 +193,8 @@ class RandomizedResponse(PrivacyMechanism):
         joint = np.asarray(prior, dtype=float) * self.confusion[:, _codes(_pairs("received", received))].T
         return joint / joint.sum(axis=1, keepdims=True)
 
-    def _drawn(self, pairs, rng):
-        codes = _codes(pairs)
-        lie = rng.random(len(codes)) >= self.confusion[0, 0]
-        codes = np.where(lie, (codes + rng.integers(1, N_CATEGORIES, len(codes))) % N_CATEGORIES, codes)
-        return np.column_stack([codes >= 2, codes % 2 == 1])
-
-    def _charge(self, name, n_samples, channel):
-        count = 1 if self.unit == "flag pair" else n_samples
-        return Charge(
-            name,
-            channel,
-            "randomized response",
-            epsilon=self.epsilon,
-            n_categories=N_CATEGORIES,
-            count=count,
-        )
-
-    def _check(self):
-        self._validate_params()
-        if self.epsilon is None:
-            raise ValueError("RandomizedResponse needs an `epsilon` per pair of flags. There is no default.")
-
-    def statement(self, spent, names, n_samples):
-        """The promise in words: unit, relation, bound, composition, what is not covered.
-
-        Parameters
-        ----------
-        spent : PrivacySpent
-        names : sequence of str
-            The units.
-        n_samples : int
-
-        Returns
-        -------
-        str
-        """
+    def statement(self, spent, names, n_samples, left="everything"):
+        """The promise in words: unit, bound, composition, what is not covered."""
         return response_statement(self, spent)
 
 
@@ -213,3 +210,9 @@ def _pairs(name, flags):
 
 def _codes(pairs):
     return 2 * pairs[:, 0].astype(int) + pairs[:, 1]
+
+
+def _chances(epsilon):
+    """Probability that a pair is kept, and that it is replaced by a certain other one."""
+    kept = 1 / (1 + (N_CATEGORIES - 1) * np.exp(-epsilon))
+    return kept, (1 - kept) / (N_CATEGORIES - 1)

@@ -1,4 +1,4 @@
-"""How far a change in one unit's measurements can move what a linear filter makes of them.
+"""Sensitivity of linear filters: how far a change in one unit's measurements moves their output.
 
 A unit's filter ``h[t] = F h[t-1] + K y[t]`` turns a change ``dy`` at time s into ``F^j K dy`` at every later
 time s + j. All sensitivities here are Euclidean norms over the whole trajectory, which is what one or many
@@ -219,6 +219,15 @@ def server_gradient_sensitivity(A, F, K, theta, unit, slices, n_steps_averaged, 
     return float(2 / n_steps_averaged * radius * root_of_largest(K.T @ Y @ K + shift.T @ shift))
 
 
+def gradient_sensitivity(clip, n_steps, n_rounds, n_recipients):
+    """Change of all clipped gradients of a run, ``2 C sqrt(T R M)``, whatever changes in the data.
+
+    The derivative in one unit's state at one time step contains the other units' states, so that one
+    measurement moves the gradients of every recipient at every later step and in every round.
+    """
+    return 2 * clip * np.sqrt(n_steps * n_rounds * n_recipients)
+
+
 def residual_sensitivity(A, C, F, K, S, radius=1.0, cap=np.inf):
     """Change of all whitened residuals ``S^-1/2 (y[t] - C A h[t-1])`` when one time step changes.
 
@@ -267,8 +276,7 @@ def _filter_matrices(F, K):
     F, K = np.asarray(F, dtype=float), np.asarray(K, dtype=float)
     if F.ndim != 2 or F.shape[0] != F.shape[1] or K.ndim != 2 or len(K) != len(F):
         raise ValueError(
-            f"F has shape {F.shape} and K {K.shape}; expected (n_states, n_states) and (n_states, "
-            "n_features)."
+            f"F has shape {F.shape} and K {K.shape}; expected (n_states, n_states), (n_states, n_features)."
         )
     return F, K
 

@@ -1,6 +1,7 @@
 """The account of a site: charges and noised records that outlive the process that made them."""
 
 import os
+import sys
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -10,8 +11,8 @@ import numpy as np
 from ..federation.atomic import write_whole
 from ..federation.chain import Chain
 from .accountant import Charge, PrivacyAccountant, Scope
-from .base import Release, UnitNoise
-from .bounds import Bounds
+from .mechanism import Release
+from .noise import Bounds, UnitNoise
 
 _CHARGED, _RELEASED = "charged", "released"
 
@@ -65,17 +66,17 @@ class SiteAccount(PrivacyAccountant):
         self._in_turn = False
         self._catch_up()
 
-    def _catch_up(self):
+    def _catch_up(self) -> None:
         """Read the account from its file: others may have written there."""
         secret = self.folder / "secret"
         self._key = secret.read_bytes() if secret.exists() else self._key
         self._chain = Chain(self.folder / "account.jsonl")
-        self._charges, self._unused, self._noise = [], set(), {}
+        self._charges, self._noise = [], {}
+        self._unused: set[str] = set()  # releases that are paid for and not out
         self.scope = None
         for entry in self._chain.entries():
             if entry["event"] == _CHARGED:
-                self._charges.append(Charge(**entry["charge"]))
-                self._unused.add(entry["charge"]["release"])
+                self._keep(Charge(**entry["charge"]))
                 self.scope = Scope(**entry["scope"])
             elif entry["event"] == _RELEASED:
                 self._unused.discard(entry["release"])
@@ -89,13 +90,16 @@ class SiteAccount(PrivacyAccountant):
             if owed:
                 super().charge(owed, scope)
 
-    def _take(self, charge, repeated):
+    def _take(self, charge, scope, repeated):
         if not (self.folder / "secret").exists():
             write_whole(self.folder / "secret", self._key)
-        about = {"event": _CHARGED, "scope": asdict(self.scope), "charge": asdict(charge)}
-        self._chain.append(about)
+        self._chain.append({"event": _CHARGED, "scope": asdict(scope), "charge": asdict(charge)})
+        self._keep(charge)
+
+    def _keep(self, charge):
         self._charges.append(charge)
-        self._unused.add(charge.release)
+        if charge.release:  # a batch of a stream is remembered by nobody, and pays each time
+            self._unused.add(charge.release)
 
     def room(self, key, shape):
         """Array in a file for a noised record."""
@@ -112,7 +116,7 @@ class SiteAccount(PrivacyAccountant):
             self._noise[key.hex()] = release.noise
 
     def recall(self, key):
-        """What was released under a key, or None."""
+        """Release under a key, or None."""
         noise = self._noise.get(key.hex())
         if noise is None or not self._path(key).exists():
             return None
@@ -149,17 +153,19 @@ def _noise_to(noise):
     return {"std": noise.std, **bounds, **{k: bounds[k].tolist() for k in ("center", "scale")}}
 
 
-def _noise_from(told):
-    told = {**told, **{k: np.array(told[k]) for k in ("center", "scale")}}
-    return UnitNoise(std=told.pop("std"), bounds=Bounds(**told))
+def _noise_from(kept):
+    kept = {**kept, **{k: np.array(kept[k]) for k in ("center", "scale")}}
+    return UnitNoise(std=kept.pop("std"), bounds=Bounds(**kept))
 
 
-def _lock_file(file):
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        import msvcrt
+if sys.platform == "win32":
+    import msvcrt
 
+    def _lock_file(file):
         msvcrt.locking(file.fileno(), msvcrt.LK_LOCK, 1)
-    else:
+
+else:
+    import fcntl
+
+    def _lock_file(file):
         fcntl.flock(file, fcntl.LOCK_EX)

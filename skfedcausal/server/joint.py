@@ -119,10 +119,6 @@ class JointRecord:
     @cached_property
     def z(self):
         """Information vectors of the plant, shape (n_samples, n_states)."""
-        return self.stacked()
-
-    def stacked(self):
-        """The same formed anew, for who needs it once."""
         return side_by_side([part.z for part in self.parts])
 
     @cached_property
@@ -204,7 +200,7 @@ class JointRecord:
         states have the covariances `predicted` before a measurement.
         """
         if self.is_constant:
-            return [(1.0, self.block_diagonal([part.patterns[0] for part in self.parts]))]
+            return [(1.0, self.mean_information())]
         present = np.column_stack([_presence(part, self.n_samples) for part in self.parts])
         _, key = patterns_of(present)
         counts = np.bincount(key)

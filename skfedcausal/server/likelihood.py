@@ -39,7 +39,7 @@ _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
 class LikelihoodServer(ServerLearner):
-    """Learns the plant by maximum likelihood from the units' sufficient statistics.
+    """Maximum-likelihood estimate of the plant from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
     about the states, so the estimate equals that of a central machine with all raw data. Complete records
@@ -350,18 +350,15 @@ class LikelihoodServer(ServerLearner):
         """How a plant of these messages is estimated."""
         local: list[tuple | None] = []
         for name in names:
-            message = messages[name]
-            if message.transition is not None and message.process_cov is not None:
-                local.append((message.transition, message.process_cov, message.input_matrix))
-            elif self.fix_local:
+            A, Q, B = (getattr(messages[name], x) for x in ("transition", "process_cov", "input_matrix"))
+            is_known = A is not None and Q is not None
+            if self.fix_local and not is_known:
                 raise ValueError(
                     f"fix_local=True needs the own model of unit {name!r}, which it did not send."
                 )
-            else:
-                local.append(None)
-        own = ("fix_local", "sparsity", "alpha", "shrink", "level_shifts", "covariance", "max_iter", "tol")
-        settings = {name: getattr(self, name) for name in own}
-        return Settings(tuple(local), time_domain=self.likelihood == "time-domain", **settings)
+            local.append((A, Q, B) if is_known else None)
+        own = {name: value for name, value in self.get_params(deep=False).items() if name in Settings._fields}
+        return Settings(tuple(local), time_domain=self.likelihood == "time-domain", **own)
 
     def _keep(self, record, estimate, settings):
         """Keep the estimate of a plant; the record with the noise that its filter supposes."""
@@ -381,12 +378,11 @@ class LikelihoodServer(ServerLearner):
         self.coefficients_, self._parameters = estimate.coefficients, estimate.parameters
         is_exact = self.likelihood == "time-domain" or not (record.is_constant and record.determined.all())
         self.likelihood_ = "time-domain" if is_exact else "whittle"
-        self.level_shifts_ = estimate.shifts.table(record.names)
+        self.level_shifts_ = estimate.shifts.table
         scale = estimate.parameters.state_scale
         point = OperatingPoint.of(record, estimate.A, estimate.steps, estimate.levels, scale)
         self._operating_point = point
-        self.n_iter_, self.converged_ = estimate.n_iter, estimate.converged
-        self.gradient_norm_, self.has_prior_ = estimate.gradient_norm, estimate.has_prior
+        self.n_iter_, self.converged_, self.gradient_norm_, self.has_prior_ = estimate.climb
         self.information_ = record.mean_information()
         self.correlations_ = correlation_table(record.names, estimate)
         return record
@@ -437,9 +433,8 @@ class LikelihoodServer(ServerLearner):
         levels = {"alpha": self.alpha, "margin": self.margin}
         self.links_ = links_table(self.names_, partition, self._blocks, geweke, **levels)
         if partition.n_inputs and len(partition.input_pairs.pairs):
-            unknown = np.full_like(geweke, np.nan)  # Geweke's measure is between measured processes
-            blocks = estimate.blocks["input"]
-            inputs = links_table(self.names_, partition.input_pairs, blocks, unknown, **levels, kind="input")
+            family, blocks = partition.input_pairs, estimate.blocks["input"]
+            inputs = links_table(self.names_, family, blocks, **levels, kind="input")
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
 
     def _free_lags(self, record, estimate, settings):
@@ -574,7 +569,7 @@ class LikelihoodServer(ServerLearner):
         return super()._filter(record)
 
     def smoothed(self, messages):
-        """Every unit's own states given all units' messages, by the plant that is not shrunk.
+        """Each unit's own states given all units' messages, under the plant before shrinkage.
 
         Parameters
         ----------
@@ -602,7 +597,7 @@ class LikelihoodServer(ServerLearner):
         return cross_terms(self._lagged.dynamics, record.partition, run, self._operating_point)
 
     def replies(self, messages):
-        """Every unit's reply: its own part of the plant, and what the other units do to its states.
+        """Reply to each unit: its own part of the plant and the other units' influence on its states.
 
         Parameters
         ----------
@@ -625,7 +620,7 @@ class LikelihoodServer(ServerLearner):
     # -- inputs, on states; every unit maps the answers through its own sensors ------------------
 
     def take_laws(self, laws):
-        """Remember how controllers compute inputs from measurements.
+        """Store how controllers compute inputs from measurements.
 
         Parameters
         ----------
@@ -635,7 +630,7 @@ class LikelihoodServer(ServerLearner):
         self.laws_ = dict(laws)
 
     def effects(self, change, *, held=None):
-        """What a change of inputs does to every unit's states.
+        """Effect of a change of inputs on the states of every unit.
 
         Parameters
         ----------
@@ -691,7 +686,7 @@ class LikelihoodServer(ServerLearner):
     # -- links: functions in `links` take the settings, estimators' methods say what they are -----
 
     def link_intervals(self, level=0.95, *, geweke=False):
-        """Intervals of the strength of every link between states, and the rows that would decide them."""
+        """Intervals of the strength of each link between states, and the rows needed to decide it."""
         pairs, levels = self.partition_.pairs, {"level": level, "alpha": self.alpha, "margin": self.margin}
         if self._lagged is not None:
             return self._lagged_intervals(geweke, levels)
@@ -731,7 +726,7 @@ class LikelihoodServer(ServerLearner):
         return spectrum_table(plant, self._parameters, self.partition_, pair, **settings)
 
     def benefit(self, messages, *, held_out=0.3):
-        """What every unit gains from the plant, on rows that nothing was learned from, a `Benefit`."""
+        """Gain of each unit from the plant, on held-out rows, a `Benefit`."""
         if self.partition_.n_inputs:
             raise ValueError("The benefit of joining is computed for plants without inputs.")
         head, tail = split_messages(messages, held_out)
@@ -742,13 +737,13 @@ class LikelihoodServer(ServerLearner):
         return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
 
     def test_links(self, messages, method="lr"):
-        """Every link between states given the others, by one of the three classical tests."""
+        """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
         plant = clone(self).set_params(held_out=None).fit(messages)
         return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
 
     def bootstrap_links(self, messages, **settings):
-        """How the estimates of links scatter over resampled records, as a check of their standard errors."""
+        """Scatter of the estimates of links over resampled records, to check their standard errors."""
         record = self._record(messages)
         return bootstrap_table(record, self._settings(self.names_, messages), **settings)
 
@@ -757,7 +752,7 @@ class LikelihoodServer(ServerLearner):
         return stability_table(self._record(messages), self.alpha, **settings)
 
     def screen(self, messages):
-        """Test every pair once, at the uncoupled plant: the fast first step of :meth:`fit`.
+        """Test every pair once at the uncoupled plant, the fast first step of :meth:`fit`.
 
         Score tests that take no other links into account, so an indirect influence may show. Geweke's
         measure, which needs the whole plant, is missing (NaN).
@@ -784,6 +779,4 @@ class LikelihoodServer(ServerLearner):
         self._validate_params()
         record = JointRecord.from_messages(messages)
         blocks = screen_plant(record)
-        unknown = np.full((record.partition.n_units,) * 2, np.nan)
-        levels = {"alpha": self.alpha, "margin": self.margin}
-        return links_table(record.names, record.partition, blocks, unknown, **levels)
+        return links_table(record.names, record.partition, blocks, alpha=self.alpha, margin=self.margin)

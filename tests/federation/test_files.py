@@ -342,7 +342,7 @@ def test_a_site_answers_nobody_but_its_server(sites, key):
 
 def test_the_text_of_an_exception_stays_at_the_site(sites):
     gate = sites.gate("mill")
-    gate.worker._client = 3.14159  # no client
+    gate.worker.client = 3.14159  # no client
     with Sites(sites.home.parent, X) as own:
         own.gates["mill"] = gate
         thread = threading.Thread(target=FileSite(gate, own.folder).serve, kwargs={"timeout": 1.0})

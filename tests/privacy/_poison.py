@@ -68,8 +68,8 @@ TRANSPORTS = {
 class Poisoning(GaussianMechanism):
     """Overwrites the raw record with NaN as soon as its noised copy exists."""
 
-    def release(self, records, lengths, channel="measurement", noise=None):
-        releases = super().release(records, lengths, channel, noise)
+    def release(self, records, lengths, *, noise=None):
+        releases = super().release(records, lengths, noise=noise)
         for Y in records.values():
             Y[:] = np.nan
         return releases

@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from skfedcausal import GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from skfedcausal.privacy import Charge, PrivacyBudgetError, Scope, epsilon_from_mu, mu_from_epsilon
+from skfedcausal.privacy.calibration import composed_epsilon
 
 EVENT = Scope("event")
 
@@ -147,6 +148,12 @@ def test_budgets_that_mean_nothing_are_refused(arguments, problem):
         PrivacyAccountant(*arguments)
 
 
+def test_a_charge_that_says_nothing_is_one_response_without_loss_in_the_first_period():
+    charge = Charge("a", "flag")
+    assert (charge.mu, charge.epsilon, charge.n_categories, charge.count, charge.period) == (0, 0, 2, 1, 0)
+    assert Charge("a", "flag", epsilon=1.0, count=0).count == 0  # no rows, no responses
+
+
 @pytest.mark.parametrize("wrong", [{"mu": -1.0}, {"mu": np.nan}, {"epsilon": -0.1}, {"count": -1}])
 def test_charges_cannot_be_negative(wrong):
     with pytest.raises(ValueError, match="cannot be negative"):
@@ -178,3 +185,123 @@ def test_names_of_records_depend_on_every_part_and_on_the_account():
     assert len({*keys, account.key_of("aa", Y)}) == 5
     assert account.key_of("a", Y.copy()) == keys[0]
     assert PrivacyAccountant().key_of("a", Y) != keys[0]
+
+
+def test_units_that_change_together_have_noise_of_their_own():
+    account = PrivacyAccountant()
+    response = Charge("boiler", "flag", "randomized response", epsilon=0.2, n_categories=4, count=3)
+    account.charge([gaussian(0.3), response], EVENT)
+    many = PrivacyAccountant()
+    many.charge(
+        [gaussian(0.3, count=50), Charge("boiler", "flag", epsilon=0.2, n_categories=4, count=150)], EVENT
+    )
+    found, expected = account.spent(1e-6, times=50), many.spent(1e-6)
+    assert_allclose((found.epsilon, found.mu), (expected.epsilon, expected.mu), rtol=1e-12)
+    assert account.spent(1e-6).epsilon < found.epsilon
+    assert account.table["count"].tolist() == [1, 3]
+
+
+def test_responses_of_one_kind_are_one_group_and_those_of_another_are_not():
+    account = PrivacyAccountant()
+    for epsilon, n_categories, count in ((0.2, 4, 2), (0.2, 2, 1), (0.2, 4, 3)):
+        charge = Charge("boiler", "flag", epsilon=epsilon, n_categories=n_categories, count=count)
+        account.charge([charge], EVENT)
+    expected = composed_epsilon(0.0, [(0.2, 4, 5), (0.2, 2, 1)], 1e-3)
+    assert_allclose(account.spent(1e-3).epsilon, expected, rtol=1e-12)
+    assert expected < composed_epsilon(0.0, [(0.2, 2, 6)], 1e-3)
+
+
+def test_what_would_be_spent_counts_in_this_period():
+    account = PrivacyAccountant(delta=1e-6)
+    account.charge([gaussian(0.4)], EVENT)
+    assert_allclose(account.spent_with([gaussian(0.3)], EVENT).mu, 0.5)
+    assert account.spent_with([gaussian(0.3, "mill")], EVENT).per_client["mill"]["mu"] == 0.3
+    account.new_period()
+    assert account.spent_with([gaussian(0.3)], EVENT).mu == 0.4
+    assert account.spent_with([gaussian(0.3)], Scope("client"), delta=1e-3).mu == 0.5
+    assert len(account) == 1
+    assert PrivacyAccountant().spent_with([gaussian(0.3)], EVENT, 1e-6).unit == "event"
+
+
+def test_the_same_charge_again_is_counted_where_it_is_asked_for():
+    account = PrivacyAccountant()
+    for mu in (0.1, 0.2, 0.1, 0.1):
+        account.charge([gaussian(mu)], EVENT, repeated=True)
+    assert account.table[["mu", "count"]].to_numpy().tolist() == [[0.1, 3], [0.2, 1]]
+    account.charge([gaussian(0.1, "mill"), gaussian(0.1, count=5)], EVENT, repeated=True)
+    assert account.table["count"].tolist() == [8, 1, 1]
+    account.new_period()
+    account.charge([gaussian(0.1)], EVENT, repeated=True)
+    account.charge([gaussian(0.1)], EVENT)
+    assert account.table["count"].tolist() == [8, 1, 1, 1, 1]
+    assert account.table["period"].tolist() == [0, 0, 0, 1, 1]
+
+
+def test_a_budget_is_spent_to_the_last_and_not_beyond():
+    mu = mu_from_epsilon(2.0, 1e-6)
+    for more, fits in ((1.0, True), (1 + 1e-13, True), (1 + 1e-10, False)):
+        account = PrivacyAccountant(2.0, 1e-6)
+        try:
+            account.charge([gaussian(mu * more)], EVENT)
+        except PrivacyBudgetError:
+            assert not fits
+        assert len(account) == fits
+        assert account.scope == (EVENT if fits else None)
+
+
+def test_each_client_has_a_budget_and_its_charges():
+    account = PrivacyAccountant(2.0, 1e-6)
+    mu = mu_from_epsilon(2.0, 1e-6)
+    account.charge([gaussian(mu, "a"), gaussian(mu, "b"), gaussian(0.0, "a")], EVENT)
+    assert [charge.mu for charge in account.charges_of(["a"])] == [mu, 0.0]
+    assert len(account.charges_of(["a", "b"])) == 3
+    assert account.charges_of([]) == []
+    with pytest.raises(PrivacyBudgetError, match="client 'a'"):
+        account.charge([gaussian(mu / 2, "c"), gaussian(mu / 3, "a")], EVENT)
+    account.charge([gaussian(mu / 2, "c"), gaussian(mu / 2, "c")], EVENT)
+    assert_allclose(account.spent(clients=["c"]).mu, mu / np.sqrt(2))
+    for nobody in ([], ["d"]):
+        assert (account.spent(clients=nobody).epsilon, account.spent(clients=nobody).mu) == (0.0, 0.0)
+
+
+def test_delta_is_that_of_the_question_or_of_the_budget():
+    account = PrivacyAccountant(9.0, 1e-4)
+    account.charge([gaussian(0.5)], EVENT)
+    assert account.spent().delta == 1e-4
+    assert_allclose(account.spent().epsilon, epsilon_from_mu(0.5, 1e-4), rtol=1e-12)
+    assert_allclose(account.spent(1e-7).epsilon, epsilon_from_mu(0.5, 1e-7), rtol=1e-12)
+    assert account.spent(0.0).epsilon == np.inf
+    assert PrivacyAccountant().spent().unit == "none"
+
+
+def test_periods_are_numbered_and_the_dearest_counts():
+    account = PrivacyAccountant()
+    for period, mu in enumerate((0.3, 0.5, 0.4)):
+        assert account.period == period
+        account.charge([gaussian(mu)], EVENT)
+        assert account.new_period() == period + 1
+    assert account.spent(1e-6).mu == 0.5
+    assert account.spent(1e-6, times=4).mu == 1.0
+
+
+def test_scopes_say_what_they_are_about():
+    assert str(Scope("window", window=7)) == "window of 7 time steps (replace)"
+    assert str(Scope("client", "zero_out")) == "client (zero_out)"
+
+
+def test_gaps_empty_records_and_words_have_names_too():
+    account = PrivacyAccountant()
+    parts = [
+        "a",
+        1,
+        1.0,
+        np.array([]),
+        np.zeros((0, 2)),
+        np.zeros((2, 0)),
+        np.array([np.nan]),
+        np.array([True]),
+    ]
+    assert len({account.key_of(part) for part in parts}) == len(parts)
+    Y = np.arange(12.0).reshape(3, 4)
+    assert account.key_of(Y.T) == account.key_of(np.ascontiguousarray(Y.T))
+    assert account.key_of("ab", "c") != account.key_of("a", "bc")

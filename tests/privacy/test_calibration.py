@@ -58,6 +58,8 @@ def test_composition_equals_dp_accounting(n_releases, delta):
 def test_figures_that_other_accountants_give():
     """Analytic Gaussian of Balle and Wang; noise for a total of one over 1, 2, 400 and 2 million releases."""
     multipliers = [gaussian_noise_multiplier(1.0, 1e-5, k) for k in RELEASES]
+    assert gaussian_noise_multiplier(1.0, 1e-5) == multipliers[0]  # one release, if nothing is said
+    assert epsilon_of(multipliers[0], 1e-5) == epsilon_of(multipliers[0], 1e-5, 1)
     assert_allclose(multipliers, [3.731, 5.276, 74.6, 5276], rtol=3e-4)
 
 
@@ -112,10 +114,28 @@ def test_gaussian_and_responses_compose_as_in_dp_accounting():
 def test_many_responses_need_no_long_time_and_tails_are_not_forgotten():
     total = randomized_response_composition(0.01, 100_000, 1e-5, n_categories=4)
     _, weights, lost = response_losses(0.01, 4, 100_000)
-    assert 0 < lost < 1e-40
+    # tails are cut after each of 17 doublings, and what is cut is doubled by those that follow
+    assert 100_000 * 17 * len(weights) * 1e-60 < lost < 1e-45
+    assert len(response_losses(140.0, 1000, 1)[1]) == 2
+    assert response_losses(140.0, 1000, 1)[2] > 0  # a single value was cut
     assert len(weights) < 2e5
     assert total < epsilon_from_mu(0.01 * np.sqrt(100_000), 1e-5)  # a response is at most epsilon-GDP
     assert randomized_response_composition(0.01, 100, 0.0) == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1e-12, 2e-9), (1e-12, 1e-11), (1e-9, 1e-9)])
+def test_promises_that_ask_for_very_much_noise_are_kept(epsilon, delta):
+    """At no epsilon delta is the total variation of the two normals, mu / sqrt(2 pi) to first order."""
+    mu = mu_from_epsilon(epsilon, delta)
+    assert_allclose(np.exp(gaussian_log_delta(epsilon, mu)), delta, rtol=1e-5)
+    assert delta * np.sqrt(2 * np.pi) <= mu * (1 + 1e-5)
+
+
+def test_a_delta_that_covers_everything_leaves_no_epsilon():
+    assert epsilon_from_mu(0.5, 0.3) == 0.0
+    assert randomized_response_composition(0.1, 2, 0.4) == 0.0
+    assert composed_epsilon(0.0, (), 1e-6) == 0.0
+    assert composed_epsilon(np.inf, (), 0.999) == np.inf
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-5), (-1.0, 1e-5), (1.0, 0.0), (1.0, 1.0)])

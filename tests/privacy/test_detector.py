@@ -1,6 +1,7 @@
 """Privacy of the detector: of the nominal record, of records and streams that are watched, of flags."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import FlagMessage, StateMessage, VerdictReply
 from skfedcausal.message.packet import Packet
 from skfedcausal.privacy import PrivacyBudgetError, UnitNoise
-from skfedcausal.privacy.bounds import Bounds
-from skfedcausal.privacy.stream import NoisedStream
+from skfedcausal.privacy.mechanism import NoisedStream
+from skfedcausal.privacy.noise import Bounds
 from skfedcausal.server.watching.flags import needed_answers, roots_of_flags
 
 from ._audit import gaussian_mu
@@ -83,12 +84,12 @@ def test_streams_are_clipped_and_noised_and_nothing_else_is_read(fitted, monkeyp
     _, new = make_records()
     seen = []
     monkeypatch.setattr(fitted._root_cause, "push", lambda messages, stream: seen.append(messages) or [])
-    drawn = UnitNoise.drawn
+    noised = GaussianMechanism.noised
 
-    def only_noise(noise, Y, rng, sampler, out=None):
-        return drawn(noise, np.zeros_like(Y), np.random.default_rng(0), sampler)
+    def only_noise(mechanism, Y, noise, rng, out=None):
+        return noised(mechanism, np.zeros_like(Y), noise, np.random.default_rng(0))
 
-    monkeypatch.setattr(UnitNoise, "drawn", only_noise)
+    monkeypatch.setattr(GaussianMechanism, "noised", only_noise)
     for X in (new, {name: 2 * Y for name, Y in new.items()}):
         fitted.reset()
         fitted.update(X)
@@ -411,12 +412,37 @@ def test_a_horizon_that_is_too_short_for_the_noise_is_warned_about():
         detector.fit(nominal)
 
 
+@pytest.mark.parametrize(("rate", "epsilon", "percentile"), [(0.05, 1.0, 95), (0.005, 0.5, 90)])
+def test_the_rate_of_false_alarms_is_shared_by_the_units(rate, epsilon, percentile):
+    """The horizon that a warning asks for is the first at which chance alone keeps a unit's share."""
+    nominal, _ = make_records()
+    mechanism = RandomizedResponse(epsilon=epsilon)
+    detector = FederatedRCADetector(
+        privacy=mechanism, evidence="flags", horizon=2, false_alarm_rate=rate, percentile=percentile
+    )
+    with pytest.warns(UserWarning, match=r"never be an alarm\.") as caught:
+        detector.fit(nominal)
+    (asked,) = (re.search(r"horizon of at least (\d+)", str(warning.message)) for warning in caught)
+    kept, other = mechanism.confusion[0, :2]
+    nominal_share = 1 - percentile / 100
+    chance = nominal_share * kept + (1 - nominal_share) * other
+
+    def an_alarm_is_possible(horizon):  # in all steps of the horizon, in one of three units
+        majority = horizon // 2 + 1
+        expected = majority * kept + (horizon - majority) * other
+        return max(expected, binom.isf(rate / len(nominal), horizon, chance) + 1) <= horizon
+
+    assert int(asked[1]) == next(horizon for horizon in range(2, 100) if an_alarm_is_possible(horizon))
+    unshared = next(k for k in range(2, 100) if binom.isf(rate, k, chance) + 1 <= k)
+    assert unshared < int(asked[1])
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"privacy": RandomizedResponse(epsilon=1.0)}, "answers with flags, but evidence='innovations'"),
-        ({"privacy": [GaussianMechanism(**SETTINGS)] * 2}, "may hold one GaussianMechanism"),
-        ({"privacy": ["noise"]}, "may hold one GaussianMechanism"),
+        ({"privacy": [GaussianMechanism(**SETTINGS)] * 2}, "may hold one mechanism for the messages"),
+        ({"privacy": ["noise"]}, "holds a str, which is not a PrivacyMechanism"),
         ({"privacy": "noise"}, "'privacy' parameter"),
     ],
 )

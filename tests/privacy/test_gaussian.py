@@ -5,7 +5,6 @@ import warnings
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from scipy import stats
 
 from skfedcausal import GaussianMechanism, PrivacyAccountant
 from skfedcausal.privacy import (
@@ -14,12 +13,11 @@ from skfedcausal.privacy import (
     SeededNoiseWarning,
     UtilityWarning,
     WeakPrivacyWarning,
-    base,
     mu_from_epsilon,
-    warn,
+    noise,
 )
-from skfedcausal.privacy.bounds import clipped
-from skfedcausal.privacy.sampling import generator, grid_of, normal_noise
+from skfedcausal.privacy import mechanism as contract
+from skfedcausal.privacy.noise import clipped, generator, normal_noise
 
 from ._audit import gaussian_mu
 
@@ -64,7 +62,7 @@ def test_no_attack_learns_more_than_promised_and_half_the_noise_is_caught(settin
     mechanism = GaussianMechanism(**{"clip_norm": 3.0, **settings}, random_state=0)
     if halved:
         monkeypatch.setattr(
-            base, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest)
+            contract, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest)
         )
     mu, d = mechanism.mu_of_release(), 3
     first, second = neighbours(mechanism, d)
@@ -101,45 +99,6 @@ def test_noise_hides_every_change_of_the_protected_unit(unit, window, steps):
     rounding = np.sqrt(3 * steps) / 0.5 * 2.0**-20  # share of the sensitivity that is kept for it
     assert_allclose(attained, 0.5 * std, rtol=1.01 * rounding)
     assert attained <= 0.5 * std
-
-
-def test_clipping_moves_no_two_rows_apart_and_keeps_gaps():
-    rng = np.random.default_rng(0)
-    bounds = GaussianMechanism(clip_norm=1.5).bounds("boiler", np.empty((1, 4)))
-    a, b = rng.normal(size=(2, 5000, 4)) * rng.gamma(1, 3, size=(2, 5000, 1))
-    before, after = a - b, clipped(a, bounds) - clipped(b, bounds)
-    assert (np.linalg.norm(after, axis=1) <= np.linalg.norm(before, axis=1) * (1 + 1e-12)).all()
-    a[::3, 1] = np.nan
-    assert_array_equal(np.isnan(clipped(a, bounds)), np.isnan(a))
-    assert np.nanmax(np.linalg.norm(np.nan_to_num(clipped(a, bounds)), axis=1)) <= 1.5 * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("sampler", ["float-grid", "opendp"])
-def test_noise_is_normal_white_and_on_a_grid(sampler):
-    if sampler == "opendp":
-        pytest.importorskip("opendp")
-    std = 0.37
-    noise = normal_noise((5000, 3), std, np.random.default_rng(0), sampler)
-    assert stats.kstest(noise.ravel() / std, "norm").pvalue > 1e-4
-    assert np.abs(np.corrcoef(noise.T) - np.eye(3)).max() < 5 / np.sqrt(5000)
-    steps = noise / grid_of(std)
-    assert_array_equal(steps, np.round(steps))
-
-
-def test_the_last_bits_do_not_tell_the_value():
-    """Mironov's attack: without a grid the doubles near zero differ for neighbouring values."""
-    std, rng = 1.0, np.random.default_rng(0)
-    seen = []
-    for value in (0.0, 1.0):
-        out = value + rng.normal(size=20_000)
-        near = out[np.abs(out) < 0.25]
-        seen.append(np.mean(near * 2.0**53 % 1 == 0))
-    assert seen[1] - seen[0] > 0.5  # the attack works on plain doubles
-    for value in (0.0, 1.0):
-        mechanism = GaussianMechanism(mu=1.0, clip_norm=std, event_radius=1.0)
-        values = noised(mechanism, np.full((5000, 1), value)).values
-        steps = values / grid_of(std)
-        assert_array_equal(steps, np.round(steps))
 
 
 # --- drawn once -------------------------------------------------------------------------------------
@@ -252,13 +211,103 @@ def test_noise_that_leaves_nothing_is_warned_of():
         ({"mu": 1.0, "trust": "server"}, "to the gradients of gradient training and has none for a record"),
         ({"mu": 1.0, "window": 3}, "window=3"),
         ({"mu": 1.0, "center": [1.0, 2.0, 3.0]}, r"`center` has shape \(3,\) for unit 'boiler', which has 2"),
+        ({"mu": 1.0, "center": [[1.0, 2.0]]}, r"`center` has shape \(1, 2\) for unit 'boiler'"),
         ({"mu": 1.0, "scale": [1.0, -1.0]}, "`scale` of unit 'boiler'"),
+        ({"mu": 1.0, "scale": [0.0, 1.0]}, "`scale` of unit 'boiler'"),
+        ({"mu": 1.0, "scale": [np.nan, 1.0]}, "`scale` of unit 'boiler'"),
+        ({"mu": 1.0, "center": [np.inf, 1.0]}, "`center` of unit 'boiler'"),
+        ({"mu": 1.0, "delta": 1.0}, "'delta' parameter"),
+        ({"mu": 1.0, "delta": 1.5}, "'delta' parameter"),
+        ({"epsilon": 0.0, "delta": 1e-6}, "'epsilon' parameter"),
         ({"mu": 1.0, "clip_norm": {"mill": 1.0}}, "names \\['mill'\\] but not the unit 'boiler'"),
     ],
 )
 def test_promises_that_are_not_complete_are_refused(settings, problem):
     with pytest.raises(ValueError, match=problem):
         noised(GaussianMechanism(**{"clip_norm": 1.0, **settings}), np.zeros((10, 2)))
+
+
+@pytest.mark.parametrize("relation", ["replace", "zero_out"])
+@pytest.mark.parametrize("size", [1e-3, 40.0])
+def test_a_ball_taken_from_the_data_holds_them_and_no_more(size, relation):
+    mechanism = GaussianMechanism(mu=1.0, relation=relation, scale=[2.0, 5.0], center=[1.0, 0.0])
+    Y = size * np.array([[0.6 * 2, 0.8 * 5], [0.1, np.nan], [0.0, 0.2]]) + [1.0, 0.0]
+    bounds = mechanism.bounds("mill", Y)
+    assert_allclose(bounds.clip, size, rtol=1e-12)
+    assert_allclose(bounds.radius, size * (2 if relation == "replace" else 1), rtol=1e-12)
+    assert not bounds.public
+    assert mechanism.bounds("mill", Y[:0]).clip > 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "radius"),
+    [
+        ({}, 3.0),
+        ({"relation": "zero_out"}, 1.5),
+        ({"event_radius": 0.7}, 0.7),
+        ({"event_radius": 9.0}, 3.0),
+        ({"event_radius": {"mill": 2.0}}, 2.0),
+        ({"event_radius": 2.0, "relation": "zero_out"}, 1.5),
+    ],
+)
+def test_no_change_reaches_further_than_across_the_ball(settings, radius):
+    bounds = GaussianMechanism(clip_norm=1.5, **settings).bounds("mill", np.empty((0, 2)))
+    assert (bounds.clip, bounds.radius, bounds.public) == (1.5, radius, True)
+
+
+@pytest.mark.parametrize("std", [0.00195, 0.99, 1.0, 1.0 - 1e-7])
+def test_rounding_to_the_grid_is_paid_for_also_where_the_grid_doubles(std):
+    """Noise that grows over a power of two for the rounding gets a grid twice as wide."""
+    mechanism = GaussianMechanism(mu=2.0 / std, clip_norm=1.0)
+    for d in (1, 7):
+        noise = mechanism.noise_of("mill", np.zeros((5, d)))
+        grid = 2.0 ** (np.floor(np.log2(noise.std)) - 20)
+        assert_allclose(noise.std, std * (1 + np.sqrt(d) * grid / 2), rtol=1e-13)
+        assert mechanism.noise_std(noise.bounds, 5) == (noise.std, mechanism.sensitivity(noise, 5))
+
+
+def test_a_window_of_one_step_is_an_event_and_one_of_none_is_refused():
+    Y = np.zeros((10, 2))
+    event, window = (
+        GaussianMechanism(mu=1.0, clip_norm=1.0, unit=u, window=w)
+        for u, w in (("event", None), ("window", 1))
+    )
+    assert event.noise_of("mill", Y).std == window.noise_of("mill", Y).std
+    with pytest.raises(ValueError, match="'window' parameter"):
+        noised(GaussianMechanism(mu=1.0, clip_norm=1.0, unit="window", window=0), Y)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 1.0, "protocol": "paper"},
+        {"mu": 1.0, "trust": "server", "gradient_clip": 0.1},
+    ],
+)
+@pytest.mark.parametrize("random_state", [None, 0])
+def test_seeds_inside_training_are_warned_of(settings, random_state):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        GaussianMechanism(**settings, random_state=random_state).check_training()
+    assert [w.category for w in caught] == [SeededNoiseWarning] * (random_state is not None)
+
+
+def test_the_papers_noise_is_not_that_of_a_trusted_server():
+    settings = {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 1.0, "gradient_clip": 0.1, "trust": "server"}
+    GaussianMechanism(**settings).check_training()
+    for change in ({"protocol": "paper"}, {"gradient_clip": None}):
+        with pytest.raises(ValueError, match="Got trust='server' with"):
+            GaussianMechanism(**settings | change).check_training()
+
+
+@pytest.mark.parametrize(
+    "change", [{"unit": "client"}, {"event_radius": 0.5}, {"clip_norm": None}, {"epsilon": None, "mu": 1.0}]
+)
+def test_the_papers_noise_is_for_events_inside_a_public_ball(change):
+    settings = {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 1.0, "protocol": "paper"}
+    GaussianMechanism(**settings).check_training()
+    with pytest.raises(ValueError, match="protocol='paper' needs"):
+        GaussianMechanism(**settings | change).check_training()
 
 
 def test_units_have_bounds_of_their_own():
@@ -298,8 +347,7 @@ def test_a_long_record_is_noised_and_judged_some_rows_at_a_time(monkeypatch):
     Y[5, 1] = np.nan
     outcomes = []
     for chunk in (1000, 7):
-        monkeypatch.setattr(base, "_CHUNK", chunk)
-        monkeypatch.setattr(warn, "_CHUNK", chunk)
+        monkeypatch.setattr(noise, "_CHUNK", chunk)
         mechanism = GaussianMechanism(mu=0.5, clip_norm=1.5, random_state=0)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")

@@ -5,7 +5,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import PrivacyAccountant, RandomizedResponse
-from skfedcausal.privacy import PrivacyBudgetError, SeededNoiseWarning, randomized_response_composition
+from skfedcausal.privacy import (
+    PrivacyBudgetError,
+    SeededNoiseWarning,
+    WeakPrivacyWarning,
+    randomized_response,
+    randomized_response_composition,
+)
 
 from ._audit import response_epsilon
 
@@ -40,8 +46,7 @@ def test_no_attack_learns_more_than_promised_and_half_the_lies_are_caught(lies, 
     mechanism = RandomizedResponse(epsilon=epsilon, random_state=0)
     if lies < 1:
         kept = 1 - lies * (1 - mechanism.confusion[0, 0])
-        weak = np.full((4, 4), (1 - kept) / 3) + (kept - (1 - kept) / 3) * np.eye(4)
-        monkeypatch.setattr(RandomizedResponse, "confusion", weak)
+        monkeypatch.setattr(randomized_response, "_chances", lambda epsilon: (kept, (1 - kept) / 3))
     for k, other in ((0, 3), (1, 2)):
         found = response_epsilon(
             received(mechanism, PAIRS[k], n, "a"), received(mechanism, PAIRS[other], n, "b"), 4
@@ -130,3 +135,61 @@ def test_flags_that_are_no_pairs_are_refused(flags):
 def test_there_is_no_default_epsilon():
     with pytest.raises(ValueError, match="no default"):
         RandomizedResponse().release({"a": np.zeros((5, 2), dtype=bool)})
+
+
+# --- every outcome by brute force ---------------------------------------------------------------------
+
+
+def outcomes(mechanism, truth):
+    """Probability of every sequence of answers to a few pairs, shape (4,) * n_pairs."""
+    joint = np.ones(())
+    for pair in truth:
+        joint = np.multiply.outer(joint, mechanism.confusion[2 * pair[0] + pair[1]])
+    return joint
+
+
+@pytest.mark.parametrize(("unit", "changed"), [("flag pair", 1), ("event", 3)])
+@pytest.mark.parametrize("delta", [0.0, 1e-3, 0.05])
+def test_what_is_paid_is_exactly_what_the_answers_give_away(unit, changed, delta):
+    mechanism = RandomizedResponse(epsilon=0.8, unit=unit)
+    truth = PAIRS[[0, 2, 3]]
+    mechanism.release({"a": truth})
+    epsilon, worst = mechanism.account.spent(delta).epsilon, 0.0
+    p = outcomes(mechanism, truth.astype(int))
+    for codes in np.ndindex(4, 4, 4):
+        other = PAIRS[list(codes)]
+        if (other != truth).any(axis=1).sum() > changed:
+            continue
+        q = outcomes(mechanism, other.astype(int))
+        worst = max(worst, np.maximum(p - np.exp(epsilon) * q, 0).sum())
+    assert_allclose(worst, delta, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("unit", ["flag pair", "event"])
+def test_a_stream_of_flags_costs_what_its_pairs_do(unit):
+    mechanism, flags = RandomizedResponse(epsilon=0.8, unit=unit), {"a": np.zeros((5, 2), dtype=bool)}
+    stream = mechanism.stream({"a": mechanism.noise_of("a", flags["a"])})
+    told = [stream.release(flags) for _ in range(3)]
+    assert [charged for _, charged in told] == [True, unit == "event", unit == "event"]
+    assert all(answers["a"].shape == (5, 2) for answers, _ in told)
+    assert mechanism.account.spent(0.0).epsilon == pytest.approx(0.8 * (15 if unit == "event" else 1))
+
+
+def test_asking_costs_what_was_said_before_and_may_be_noisier_than_asked():
+    mechanism, flags = RandomizedResponse(epsilon=2.0), {"a": np.zeros((4000, 2), dtype=bool)}
+    (charge,) = mechanism.cost(flags, (4000,))
+    assert (charge.epsilon, charge.count, charge.n_categories, charge.channel) == (2.0, 1, 4, "flag")
+    assert len(mechanism.account) == 0
+    answers = mechanism.release(flags, noise={"a": 0.5})["a"]
+    assert mechanism.account.spent(0.0).epsilon == 0.5
+    kept = np.exp(0.5) / (np.exp(0.5) + 3)
+    assert abs((~answers).all(axis=1).mean() - kept) < 5 * 0.5 / np.sqrt(4000)
+    records = {"a": np.zeros(3)}
+    first = mechanism.release(flags, records=records)["a"]
+    assert (mechanism.release(flags, records=records, noise={"a": 0.5})["a"] != first).any()
+    assert_array_equal(mechanism.release(flags, records=records | {"b": np.ones(3)})["a"], first)
+
+
+def test_large_epsilons_are_said_to_say_little():
+    with pytest.warns(WeakPrivacyWarning, match=r"epsilon = 10\.5 .* one protected pair of flags"):
+        RandomizedResponse(epsilon=10.5).release({"a": np.zeros((5, 2), dtype=bool)})

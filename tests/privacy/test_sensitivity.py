@@ -194,6 +194,18 @@ def test_residual_sensitivity_bounds_the_scores_of_neighbouring_records(cap):
     assert largest >= 0.5 * bound
 
 
+@pytest.mark.parametrize("cap", [0.3, 1.5, 50.0])
+def test_a_cap_bounds_the_step_itself_and_not_those_after_it(cap):
+    """One state, one sensor: residuals ``y[t] - a h[t-1]`` of variance S, measurement moved by `radius`."""
+    a, k, S, radius, one = 0.9, 0.4, 4.0, 3.0, np.eye(1)
+    f = (1 - k) * a
+    later = radius**2 * (a * k) ** 2 / S / (1 - f**2)
+    found = residual_sensitivity(a * one, one, f * one, k * one, S * one, radius=radius, cap=cap)
+    assert_allclose(found, np.sqrt(min(cap**2, radius**2 / S) + later), rtol=1e-12)
+    plain = residual_sensitivity(a * one, one, f * one, k * one, S * one)
+    assert_allclose(plain, np.sqrt(1 / S + later / radius**2), rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     "sensitivity",
     [event_sensitivity, lambda F, K: window_sensitivity(F, K, 3), lambda F, K: client_sensitivity(F, K, 9)],
@@ -206,3 +218,61 @@ def test_a_filter_that_never_forgets_has_no_bound(sensitivity):
 def test_shapes_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="F has shape"):
         event_sensitivity(np.eye(2), np.ones((3, 2)))
+
+
+@pytest.mark.parametrize("n_steps", [1, 3, 40])
+def test_a_window_is_never_more_than_its_events_and_counts_all_of_them(n_steps):
+    """Without memory the steps of a window lie in different states; with a long one they add up."""
+    one = np.eye(1)
+    assert_allclose(window_sensitivity(0 * one, one, n_steps, radius=0.5), 0.5 * np.sqrt(n_steps))
+    joint = window_sensitivity(0.999 * one, one, n_steps)
+    events = n_steps * event_sensitivity(0.999 * one, one)
+    assert 0.97 * events < joint <= events * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_client_is_hidden_at_the_frequency_that_it_shows_at(sign):
+    """Constant changes add up in a slow filter, alternating ones in one that turns."""
+    F = sign * 0.8 * np.eye(1)
+    assert_allclose(client_sensitivity(F, np.eye(1), 25, radius=2.0), 2 * 5 / 0.2, rtol=1e-9)
+
+
+@pytest.mark.parametrize("angle", [0.7, 0.7008, 2.9])
+def test_a_resonance_is_found_between_the_frequencies_that_are_tried(angle):
+    turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+    K = np.array([[1.0], [0.0]])
+    near = np.exp(-1j * (angle + np.linspace(-0.02, 0.02, 4001)))
+    gains = [np.linalg.norm(np.linalg.solve(np.eye(2) - 0.95 * turn * w, K)) for w in near]
+    assert_allclose(client_sensitivity(0.95 * turn, K, 1), max(gains), rtol=1e-7)
+
+
+def test_gradients_of_others_and_the_own_shift_scale_with_radius_and_steps():
+    one, slices = np.eye(1), [slice(0, 1), slice(1, 2), slice(2, 3)]
+    A = np.array([[0.5, 0.0, 0.0], [0.3, 0.5, 0.0], [0.4, 0.0, 0.5]])
+    found = server_gradient_sensitivity(A, 0.6 * one, 2.0 * one, 0.8 * one, 0, slices, 50, radius=3.0)
+    others = 0.5 * 2.0 / np.sqrt(1 - 0.36)  # of all later steps, both recipients together
+    assert_allclose(found, 3.0 * 2 / 50 * np.hypot(others, 0.5 * 0.8))
+
+
+@pytest.mark.parametrize("persistence", [1.0, 1 - 1e-13, 1 - 1e-9])
+def test_a_filter_must_forget_at_last(persistence):
+    if persistence < 1 - 1e-12:
+        assert np.isfinite(event_sensitivity([[persistence]], [[1.0]]))
+        return
+    with pytest.raises(SensitivityUnboundedError, match="spectral radius 1"):
+        event_sensitivity([[persistence]], [[1.0]])
+    assert_allclose(event_sensitivity([[1.0]], [[1.0]], n_steps=9), 3.0)
+
+
+@pytest.mark.parametrize(
+    ("F", "K"),
+    [
+        (np.eye(2), np.ones((3, 2))),
+        (np.ones((2, 3)), np.ones((2, 2))),
+        (np.ones(2), np.ones((2, 2))),
+        (np.eye(2) / 2, np.ones(2)),
+    ],
+)
+def test_matrices_of_a_filter_fit_together(F, K):
+    with pytest.raises(ValueError, match="F has shape"):
+        event_sensitivity(F, K)

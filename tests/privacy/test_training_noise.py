@@ -17,8 +17,8 @@ from skfedcausal.client.unit_model import UnitModel
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import AugmentedMessage, GradientReply, LocalModel, TrainingPlan
 from skfedcausal.privacy import PrivacyBudgetError
-from skfedcausal.privacy.gradients import GradientGuard, gradient_sensitivity
-from skfedcausal.privacy.paper import classical_noise_multiplier, message_noise, run_mu
+from skfedcausal.privacy.paper import GradientGuard, classical_noise_multiplier, message_noise, run_mu
+from skfedcausal.privacy.sensitivity import gradient_sensitivity
 
 from ._audit import gaussian_mu
 from ._poison import TRANSPORTS, ByBytes
@@ -202,8 +202,8 @@ def test_the_account_of_a_trusted_server_is_for_the_whole_training():
 def test_no_attack_on_gradients_learns_more_than_promised(mu, halved):
     """Every row is a run of one step; the gradients of two neighbours lie far outside opposite ends."""
     n, p, rng = 10_000, 3, np.random.default_rng(0)
-    guard = GradientGuard.calibrated(0.5, lambda clip: gradient_sensitivity(clip, 1, 1, 1), mu, p)
-    guard = GradientGuard(guard.clip, guard.std / (2 if halved else 1))
+    guard = GradientGuard.calibrated(0.5, mu, 1, 1, 1, p)
+    guard = GradientGuard(guard.clip, guard.std / (2 if halved else 1), mu)
     direction = np.array([1.0, 2.0, -2.0]) / 3
     scores = [guard.noised(np.tile(sign * 7.0 * direction, (n, 1)), rng) @ direction for sign in (-1.0, 1.0)]
     found = gaussian_mu(*scores)

@@ -38,13 +38,10 @@ class Structure:
 
     def __init__(self, partition, **masks):
         self.partition = partition
-        units = np.ones(partition.n_units, dtype=bool)
-        self.free_dynamics, self.free_noise = (
-            masks.get("free_dynamics", units),
-            masks.get("free_noise", units),
-        )
+        units, none = np.ones(partition.n_units, dtype=bool), np.zeros(len(partition.pairs), dtype=bool)
+        self.free_dynamics = masks.get("free_dynamics", units)
+        self.free_noise = masks.get("free_noise", units)
         self.own_inputs = masks.get("own_inputs", units)
-        none = np.zeros(len(partition.pairs), dtype=bool)
         self.linked, self.correlated = masks.get("linked", none), masks.get("correlated", none)
         self.driven = masks.get("driven", np.ones(partition.n_input_pairs, dtype=bool))
         self.shifted = masks.get("shifted", np.tile(self.free_noise, partition.n_steps))
@@ -204,10 +201,10 @@ def observed_information(objective, free, point):
         A, Q = free.scatter(direction, shape)
         ahead = objective.evaluate(point.A + A, point.Q + Q)
         behind = objective.evaluate(point.A - A, point.Q - Q)
-        of_A = (behind.grad_A - ahead.grad_A) / (2 * steps[k])
-        of_Q = (behind.grad_Q - ahead.grad_Q) / steps[k]
-        of_Q = of_Q[free.first, free.second] * free.half_on_diagonal
-        matrix[k] = np.concatenate([of_A[free.rows, free.cols], of_Q])
+        width = 2 * steps[k]
+        matrix[k] = free.gradient(
+            (behind.grad_A - ahead.grad_A) / width, (behind.grad_Q - ahead.grad_Q) / width
+        )
     return (matrix + matrix.T) / 2
 
 

@@ -72,16 +72,12 @@ class Plant:
         series = [model.filtered for model in self.models] + [model.inputs for model in self.models]
         return np.hstack([one for one in series if one is not None])
 
-    def n_driving_inputs(self, m):
-        """How many of unit m's drivers are inputs."""
-        return self.n_inputs - self.models[m].n_inputs
-
     def plans(self, sizes, mode):
         """Plans with the other units' series."""
         plans = {}
         for m, (name, columns) in enumerate(zip(self.names, self.drivers, strict=True)):
-            drivers = np.ascontiguousarray(self.relayed[:, columns])
-            plans[name] = sizes.plan(m, mode, drivers=drivers, n_inputs=self.n_driving_inputs(m))
+            series, n_inputs = self.relayed[:, columns], self.n_inputs - self.models[m].n_inputs
+            plans[name] = sizes.plan(m, mode, drivers=np.ascontiguousarray(series), n_inputs=n_inputs)
         return plans
 
     def in_order(self, messages, array, shapes=None, n_rows=0):

@@ -47,6 +47,8 @@ class RootCauseServer:
     and `rng` a RandomState.
     """
 
+    new_state = StreamState
+
     def __init__(self, statistic, run_length, prior, rng):
         self.statistics = STATISTICS[statistic]
         self.run_length, self.prior, self._rng = run_length, prior, rng

@@ -6,6 +6,7 @@ from their distribution given the rest of the record.
 """
 
 from dataclasses import replace
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -246,11 +247,11 @@ def direct_causes(A, covariance, slices, least=0.02):
     Shape (n_units, n_units), row: effect, column: cause; a unit is not its own.
     """
     causes = np.zeros((len(slices),) * 2, dtype=bool)
-    for m, effect in enumerate(slices):
-        for k, cause in enumerate(slices):
-            carried = A[effect, cause] @ covariance[cause, cause] @ A[effect, cause].T
-            shares = np.linalg.solve(covariance[effect, effect], carried)
-            causes[m, k] = m != k and np.trace(shares) > least * len(shares)
+    for m, k in permutations(range(len(slices)), 2):
+        effect, cause = slices[m], slices[k]
+        carried = A[effect, cause] @ covariance[cause, cause] @ A[effect, cause].T
+        shares = np.linalg.solve(covariance[effect, effect], carried)
+        causes[m, k] = np.trace(shares) > least * len(shares)
     return causes
 
 

@@ -78,7 +78,6 @@ def watch_budget(run_length, n_samples):
             f"One false alarm per {run_length:.0f} steps is asked for, but there are only {n_samples} "
             "nominal steps to set thresholds on; the rate achieved will be uncertain. Give more nominal "
             "data, or ask for a higher rate.",
-            UserWarning,
             stacklevel=3,
         )
 

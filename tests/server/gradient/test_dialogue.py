@@ -9,6 +9,7 @@ from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.lost import Answers
 from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.message.requests import Acknowledgement
 from skfedcausal.message.training import (
     AugmentedMessage,
     BlockRow,
@@ -49,7 +50,7 @@ class Plant:
         while True:
             number = len(self.asked)
             self.asked.append(ask)
-            if ask.answer is None:
+            if ask.answer is Acknowledgement:
                 break
             packets = {name: one.to_packet(number) for name, one in ask.requests.items()}
             sent = {name: packet for name, packet in packets.items() if (number, name) not in lost}
@@ -92,7 +93,7 @@ def test_local_models_plans_rounds_and_an_end_are_asked_for(settings, first, lat
     assert {(ask.answer, ask.needed) for ask in rounds} == ({(later, everybody)} if later else set())
     n_rounds = 59 if settings.get("update") == "online" else 3 if later else 0
     assert len(rounds) == n_rounds
-    assert (end.answer, end.needed) == (None, 0)
+    assert (end.answer, end.needed) == (Acknowledgement, 0)
     assert {type(one) for one in end.requests.values()} == {TrainingEnd}
     assert server.names_ == UNITS
 

@@ -63,6 +63,10 @@ def test_an_alarm_after_a_pause_that_begins_a_tenth_higher_is_another_incident(l
     assert found[-1][1:3] == (11, 2.5)
     if not together:
         assert found == [(5, 6, 1.5, False), (10, 11, 2.5, False)]
+        assert followed(series[:15]) == [
+            (5, 6, 1.5, False),
+            (10, 11, 2.5, True),
+        ]  # over with the other's start
 
 
 def test_alarms_that_go_on_are_one_incident_however_they_rise():

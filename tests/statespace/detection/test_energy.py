@@ -179,6 +179,24 @@ def test_units_that_share_nothing_are_followed_on_their_own():
         assert_allclose(one, other, rtol=1e-9)
 
 
+@pytest.mark.parametrize("scale", [1e-7, 1e7])
+def test_units_of_the_states_do_not_matter(plant, patterns, scale):
+    regression, energy, usual = plant
+    x = np.random.default_rng(4).standard_normal((T, N))
+    expected = surprises_with_gaps(regression, energy, usual, x, patterns, PATTERN_OF, None)
+    found = surprises_with_gaps(
+        LinearMap(regression.matrix, scale * regression.level),
+        ConditionalEnergy(scale**2 * energy.covariance, GAP_BLOCKS),
+        RowBelief(scale * usual.mean, scale**2 * usual.covariance),
+        scale * x,
+        [RowPattern(pattern.seen, scale**2 * pattern.extra) for pattern in patterns],
+        PATTERN_OF,
+        None,
+    )
+    assert_allclose(found[0], expected[0], rtol=1e-9)
+    assert_allclose(found[1], expected[1], rtol=1e-9)
+
+
 def test_nothing_depends_on_what_stands_in_for_absent_units(plant, patterns):
     regression, energy, usual = plant
     x = np.random.default_rng(4).standard_normal((T, N))

@@ -1,0 +1,158 @@
+"""The account of a site: the same as in memory, but what it says is still there in the next process."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+from skfedcausal import GaussianMechanism
+from skfedcausal.federation.chain import read_ledger
+from skfedcausal.privacy import Charge, PrivacyBudgetError, Scope, SiteAccount
+
+from ._strangers import LaplaceMechanism
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::skfedcausal.privacy.UtilityWarning", "ignore::skfedcausal.privacy.WeakPrivacyWarning"
+)
+N, SCOPE = 12, Scope("event")
+Y = np.random.default_rng(0).normal(size=(N, 2))
+
+
+def gaussian(folder, **settings):
+    account = SiteAccount(folder, 30.0, 1e-6)
+    given = {"mu": 1.0, "delta": 1e-6, "clip_norm": 3.0, "scale": [1.0, 2.0], "center": [0.5, 0.0]}
+    return GaussianMechanism(**given | settings, accountant=account)
+
+
+def test_the_next_process_has_the_release_its_noise_and_its_charge(tmp_path):
+    first = gaussian(tmp_path).release({"mill": Y}, (N,))["mill"]
+    mechanism = gaussian(tmp_path)
+    assert len(mechanism.account) == 1
+    assert mechanism.account.scope == SCOPE
+    again = mechanism.release({"mill": Y}, (N,))["mill"]
+    assert_array_equal(again.values, first.values)
+    assert not again.values.flags.writeable
+    assert_array_equal(again.variance, first.variance)
+    assert again.noise.std == first.noise.std
+    bounds = again.noise.bounds
+    assert (bounds.clip, bounds.radius, bounds.public) == (3.0, 6.0, True)
+    assert_array_equal([*bounds.center, *bounds.scale], [0.5, 0.0, 1.0, 2.0])
+    assert len(SiteAccount(tmp_path)) == 1
+    reused = mechanism.release({"mill": 2 * Y}, (N,), noise={"mill": again.noise})["mill"]
+    assert reused.noise.std == first.noise.std
+    assert len(SiteAccount(tmp_path)) == 2
+
+
+def test_the_account_of_a_site_adds_up_as_any_other(tmp_path):
+    mechanism = gaussian(tmp_path)
+    for k in range(3):
+        mechanism.release({"mill": Y + k, "kiln": 3 * Y}, (N,))
+    account = SiteAccount(tmp_path, 30.0, 1e-6)
+    assert list(account.table["client"]) == ["mill", "kiln", "mill", "mill"]
+    assert_allclose(account.spent().mu, np.sqrt(3), rtol=1e-12)
+    with pytest.raises(ValueError, match="does not add up"):
+        gaussian(tmp_path, unit="client").release({"mill": Y}, (N,))
+
+
+def test_a_budget_counts_what_other_processes_spent(tmp_path):
+    one, other = (SiteAccount(tmp_path, 5.5, 1e-6) for _ in range(2))
+    one.charge([Charge("mill", "measurement", mu=1.0, release="aa")], SCOPE)
+    with pytest.raises(PrivacyBudgetError, match=r"of which 4\.887 is"):
+        other.charge([Charge("mill", "measurement", mu=1.0, release="bb")], SCOPE)
+    assert len(SiteAccount(tmp_path)) == 1
+
+
+def test_a_charge_pays_for_one_release_and_for_no_other(tmp_path):
+    account = SiteAccount(tmp_path)
+    charge = Charge("mill", "measurement", mu=0.5, release="aa")
+    for _ in range(2):
+        account.charge([charge], SCOPE)  # drawn by nobody yet
+    assert len(account) == 1
+    account.charge([charge, Charge("mill", "measurement", mu=0.5, release="bb")], SCOPE)
+    assert len(SiteAccount(tmp_path)) == 2
+    mechanism = gaussian(tmp_path)
+    mechanism.release({"mill": Y}, (N,))
+    mechanism.account.forget()
+    mechanism.release({"mill": Y}, (N,))  # other noise, the charge of the first is used up
+    assert len(SiteAccount(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("unit", ["event", "client"])
+def test_a_stream_pays_as_it_does_in_memory(tmp_path, unit):
+    spent = []
+    for mechanism in (
+        gaussian(tmp_path, unit=unit),
+        gaussian(tmp_path, unit=unit).set_params(accountant=None),
+    ):
+        noise = {"mill": mechanism.noise_of("mill", Y)}
+        for _ in range(2):
+            stream = mechanism.stream(noise)
+            for k in range(0, N, 3):
+                stream.release({"mill": Y[k : k + 3]})
+        spent.append(mechanism.account.spent(1e-6))
+    assert_allclose(spent[0].mu, spent[1].mu, rtol=1e-12)
+    assert_allclose(spent[0].mu, np.sqrt(2), rtol=1e-5)
+    assert_allclose(SiteAccount(tmp_path).spent(1e-6).mu, spent[0].mu, rtol=1e-12)
+
+
+def test_a_period_is_the_latest_of_all_that_were_charged(tmp_path):
+    account = SiteAccount(tmp_path)
+    assert account.new_period() == 1
+    account.charge([Charge("mill", "measurement", mu=0.5, release="aa")], SCOPE)
+    later = SiteAccount(tmp_path)
+    assert later.period == 1
+    later.charge([Charge("mill", "measurement", mu=0.5, release="bb")], SCOPE)
+    assert later.spent(1e-6).mu == pytest.approx(np.sqrt(0.5))
+    assert later.new_period() == 2
+    later.charge([Charge("mill", "measurement", mu=0.5, release="cc")], SCOPE)
+    assert account.spent(1e-6).mu == 0.5  # has not looked since
+    account.charge([Charge("mill", "measurement", mu=0.1, release="dd")], SCOPE)
+    assert account.period == 2
+    assert account.spent(1e-6).mu == pytest.approx(np.sqrt(0.5))
+
+
+def test_nothing_is_written_before_something_is_charged(tmp_path):
+    folder = tmp_path / "home" / "privacy"
+    account = SiteAccount(folder)
+    assert len(account) == account.period == 0
+    assert not folder.exists()
+    account.charge([Charge("mill", "measurement", mu=0.5, release="aa")], SCOPE)
+    assert {path.name for path in folder.iterdir()} == {"account.jsonl", "secret", "lock"}
+    assert (folder / "secret").read_bytes() == account._key
+    assert SiteAccount(folder)._key == account._key
+
+
+def test_what_is_forgotten_leaves_the_charges(tmp_path):
+    gaussian(tmp_path).release({"mill": Y, "kiln": 2 * Y}, (N,))
+    assert len(list(tmp_path.glob("*.npy"))) == 2
+    SiteAccount(tmp_path).forget()
+    assert not list(tmp_path.glob("*.npy*"))
+    assert len(SiteAccount(tmp_path)) == 2
+
+
+def test_every_line_says_what_was_charged_or_released(tmp_path):
+    gaussian(tmp_path).release({"mill": Y}, (N,))
+    events = [entry["event"] for entry in read_ledger(tmp_path / "account.jsonl")]
+    assert events == ["charged", "released"]
+
+
+def test_the_noise_of_a_stranger_is_kept_too(tmp_path):
+    releases = []
+    for _ in range(2):
+        mechanism = LaplaceMechanism(epsilon=2.0, clip_norm=3.0, accountant=SiteAccount(tmp_path))
+        releases.append(mechanism.release({"mill": Y}, (N,))["mill"])
+    assert_array_equal(releases[0].values, releases[1].values)
+    assert_array_equal(releases[0].variance, releases[1].variance)
+    assert_allclose(SiteAccount(tmp_path).spent(0.0).epsilon, 2.0, rtol=1e-9)
+
+
+@pytest.mark.parametrize("kept", ["in memory", "in files"])
+def test_whoever_has_the_turn_keeps_it(tmp_path, kept):
+    account = (
+        SiteAccount(tmp_path)
+        if kept == "in files"
+        else gaussian(tmp_path).set_params(accountant=None).account
+    )
+    with account.turn(), account.turn():
+        account.charge([Charge("mill", "measurement", mu=0.5, release="aa")], SCOPE)
+    with account.turn():
+        assert len(account) == 1
