@@ -134,9 +134,7 @@ def filled_inputs(data, missing):
             filled[m] = U = np.concatenate(parts)
         gaps = [name for name, column in zip(names, U.T, strict=True) if np.isnan(column).any()]
         if gaps:
-            where = (
-                " at the start of an episode, where there is no value to hold" if missing == "hold" else ""
-            )
+            where = " at the start of an episode, where there is no value to hold" if missing == "hold" else ""
             raise ValueError(
                 f"Inputs {listed(gaps)} have missing values{where}: an input has to be known at every time "
                 "step. Fill them in, or let the last value hold with missing_inputs='hold'."
