@@ -131,9 +131,7 @@ def _sensed(x, linked, delay, rng, n_sensors, noise):
     return Units(X, x, linked, delay, scores)
 
 
-def dead_times(
-    n_units, n_samples, seed, *, second_order=True, delays=(1, 10), gain=(0.04, 0.2), n_links=None
-):
+def dead_times(n_units, n_samples, seed, *, second_order=True, delays=(1, 10), gain=(0.04, 0.2), n_links=None):
     """Units of first or second order behind four sensors of one quantity each, linked with dead times.
 
     A link acts `delay` + 1 rows late: the dead time, and the row of the lag behind which it enters.

@@ -104,9 +104,7 @@ def main():
     tests = table([one_lag(n) for n in units])
     lags = table([several_lags(n) for n in units if n <= 32])
     rows = table([by_rows(n) for n in (1000, 5000, 25_000, 100_000)])
-    text = (
-        "Processor seconds of the server, messages at hand; 5000 rows, two states and eight sensors a unit."
-    )
+    text = "Processor seconds of the server, messages at hand; 5000 rows, two states and eight sensors a unit."
     first = "## One lag, and the test whether it is enough"
     second = "## Several lags: the same plants with units whose clocks are 0 to 5 rows late"
     third = "## Several lags by rows: eight units of one state with dead times"

@@ -133,9 +133,7 @@ def main():
         draws = pd.DataFrame([measured(kind, seed, factory) for seed in range(arguments.seeds)])
         row = {"plant": kind}
         for name in draws:
-            row[name] = " ".join(
-                f"{value:.3f}" if name != "seconds" else f"{value:.1f}" for value in draws[name]
-            )
+            row[name] = " ".join(f"{value:.3f}" if name != "seconds" else f"{value:.1f}" for value in draws[name])
         rows.append(row)
         print(row, flush=True)
     write(

@@ -155,9 +155,7 @@ def tools(plant, factory):
         makers["VARX(AIC), same row where declared"] = partial(Rival, varx, plant, declared)
     makers["CVA of chosen order"] = partial(Rival, partial(_subspace, how="cva"), plant, declared)
     if find_spec("nfoursid"):
-        makers["N4SID of chosen order (nfoursid)"] = partial(
-            Rival, partial(_subspace, how="n4sid"), plant, declared
-        )
+        makers["N4SID of chosen order (nfoursid)"] = partial(Rival, partial(_subspace, how="n4sid"), plant, declared)
     makers["boosting on lags"] = partial(Rival, _boosting, plant, declared)
     return makers
 
@@ -221,8 +219,7 @@ def summary(rows):
             f"- free run at most 5 % above the best linear tool: {(ratio <= 1.05).sum()} of {len(ratio)} "
             f"({', '.join(ratio.index[ratio <= 1.05]) or 'none'}); geometric mean of the ratios "
             f"{np.exp(np.log(ratio).mean()):.2f}",
-            f"- density above VARX(AIC): {denser.sum()} of {len(denser)} "
-            f"({', '.join(own.index[denser]) or 'none'})",
+            f"- density above VARX(AIC): {denser.sum()} of {len(denser)} ({', '.join(own.index[denser]) or 'none'})",
             f"- geometric mean of the free-run errors: {np.exp(np.log(own['free run']).mean()):.4f}",
         ]
     )

@@ -41,9 +41,7 @@ def two_clients(seed=0, *, A21=0.25, A12=0.0, size=1.0, n_samples=5000, **option
     rows = n_samples * episodes
     halves = [(k * n_samples + n_samples // 2, (k + 1) * n_samples) for k in range(episodes)]
     shifts = [{"unit": "unit0", "size": size, "at": at, "until": until} for at, until in halves if size]
-    return make_granger_plant(
-        2, transition=A, n_samples=rows, level_shift=shifts, random_state=seed, **options
-    )
+    return make_granger_plant(2, transition=A, n_samples=rows, level_shift=shifts, random_state=seed, **options)
 
 
 def train_and_test(seed=0, **options):

@@ -96,9 +96,7 @@ def bounds(fit, X, truth):
         h = client.filter(X[name])[:-1] @ client.model.A.T
         augmented[1:, own] = h + X[name][:-1] @ fit.augmenters_[name].coef_.T
     states = fit.transform(X)
-    told = oracle_gaps(
-        truth.transition, fit.transition_, partition, central_filter(X, truth), states, augmented
-    )
+    told = oracle_gaps(truth.transition, fit.transition_, partition, central_filter(X, truth), states, augmented)
     names = {
         "delta": "delta_max (6.2)",
         "prediction_gap": "mean distance of h_a and h_o (6.1: 0)",
@@ -108,10 +106,7 @@ def bounds(fit, X, truth):
         "error": "error (6.4)",
         "error_bound": "bound (6.4)",
     }
-    return [
-        {"": f"client {m + 1}", **{names[key]: f"{one[key]:.3g}" for key in names}}
-        for m, one in enumerate(told)
-    ]
+    return [{"": f"client {m + 1}", **{names[key]: f"{one[key]:.3g}" for key in names}} for m, one in enumerate(told)]
 
 
 def main():
@@ -129,9 +124,8 @@ def main():
         SETTING + f" The push has size {SIZE:g}. The paper prints curves without numbers: all losses and "
         "distances of client 2 fall during training, as here.",
         "## Losses and distances along training (Fig. 2)\n\n" + table(along_training(X, truth)),
-        "Limit (stationary solve): error of A21 "
-        f"{np.linalg.norm(limit.transition_[2:, :2] - 0.25):.4f}. Default mode: relative error of both "
-        f"blocks {relative_error(default.transition_, truth):.3f}"
+        f"Limit (stationary solve): error of A21 {np.linalg.norm(limit.transition_[2:, :2] - 0.25):.4f}. Default mode: "
+        f"relative error of both blocks {relative_error(default.transition_, truth):.3f}"
         + ("." if default.server_.converged_ else " (its fit did not converge: the push is not modelled)."),
         "## Theorems 5.1 to 5.7 with the default step sizes\n\n" + table(theory(batch, X)),
         "The server's pull keeps the client's own equation of Proposition 5.3 from holding.",

@@ -58,10 +58,7 @@ class Problem:
 
     def moments(self):
         """The one pass over the data."""
-        return [
-            augmented_problem(unit.model.A, unit.model.C, *self.series_of(m))
-            for m, unit in enumerate(self.units)
-        ]
+        return [augmented_problem(unit.model.A, unit.model.C, *self.series_of(m)) for m, unit in enumerate(self.units)]
 
     def kernel(self):
         """All rounds on moments."""
@@ -140,9 +137,8 @@ def main():
         "paper1/speed",
         "Gradient training, M = 16, D = 8, P = 2",
         table(rows),
-        f"Best of {options.repeats} turns side by side. On a small case (M = 3, T = 300, 50 rounds) the "
-        f"iterates of both exchanges differ by {exchange:.1e} relative, those of protocol and kernel by "
-        f"{kernel:.1e}.",
+        f"Best of {options.repeats} turns side by side. On a small case (M = 3, T = 300, 50 rounds) the iterates of "
+        f"both exchanges differ by {exchange:.1e} relative, those of protocol and kernel by {kernel:.1e}.",
     )
 
 

@@ -75,10 +75,7 @@ def row(mode, estimator, A, data):
 def record(name, data):
     """Section of one record."""
     data = preprocessed(data)
-    client = {
-        name: KalmanClient(identify="pca-var", n_states=min(2, size))
-        for name, size in columns_of(data).items()
-    }
+    client = {name: KalmanClient(identify="pca-var", n_states=min(2, size)) for name, size in columns_of(data).items()}
     rows = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
@@ -109,13 +106,12 @@ def main():
     write(
         "paper1/table7",
         "First paper, Table 7: federated against centralised",
-        "Preprocessing of the paper: columns whose correlation with another client's is at least 0.3 in "
-        "absolute value, two SVD states per client (one where only one column is left), VAR for A_mm; "
-        "columns standardised, actuators are columns like others. The paper compares with a centralised VAR "
-        "of the states, which is no truth: it takes measurement noise for dynamics and drops no link. Bytes "
-        "are doubles; a round of the paper sends two states up and one gradient down per client and time "
-        "step and repeats that for the whole record; the stationary solve relays every state to every other "
-        "client once.",
+        "Preprocessing of the paper: columns whose correlation with another client's is at least 0.3 in absolute "
+        "value, two SVD states per client (one where only one column is left), VAR for A_mm; columns standardised, "
+        "actuators are columns like others. The paper compares with a centralised VAR of the states, which is no "
+        "truth: it takes measurement noise for dynamics and drops no link. Bytes are doubles; a round of the paper "
+        "sends two states up and one gradient down per client and time step and repeats that for the whole record; "
+        "the stationary solve relays every state to every other client once.",
         "## Paper\n\n" + table(paper),
         *sections,
     )

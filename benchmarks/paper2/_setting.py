@@ -12,12 +12,11 @@ ROUNDS = 1500
 START = {"start_scale": 1.0, "exchange": "moments", "max_iter": ROUNDS, "tol": 0.0}
 LAGRANGIAN = {"xi": 1e4, "constraint": "augmented_lagrangian"}
 SETTING = (
-    "Plants: P = U = 2 per client, each client driven by the one before it through A_mn of norm 0.2 to 0.5 "
-    "and B_mn of norm 0.87 to 1.29 (before scaling to stability), own poles of radius 0.5 to 0.85, process "
-    "noise 0.3, sensor noise 1, inputs independent and standard normal, T = 5000. The paper does not print "
-    "its matrices, noises, T, xi or rounds. In its mode clients know their own A_mm, B_mm, C_m, Q_m, R_m "
-    "(its assumption 5.1), take the largest step sizes that are sure to converge, and rounds start from "
-    "standard normal numbers."
+    "Plants: P = U = 2 per client, each client driven by the one before it through A_mn of norm 0.2 to 0.5 and B_mn "
+    "of norm 0.87 to 1.29 (before scaling to stability), own poles of radius 0.5 to 0.85, process noise 0.3, sensor "
+    "noise 1, inputs independent and standard normal, T = 5000. The paper does not print its matrices, noises, T, xi "
+    "or rounds. In its mode clients know their own A_mm, B_mm, C_m, Q_m, R_m (its assumption 5.1), take the largest "
+    "step sizes that are sure to converge, and rounds start from standard normal numbers."
 )
 
 
@@ -62,8 +61,7 @@ def simulated(truth, inputs, seed):
 def given(truth, center):
     """The units' own true models."""
     return {
-        name: KalmanClient(m["A"], m["B"], m["C"], m["Q"], m["R"], center=center)
-        for name, m in truth.clients().items()
+        name: KalmanClient(m["A"], m["B"], m["C"], m["Q"], m["R"], center=center) for name, m in truth.clients().items()
     }
 
 
@@ -105,9 +103,7 @@ def final(est, kind):
 
 def records(seed, n_records, n_samples=5000, n_units=2, **options):
     """Records of the same clients with other noise and inputs."""
-    X, inputs, truth = clients(
-        n_units, seed=seed, n_samples=n_samples * n_records, episodes=n_records, **options
-    )
+    X, inputs, truth = clients(n_units, seed=seed, n_samples=n_samples * n_records, episodes=n_records, **options)
     for k in range(n_records):
         rows = slice(k * n_samples, (k + 1) * n_samples)
         yield {name: Y[rows] for name, Y in X.items()}, [U[rows] for U in inputs], truth

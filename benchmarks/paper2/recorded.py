@@ -120,11 +120,10 @@ def main():
         "of the clients' own filters, on the part that was learned from and on the unseen tail.",
         *sections,
         "All curves fall by orders of magnitude, as in the paper's Figures 7 and 8: they start from random "
-        "parameters. What counts is whether predictions beat the clients' own filters on the unseen tail. "
-        "In the paper's mode they are at their level, or worse where the rounds have not led back from the "
-        "start (glassfurnace, TEP). The default server is better on winding and TEP, at their level on "
-        "evaporator and glassfurnace, worse on steamgen and on powerplant (140 rows to learn 5 inputs and 3 "
-        "clients from).",
+        "parameters. What counts is whether predictions beat the clients' own filters on the unseen tail. In the "
+        "paper's mode they are at their level, or worse where the rounds have not led back from the start "
+        "(glassfurnace, TEP). The default server is better on winding and TEP, at their level on evaporator and "
+        "glassfurnace, worse on steamgen and on powerplant (140 rows to learn 5 inputs and 3 clients from).",
     )
 
 

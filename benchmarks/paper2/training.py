@@ -170,8 +170,7 @@ def main():
         "in the paper the losses rise now and then with multipliers. After the switch of the hybrid "
         "schedule D and Ls rise slowly to the fixed point of the penalty.",
         "## Validation with a shift (Fig. 4)\n\nAnother record of the plant; from row "
-        f"{SHIFT} on client 1's states are pushed by three standard deviations of its noise.\n\n"
-        + table(validation()),
+        f"{SHIFT} on client 1's states are pushed by three standard deviations of its noise.\n\n" + table(validation()),
         "In the paper's mode the augmented client is better than its own filter, as in its figure, with xi "
         "= 1; the server is before the shift and worse after it, and both are far from the oracle. With "
         "multipliers nothing is left of either. In the default mode the server is the oracle but for the "

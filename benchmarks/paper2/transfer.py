@@ -20,9 +20,7 @@ def true_plant(truth, like):
     for block, rows in zip(truth.observation, truth.state_slices.values(), strict=True):
         C[first : first + len(block), rows] = block
         first += len(block)
-    return TransferFunction(
-        np.array(truth.transition), np.array(truth.input), C, like.input_names, like.output_names
-    )
+    return TransferFunction(np.array(truth.transition), np.array(truth.input), C, like.input_names, like.output_names)
 
 
 def across(G, n_sensors):

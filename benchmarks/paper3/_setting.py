@@ -77,9 +77,7 @@ def trained(train, network="mlp", *, epochs=15, feedback=True, seed=0, **setting
 def residuals(detector, data):
     """Residuals (own model, augmented model) of every unit in a record, by name."""
     return {
-        name: tuple(
-            Y - local_prediction(detector._units[name], Y, None, (0,), augmented=a) for a in (False, True)
-        )
+        name: tuple(Y - local_prediction(detector._units[name], Y, None, (0,), augmented=a) for a in (False, True))
         for name, Y in data.items()
     }
 

@@ -105,9 +105,7 @@ def main():
     print(table(thresholds), flush=True)
     short = {k: Y[:2000] for k, Y in train.items()}
     noise = [
-        noise_row(where, sd, short, nominal, test)
-        for where in ("client to server", "server to client")
-        for sd in NOISE
+        noise_row(where, sd, short, nominal, test) for where in ("client to server", "server to client") for sd in NOISE
     ]
     write(
         "paper3/sensitivity",

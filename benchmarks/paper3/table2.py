@@ -153,12 +153,11 @@ def main():
         SETTING + f" Networks: {'the LSTMs of the paper' if network == 'lstm' else 'tanh layers'}, "
         f"{args.epochs} epochs of batches of 64; training took {', '.join(cost for _, _, cost in results)}.",
         "## The paper\n\n" + table(paper),
-        "## Here\n\nThresholds at the 95th percentile of nominal distances. ARL0: steps per step with any "
-        "alarm on held-out nominal data; wait: mean steps from any of them to the next alarm. Delay: mean "
-        "steps from onset to the first alarm, given detection while the fault lasts; it is below 10. Gap: "
-        "mean steps from one detected fault to the next. The paper's ARL1 of 112 cannot be a delay with "
-        "faults of 10 steps, but can be a gap. P / R / F1 per step and unit, by Table 1 at every step and "
-        "with a majority of 5 steps.\n\n" + told,
+        "## Here\n\nThresholds at the 95th percentile of nominal distances. ARL0: steps per step with any alarm on "
+        "held-out nominal data; wait: mean steps from any of them to the next alarm. Delay: mean steps from onset to "
+        "the first alarm, given detection while the fault lasts; it is below 10. Gap: mean steps from one detected "
+        "fault to the next. The paper's ARL1 of 112 cannot be a delay with faults of 10 steps, but can be a gap. P / "
+        "R / F1 per step and unit, by Table 1 at every step and with a majority of 5 steps.\n\n" + told,
         "## Correlations between the states of C1 and C2 (Figure 2)\n\nLargest absolute Pearson correlation. "
         "The units are entrained on one cycle, so states that were filtered apart are correlated too.\n\n"
         + table(states),

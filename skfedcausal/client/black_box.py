@@ -45,9 +45,7 @@ class BlackBoxClient:
         self.observation_[active], self.measurement_cov_[active], self.mean_[active] = observation_step(
             kept, posterior, posterior_cov, floor
         )
-        self.transition_, self.process_cov_ = _linear_step(
-            prior, prior_cov, posterior, posterior_cov, U, starts
-        )
+        self.transition_, self.process_cov_ = _linear_step(prior, prior_cov, posterior, posterior_cov, U, starts)
         return self
 
     def _moments(self, Y, U, starts):

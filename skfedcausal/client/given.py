@@ -50,9 +50,7 @@ def _as_floats(value, name):
             raise TypeError
         return array.astype(float, copy=False)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} is not a table of real numbers; give a 2-D array, or one list per row."
-        ) from None
+        raise ValueError(f"{name} is not a table of real numbers; give a 2-D array, or one list per row.") from None
 
 
 def _check_shapes(given, n_features):
@@ -62,9 +60,7 @@ def _check_shapes(given, n_features):
     for name, matrix in given.items():
         if matrix.shape not in shapes[name]:
             expected = f"({p}, n_inputs)" if name == "B" else " or ".join(map(str, shapes[name]))
-            raise ValueError(
-                f"{name} has shape {matrix.shape}, expected {expected} for {d} columns and {p} states."
-            )
+            raise ValueError(f"{name} has shape {matrix.shape}, expected {expected} for {d} columns and {p} states.")
 
 
 def _check_symmetric(S, name):

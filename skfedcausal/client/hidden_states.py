@@ -30,9 +30,7 @@ def identify_hidden(moments, n_states):
     best = max(models, key=lambda model: model.log_likelihood(Y, U, moments.starts).sum())
     scale = moments.scale
     B = None if best.B is None else best.B / moments.inputs.scale
-    return replace(
-        best, C=best.C * scale[:, None], R=best.R * scale**2, mean=moments.mean, B=B, own_past=None
-    )
+    return replace(best, C=best.C * scale[:, None], R=best.R * scale**2, mean=moments.mean, B=B, own_past=None)
 
 
 def _observer_form(moments, n_states, R):

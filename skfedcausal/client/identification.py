@@ -162,9 +162,7 @@ def _loadings(moments, method, order, n_predicted):
     basis = np.linalg.qr(predicted / root)[0]
     rest = factors.C / root
     rest = rest - basis @ (basis.T @ rest)
-    return np.hstack(
-        [predicted, root * np.linalg.svd(rest, full_matrices=False)[0][:, : order - n_predicted]]
-    )
+    return np.hstack([predicted, root * np.linalg.svd(rest, full_matrices=False)[0][:, : order - n_predicted]])
 
 
 def identify(moments, method, n_states):

@@ -163,9 +163,7 @@ class Moments:
             rows = slice(first, last)
             Y, U = self._raw
             scaled = (Y[rows] - self.mean) / self.scale
-            return (
-                scaled if U is None else np.hstack([scaled, (U[rows] - self.input_mean) / self._input_scale])
-            )
+            return scaled if U is None else np.hstack([scaled, (U[rows] - self.input_mean) / self._input_scale])
 
         return OwnPast.from_sums(self._G * self.n_samples, ends, self.starts, self.n_samples, scales)
 

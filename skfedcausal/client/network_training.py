@@ -180,9 +180,7 @@ def correction_regressor(augmenter):
     """Regressor to train as a correction and the rows it sees; a small network where none is given."""
     augmenter = None if augmenter is None else as_augmenter(augmenter)
     if augmenter is None or (isinstance(augmenter, RegressorAugmenter) and augmenter.estimator is None):
-        network = MLPRegressor(
-            hidden_layer_sizes=(16,), activation="tanh", learning_rate_init=1e-3, random_state=0
-        )
+        network = MLPRegressor(hidden_layer_sizes=(16,), activation="tanh", learning_rate_init=1e-3, random_state=0)
         augmenter = RegressorAugmenter(network, n_lags=1 if augmenter is None else augmenter.n_lags)
     estimator = getattr(augmenter, "estimator", None)
     if not isinstance(augmenter, RegressorAugmenter) or not hasattr(estimator, "partial_fit"):

@@ -25,9 +25,7 @@ def as_inputs(inputs, n_samples):
     if U.ndim == 1:
         U = U[:, None]
     if U.ndim != 2 or len(U) != n_samples:
-        raise ValueError(
-            f"`inputs` has shape {np.shape(inputs)}; give one row for each of the {n_samples} rows of X."
-        )
+        raise ValueError(f"`inputs` has shape {np.shape(inputs)}; give one row for each of the {n_samples} rows of X.")
     if not np.isfinite(U).all():
         raise ValueError("`inputs` has missing or infinite values; fill them in or drop those rows.")
     return U

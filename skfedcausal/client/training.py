@@ -125,9 +125,7 @@ class UnitTraining:
         """Training with the server's plan."""
         relays = plan.mode in ("moments", "stationary")
         if relays != (plan.drivers is not None):
-            raise PacketError(
-                f"A plan for training by {plan.mode} {'needs' if relays else 'has no'} drivers."
-            )
+            raise PacketError(f"A plan for training by {plan.mode} {'needs' if relays else 'has no'} drivers.")
         problem = self.problem
         if relays:
             check_shape("drivers", plan.drivers, (len(self.series.filtered), plan.drivers.shape[1]))
@@ -295,9 +293,7 @@ class UnitTraining:
 def _problem(model, series, residuals, drivers, **settings):
     """What a unit minimises over the pairs of time steps of its record, driven by given series."""
     before = series.rows - 1
-    return augmented_problem(
-        model.A, model.C, series.measurements[before], drivers[before], residuals, **settings
-    )
+    return augmented_problem(model.A, model.C, series.measurements[before], drivers[before], residuals, **settings)
 
 
 def _input_level(model, inputs):

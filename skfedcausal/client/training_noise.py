@@ -77,9 +77,7 @@ def _paper_noise(mechanism, name, Y, template):
             "the record would be sent without noise."
         )
     if not np.isfinite(Y).all():
-        raise ValueError(
-            f"The record of unit {name!r} has missing values, for which the papers have no formula."
-        )
+        raise ValueError(f"The record of unit {name!r} has missing values, for which the papers have no formula.")
     model = UnitModel(mean=np.zeros(Y.shape[1]), **given_matrices(template, Y.shape[1]))
     gains, transitions = _filters(model)
     return PaperNoise.calibrated(mechanism, name, Y, transitions, gains)
@@ -96,11 +94,10 @@ def _gradient_guard(mechanism, server, data):
     missing = [name for name in ("eta1", "eta2", "gamma", "max_iter") if getattr(server, name) is None]
     if missing or server.tol != 0 or server.callback is not None or server.constraint != "penalty":
         raise ValueError(
-            "trust='server' adds noise to the gradients and to nothing else that units are told: step sizes "
-            "and the number of rounds must not depend on the records. Give GradientServer eta1, eta2, gamma "
-            "and max_iter, constraint='penalty', tol=0 and no callback; got "
-            f"{', '.join(missing) or 'nothing'} missing, constraint={server.constraint!r}, "
-            f"tol={server.tol:g}."
+            "trust='server' adds noise to the gradients and to nothing else that units are told: step sizes and the "
+            "number of rounds must not depend on the records. Give GradientServer eta1, eta2, gamma and max_iter, "
+            f"constraint='penalty', tol=0 and no callback; got {', '.join(missing) or 'nothing'} missing, "
+            f"constraint={server.constraint!r}, tol={server.tol:g}."
         )
     n_steps = sum(length - 1 for length in data.lengths)
     rounds, recipients = server.n_rounds_at_most, len(data.names)
@@ -192,9 +189,7 @@ class PaperNoise:
     def noised(self, message, training, round):
         """The unit's answer of a round as it leaves."""
         if isinstance(message, LocalModel):
-            curvature = np.array(
-                correction_curvature(message.transition, training.problem.gram, self.reach**2)
-            )
+            curvature = np.array(correction_curvature(message.transition, training.problem.gram, self.reach**2))
             return replace(message, curvature=curvature, loss=self.reach**2, reach=self.largest_state**2)
         if not isinstance(message, AugmentedMessage):
             return message  # says that training has ended

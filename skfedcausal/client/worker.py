@@ -74,9 +74,7 @@ class UnitWorker:
     monitored: Any = None  # another record, whose ``batch(number)`` is a Batch, None where there is none yet
     _: KW_ONLY
     monitor: bool = True  # whether the server may ask for what the unit's states do not show
-    home: np.ndarray | None = (
-        None  # the record without noise, for flags that are randomised before they leave
-    )
+    home: np.ndarray | None = None  # the record without noise, for flags that are randomised before they leave
     flags: np.ndarray | None = None  # answer when flags are asked for; None: the unit looks
 
     @property
@@ -94,8 +92,7 @@ class UnitWorker:
             raise PacketError(f"Unit {self.name!r} got {op!r} before it was asked for a message.")
         if packet.round < state.get("round", 0):
             raise PacketError(
-                f"Unit {self.name!r} got {op!r} of round {packet.round}, but is in round "
-                f"{state['round']} already."
+                f"Unit {self.name!r} got {op!r} of round {packet.round}, but is in round {state['round']} already."
             )
         dtype = packet.scalars.get("dtype", "float64" if kind.OPENS else state.get("dtype", "float64"))
         if kind in _BEGINNINGS:
@@ -119,9 +116,7 @@ class UnitWorker:
         client = fitted_client(self.client, *self._about)
         if wishes.monitor:
             if not self.monitor:
-                raise PacketError(
-                    f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`."
-                )
+                raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
         return self._message(client, None, first, round)
 
@@ -358,8 +353,7 @@ class UnitWorker:
         expected = (len(self.outputs), state["n_states"])
         if series.shape != expected:
             raise PacketError(
-                f"Unit {self.name!r} got a series of shape {series.shape} back, but sent a message of shape "
-                f"{expected}."
+                f"Unit {self.name!r} got a series of shape {series.shape} back, but sent a message of shape {expected}."
             )
 
 

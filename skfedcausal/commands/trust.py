@@ -31,9 +31,8 @@ def _verify(options):
 
 def _text(totals):
     return (
-        f"{totals['ledger']}: chain of hashes intact, {totals['entries']} packets, {totals['bytes_up']:,} "
-        f"bytes left, {totals['bytes_down']:,} bytes came, {totals['refused']} refused.\nLast hash: "
-        f"{totals['head']}"
+        f"{totals['ledger']}: chain of hashes intact, {totals['entries']} packets, {totals['bytes_up']:,} bytes left, "
+        f"{totals['bytes_down']:,} bytes came, {totals['refused']} refused.\nLast hash: {totals['head']}"
     )
 
 

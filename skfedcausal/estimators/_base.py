@@ -188,9 +188,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
         self._units, self._channel = units.kept(), None
         self.clients_ = {name: unit["client"] for name, unit in self._units.items()}
-        self.augmenters_ = {
-            name: unit["augmenter"] for name, unit in self._units.items() if "augmenter" in unit
-        }
+        self.augmenters_ = {name: unit["augmenter"] for name, unit in self._units.items() if "augmenter" in unit}
         self.layout_ = plant.layout
         self.noise_covariance_ = {name: np.diag(noise.variance) for name, noise in self._noise.items()}
         self.communication_ = self.ledger_.communication(raw_bytes)
@@ -345,9 +343,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout learned by `fit`."""
-        return read_plant(
-            X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self
-        )
+        return read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
 
     def _seen_by_units(self, plant):
         """The part of a record that units use."""

@@ -78,9 +78,7 @@ class InputMap:
     @classmethod
     def plain(cls, n_inputs):
         """Inputs as they are."""
-        return cls(
-            (None,) * n_inputs, ([0],) * n_inputs, np.zeros(n_inputs, dtype=bool), ("auto",) * n_inputs
-        )
+        return cls((None,) * n_inputs, ([0],) * n_inputs, np.zeros(n_inputs, dtype=bool), ("auto",) * n_inputs)
 
     @property
     def is_plain(self):

@@ -134,9 +134,7 @@ def filled_inputs(data, missing):
             filled[m] = U = np.concatenate(parts)
         gaps = [name for name, column in zip(names, U.T, strict=True) if np.isnan(column).any()]
         if gaps:
-            where = (
-                " at the start of an episode, where there is no value to hold" if missing == "hold" else ""
-            )
+            where = " at the start of an episode, where there is no value to hold" if missing == "hold" else ""
             raise ValueError(
                 f"Inputs {listed(gaps)} have missing values{where}: an input has to be known at every time "
                 "step. Fill them in, or let the last value hold with missing_inputs='hold'."
@@ -182,9 +180,7 @@ def warn_of_misfit(server, at_once=()):
         rejected = asked[asked[f"{kind}_p_value"] * len(table) < _MISFIT_LEVEL]
         pairs = [f"{row.controlled} on {row.measured}" for row in rejected.itertuples()]
         if pairs:
-            warnings.warn(
-                f"{what.format(listed(pairs))} See `feedback_` for the tests.", UserWarning, stacklevel=3
-            )
+            warnings.warn(f"{what.format(listed(pairs))} See `feedback_` for the tests.", UserWarning, stacklevel=3)
 
 
 _MISFIT_LEVEL = 1e-3  # for all pairs together

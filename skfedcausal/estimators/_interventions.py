@@ -17,8 +17,7 @@ def unit_name(n, names):
     elif isinstance(n, int | np.integer) and not isinstance(n, bool) and -len(names) <= n < len(names):
         return names[n]
     raise ValueError(
-        f"Got unknown unit {n!r}; give a name or a position from 0 to {len(names) - 1}. Known are "
-        f"{listed(names)}."
+        f"Got unknown unit {n!r}; give a name or a position from 0 to {len(names) - 1}. Known are {listed(names)}."
     )
 
 

@@ -193,11 +193,7 @@ class PlantEstimator(FederatedEstimator):
         """
         check_is_fitted(self)
         return np.array(
-            [
-                f"{name}__state{k}"
-                for name, rows in self.state_slices_.items()
-                for k in range(rows.stop - rows.start)
-            ],
+            [f"{name}__state{k}" for name, rows in self.state_slices_.items() for k in range(rows.stop - rows.start)],
             dtype=object,
         )
 

@@ -264,9 +264,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     # -- questions -------------------------------------------------------------------------------
 
-    def counterfactual(
-        self, n, u0, u1, *, horizon=1, level="measurement", return_std=False, loops="hold", split=False
-    ):
+    def counterfactual(self, n, u0, u1, *, horizon=1, level="measurement", return_std=False, loops="hold", split=False):
         """Effect on every unit of operating unit `n` with the inputs `u1` instead of `u0`.
 
         Parameters
@@ -322,9 +320,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         known, own = self._plant_inputs, self._plant_inputs.of(name)
         if not own:
             with_inputs = [unit for unit in self.client_names_ if known.of(unit)]
-            raise ValueError(
-                f"Unit {name!r} has no inputs; units with inputs are {', '.join(with_inputs) or 'none'}."
-            )
+            raise ValueError(f"Unit {name!r} has no inputs; units with inputs are {', '.join(with_inputs) or 'none'}.")
         names = [known.names[k] for k in own]
         before, after = (trajectory(u, f"u{k}", horizon, names) for k, u in enumerate((u0, u1)))
         for values in (before, after):
@@ -334,13 +330,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         change, owners = self._change(*series), self._input_map.owners
         held = np.isin(owners, own)
         parts = {known.names[k]: _only(change, owners == k) for k in own}
-        frames = [
-            self._effect_frames(part, held, loops, level) for part in (parts.values() if split else [change])
-        ]
+        frames = [self._effect_frames(part, held, loops, level) for part in (parts.values() if split else [change])]
         tables = [
-            pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"])
-            if split
-            else some[0]
+            pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"]) if split else some[0]
             for some in zip(*frames, strict=True)
         ]
         return tuple(tables) if return_std else tables[0]
@@ -449,9 +441,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             raise ValueError("No unit of this plant has inputs that moved in `fit`.")
         with self._asking_models() as exchange:
             answer = exchange.ask({name: AggregateRequest(float(scale))}, Measurements)[name]
-        return pd.Series(
-            answer.values[0], index=list(answer.columns), name="aggregate of all other units' inputs"
-        )
+        return pd.Series(answer.values[0], index=list(answer.columns), name="aggregate of all other units' inputs")
 
     def transfer_function(self):
         """The learned plant from inputs to expected measurements, ``G(z) = C (z I - A)^-1 B``.
@@ -461,9 +451,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         TransferFunction
         """
         check_is_fitted(self)
-        unit_states = {
-            name: EffectReply(np.eye(rows.stop - rows.start)) for name, rows in self.state_slices_.items()
-        }
+        unit_states = {name: EffectReply(np.eye(rows.stop - rows.start)) for name, rows in self.state_slices_.items()}
         with self._asking_models() as exchange:
             answers = exchange.ask(unit_states, Measurements)
         positions, columns = self._places(answers)

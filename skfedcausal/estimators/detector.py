@@ -319,9 +319,8 @@ class FederatedRCADetector(FederatedEstimator):
         if of_flags is None or not watched or self.evidence != "flags":
             if messages is None and of_flags is not None:
                 raise ValueError(
-                    "RandomizedResponse protects flags, and this method needs states. Use flags, incidents, "
-                    "predict or predict_root_cause, or fit with "
-                    "privacy=[GaussianMechanism(...), RandomizedResponse(...)]."
+                    "RandomizedResponse protects flags, and this method needs states. Use flags, incidents, predict "
+                    "or predict_root_cause, or fit with privacy=[GaussianMechanism(...), RandomizedResponse(...)]."
                 )
             return super()._sites(plant, watched)
         pairs = randomised_flags(of_flags, plant, self._units, self._flagger)
@@ -408,9 +407,7 @@ class FederatedRCADetector(FederatedEstimator):
             if self.evidence == "flags":
                 flags = flag_array(self._evidence_of(units), self.client_names_)
                 bounds, watch = episodes(units.starts, len(flags)), self._watch
-                roots = np.concatenate(
-                    [roots_of_flags(flags[i:j], watch.horizon, watch.needed) for i, j in bounds]
-                )
+                roots = np.concatenate([roots_of_flags(flags[i:j], watch.horizon, watch.needed) for i, j in bounds])
                 self._tell(units.exchange, flag_verdict(roots, len(self.client_names_)))
                 return np.array([*self.client_names_, UNDECIDED, ""], dtype=object)[roots].astype(str)
             found = self._verdicts(units)
@@ -732,9 +729,7 @@ def _prior(prior, names):
         return np.full(len(names), 1 / len(names))
     if isinstance(prior, Mapping):
         if set(prior) != set(names):
-            raise ValueError(
-                f"`prior` names {sorted(prior)}, the units are {sorted(names)}. Name every unit."
-            )
+            raise ValueError(f"`prior` names {sorted(prior)}, the units are {sorted(names)}. Name every unit.")
         prior = [prior[name] for name in names]
     weights = np.asarray(prior, dtype=float)
     if weights.shape != (len(names),) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:

@@ -37,9 +37,7 @@ class Attendance:
         there = len(self._names) - len(self.dropped | set(problems))
         needed = self.rule.needed(len(self._names)) if needed is None else needed
         if there < needed:
-            raise ClientError(
-                f"{text}\n{there} of {len(self._names)} units are there; the quorum is {needed}."
-            )
+            raise ClientError(f"{text}\n{there} of {len(self._names)} units are there; the quorum is {needed}.")
         for name, problem in problems.items():
             packet = packets[name]
             _LOG.warning("Without unit %r in round %d (%s): it %s", name, packet.round, packet.op, problem)
@@ -64,8 +62,7 @@ class Exchange:
         for method in ("clients", "exchange", "close"):
             if not hasattr(transport, method):
                 raise TypeError(
-                    f"The transport is a {type(transport).__name__} without `{method}`. Give "
-                    "an object with the "
+                    f"The transport is a {type(transport).__name__} without `{method}`. Give an object with the "
                     "methods of an InProcessTransport."
                 )
         self._transport, self.ledger, self.dtype = transport, ledger, dtype
@@ -103,9 +100,7 @@ class Exchange:
             request = next(iter(requests.values()))
             if self._monitor and isinstance(request, FitRequest):
                 requests = {
-                    name: replace(one, monitor=True)
-                    for name, one in requests.items()
-                    if isinstance(one, FitRequest)
+                    name: replace(one, monitor=True) for name, one in requests.items() if isinstance(one, FitRequest)
                 }
             self.round += request.NEW_ROUND
             answers = self.ask(requests, question.answer, needed=question.needed)

@@ -105,9 +105,7 @@ class LawRequest(Message, op=LAW_REQUEST, answer=FeedbackLaw):
     NEW_ROUND = False
 
 
-class TrainRequest(
-    Message, op=TRAIN, answer=LocalModel, first="relay stepwise start_scale seed constant dtype"
-):
+class TrainRequest(Message, op=TRAIN, answer=LocalModel, first="relay stepwise start_scale seed constant dtype"):
     """Asks for the unit's own model before training by gradients.
 
     Attributes
@@ -240,9 +238,7 @@ class FlagsRequest(Message, op="flag"):
 
     def _check(self, packet):
         if self.percentile is not None and self.percentile > 100:
-            raise PacketError(
-                f"Scalar 'percentile' of packet 'flag' is {self.percentile}, expected at most 100."
-            )
+            raise PacketError(f"Scalar 'percentile' of packet 'flag' is {self.percentile}, expected at most 100.")
 
 
 class LossAnswer(Message, op="losses"):

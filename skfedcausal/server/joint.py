@@ -68,9 +68,7 @@ class JointRecord:
         """Record of messages by unit name, of `names` and in their order if they are given."""
         names = tuple(messages) if names is None else tuple(names)
         if set(names) != set(messages):
-            raise ValueError(
-                f"Messages came from {sorted(messages)}, expected one from each of {sorted(names)}."
-            )
+            raise ValueError(f"Messages came from {sorted(messages)}, expected one from each of {sorted(names)}.")
         lengths = {name: messages[name].lengths for name in names}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"The units' messages cover different episodes: {lengths}.")

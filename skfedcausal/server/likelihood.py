@@ -353,9 +353,7 @@ class LikelihoodServer(ServerLearner):
             A, Q, B = (getattr(messages[name], x) for x in ("transition", "process_cov", "input_matrix"))
             is_known = A is not None and Q is not None
             if self.fix_local and not is_known:
-                raise ValueError(
-                    f"fix_local=True needs the own model of unit {name!r}, which it did not send."
-                )
+                raise ValueError(f"fix_local=True needs the own model of unit {name!r}, which it did not send.")
             local.append((A, Q, B) if is_known else None)
         own = {name: value for name, value in self.get_params(deep=False).items() if name in Settings._fields}
         return Settings(tuple(local), time_domain=self.likelihood == "time-domain", **own)

@@ -237,14 +237,13 @@ class ServerLearner(BaseEstimator, ABC):
         off_diagonal = np.where(record.partition.block_diagonal, 0.0, self.transition_)
         drive = self._drive(self.transition_, foreign)
         return self._filter(record).carried_to_units(off_diagonal, drive)
+
     def _check_learned(self, messages):
         """Refuse what `fit` of a subclass should not leave behind."""
         who, n = type(self).__name__, 0
         for learned in ("names_", "state_slices_", "transition_", "process_cov_"):
             if not hasattr(self, learned):
-                raise AttributeError(
-                    f"`fit` of {who} left no `{learned}` behind; every server has to set it."
-                )
+                raise AttributeError(f"`fit` of {who} left no `{learned}` behind; every server has to set it.")
         for name, message in messages.items():
             rows, expected = self.state_slices_.get(name), slice(n, n + message.z.shape[1])
             if rows != expected:
@@ -267,9 +266,7 @@ class ServerLearner(BaseEstimator, ABC):
         """Record of the units of `fit`, with their inputs."""
         record = JointRecord.from_messages(messages, names=self.names_)
         known = getattr(self, "input_slices_", dict.fromkeys(self.names_, slice(0, 0))).values()
-        came, learned = (
-            tuple(u.stop - u.start for u in each) for each in (record.partition.input_slices, known)
-        )
+        came, learned = (tuple(u.stop - u.start for u in each) for each in (record.partition.input_slices, known))
         if came != learned:
             raise ValueError(f"The units have {came} inputs, in `fit` they had {learned}.")
         return record
@@ -283,9 +280,7 @@ class ServerLearner(BaseEstimator, ABC):
         return PlantFilter(self.transition_, self.process_cov_, record, drive)
 
     def _smoothed(self, messages, A, B, **settings):
-        states, covariances = smooth_plant(
-            A, self.process_cov_, self._record(messages), self._drive(A, B), **settings
-        )
+        states, covariances = smooth_plant(A, self.process_cov_, self._record(messages), self._drive(A, B), **settings)
         return self._smoothed_replies(states, covariances)
 
     def _smoothed_replies(self, states, covariances):

@@ -207,9 +207,7 @@ def _spread(schedule, before, n_samples):
     return covariances
 
 
-def smooth_varying(
-    A, Q, P0, z, matrices, *, starts=(0,), exogenous=None, inputs=None, intercept=False, keep=None
-):
+def smooth_varying(A, Q, P0, z, matrices, *, starts=(0,), exogenous=None, inputs=None, intercept=False, keep=None):
     """The same with information matrices that change from row to row, by one pass forth and back."""
     found = Smoothed(len(z), len(A), inputs, keep)
     for start, stop in episodes(starts, len(z)):

@@ -79,8 +79,7 @@ class _Fit:
             records = {name: np.where(gaps[name], np.nan, Y) for name, Y in records.items()}
         self.records = records
         self.units = {
-            name: Site(UnitWorker(name, Y, None, (0,), None, clients[name], augmenter))
-            for name, Y in records.items()
+            name: Site(UnitWorker(name, Y, None, (0,), None, clients[name], augmenter)) for name, Y in records.items()
         }
         self.n_questions, self.sent, self.told, self.learned = 0, [], {}, True
         try:
@@ -249,9 +248,7 @@ _SERVER = {
         seen.real_states(getattr(seen.one, name)(seen.messages), _ROWS)
         for name in {"smoothed", "abducted"} & set(dir(seen.one))
     ),
-    "one round is enough to learn, or `needs_replies`": lambda seen: (
-        seen.one.needs_replies or seen.fit.learned
-    ),
+    "one round is enough to learn, or `needs_replies`": lambda seen: seen.one.needs_replies or seen.fit.learned,
     "a server that tests links leaves a table `links_` of all pairs, or sets `tests_links = False`": _links,
 } | check.FITTED
 
@@ -351,14 +348,10 @@ def _carried(seen):
         for name, answer in answers.items():
             own, sent = answer.scalars, _packet(name, k)
             check.require(own["unit"] == name, f"The answer under {name!r} is that of {own['unit']!r}.")
-            check.require(
-                _digest(packets[name]) == _digest(sent), f"The packet to {name!r} was changed in place."
-            )
+            check.require(_digest(packets[name]) == _digest(sent), f"The packet to {name!r} was changed in place.")
             check.require(own["digest"] == _digest(sent), f"What came to {name!r} is not what was sent.")
             given = Packet("probed", k, sent.arrays, own)
-            check.require(
-                _digest(answer) == _digest(given), f"What came back from {name!r} is not what it sent."
-            )
+            check.require(_digest(answer) == _digest(given), f"What came back from {name!r} is not what it sent.")
     return True
 
 

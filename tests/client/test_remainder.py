@@ -44,9 +44,7 @@ def test_it_is_the_least_squares_regression_on_states_and_past():
     target = x[rows] @ found.complement.T
     ridge = np.sqrt(_RIDGE * (known**2).sum(axis=0))
     rows_of_ridge = np.zeros((len(ridge), target.shape[1]))
-    expected, *_ = np.linalg.lstsq(
-        np.vstack([known, np.diag(ridge)]), np.vstack([target, rows_of_ridge]), rcond=None
-    )
+    expected, *_ = np.linalg.lstsq(np.vstack([known, np.diag(ridge)]), np.vstack([target, rows_of_ridge]), rcond=None)
     np.testing.assert_allclose(found.coefficients, expected.T, atol=1e-7)
     errors = target - known @ expected
     np.testing.assert_allclose(found.noise, errors.T @ errors / len(rows), atol=1e-7)

@@ -172,9 +172,7 @@ def test_what_cannot_be_meant_is_refused():
         _fit(X, sampled={"c__x": "before"})
     with pytest.raises(ValueError, match=r"sampled='soon' for input 'a__valve'; choose 'auto'"):
         _fit(X, sampled={"a__valve": "soon"})
-    with pytest.raises(
-        ValueError, match=r"basis='cubic' for input 'b__feed'; choose 'linear', 'spline' or a"
-    ):
+    with pytest.raises(ValueError, match=r"basis='cubic' for input 'b__feed'; choose 'linear', 'spline' or a"):
         _fit(X, basis={"b__feed": "cubic"})
     with pytest.raises(ValueError, match="for 300 values"):
         _fit(X, basis=lambda u: u[:-1])

@@ -23,9 +23,7 @@ from skfedcausal.federation.transport import Site
 from skfedcausal.message import Acknowledgement
 
 N = 400
-X, TRUTH = make_granger_plant(
-    3, n_samples=N, links=[(0, 1), (1, 2)], n_inputs=1, input_links=[(0, 1)], random_state=0
-)
+X, TRUTH = make_granger_plant(3, n_samples=N, links=[(0, 1), (1, 2)], n_inputs=1, input_links=[(0, 1)], random_state=0)
 U = TRUTH.inputs
 GAPPY = {name: Y.copy() for name, Y in X.items()}
 GAPPY["unit1"][50:60, 2] = np.nan
@@ -112,8 +110,7 @@ def sites_of(kind, wrap=Site):
     columns = {name: tuple(f"{name}__x{k}" for k in range(Y.shape[1])) for name, Y in record.items()}
     inputs = dict(zip(record, U if driven else [None] * 3, strict=True))
     return {
-        name: wrap(UnitWorker(name, Y, inputs[name], (0,), columns[name], KalmanClient()))
-        for name, Y in record.items()
+        name: wrap(UnitWorker(name, Y, inputs[name], (0,), columns[name], KalmanClient())) for name, Y in record.items()
     }
 
 

@@ -139,9 +139,7 @@ def test_tests_of_no_feedback_have_their_size():
         assert abs((p < level).mean() - level) < 3.3 * np.sqrt(level * (1 - level) / len(p))
 
 
-@pytest.mark.parametrize(
-    ("later", "column"), [(1, "p_value"), (0, "same_row_p_value"), (-2, "misfit_p_value")]
-)
+@pytest.mark.parametrize(("later", "column"), [(1, "p_value"), (0, "same_row_p_value"), (-2, "misfit_p_value")])
 def test_what_inputs_have_to_do_with_updates_is_told_apart_by_the_row(later, column):
     """Inputs after a measurement follow it, those before it act otherwise than the plant says."""
     rng = np.random.default_rng(0)
@@ -162,8 +160,7 @@ def test_feedback_statistics_are_those_of_whole_series_over_several_episodes():
     X, truth = plant(sum(lengths), n_states=1, n_inputs=1)
     starts = (0, 700, 703, 704)
     messages = {
-        name: replace(message, lengths=lengths)
-        for name, message in messages_of(X, truth, truth.inputs).items()
+        name: replace(message, lengths=lengths) for name, message in messages_of(X, truth, truth.inputs).items()
     }
     record = JointRecord.from_messages(messages)
     updates = np.random.default_rng(0).standard_normal((record.n_samples, 2))

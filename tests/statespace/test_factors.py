@@ -11,9 +11,7 @@ from skfedcausal.statespace.factors import degrees_of_freedom, factor_analysis
 def _rows(n_samples, seed, n_sensors=7, n_factors=2):
     rng = np.random.default_rng(seed)
     C, R = rng.standard_normal((n_sensors, n_factors)), rng.uniform(0.3, 2, n_sensors)
-    return rng.standard_normal((n_samples, n_factors)) @ C.T + np.sqrt(R) * rng.standard_normal(
-        (n_samples, n_sensors)
-    )
+    return rng.standard_normal((n_samples, n_factors)) @ C.T + np.sqrt(R) * rng.standard_normal((n_samples, n_sensors))
 
 
 def _fit(Y, n_factors):

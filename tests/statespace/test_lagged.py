@@ -35,9 +35,7 @@ def plant(seed=0):
 def residuals(coefficients, x):
     Z = -coefficients
     Z[0, :, :N] += np.eye(N)
-    return np.array([sum(Z[k] @ x[t - k] for k in range(N_LAGS + 1)) for t in range(N_LAGS, len(x))]).reshape(
-        -1, N
-    )
+    return np.array([sum(Z[k] @ x[t - k] for k in range(N_LAGS + 1)) for t in range(N_LAGS, len(x))]).reshape(-1, N)
 
 
 def brute_force(coefficients, Q, noise, x, starts, n_frequencies):
@@ -186,9 +184,7 @@ def test_posterior_and_evidence_are_those_of_the_gaussian():
     gain = prior @ X.T @ np.linalg.inv(X @ prior @ X.T + np.eye(60))
     np.testing.assert_allclose(found.mean, gain @ y, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(found.covariance, prior - gain @ X @ prior, atol=1e-9)
-    log_density = [
-        multivariate_normal(np.zeros(60), C).logpdf(y) for C in (X @ prior @ X.T + np.eye(60), np.eye(60))
-    ]
+    log_density = [multivariate_normal(np.zeros(60), C).logpdf(y) for C in (X @ prior @ X.T + np.eye(60), np.eye(60))]
     np.testing.assert_allclose(found.log_evidence, log_density[0] - log_density[1], rtol=1e-8)
 
 

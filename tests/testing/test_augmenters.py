@@ -183,7 +183,5 @@ class Trained(Linear):
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_a_wrong_augmenter_is_named_with_its_rule(augmenter, sentence):
-    with pytest.raises(
-        AssertionError, match=f"(?s)^{type(augmenter).__name__} breaks the rule: .*{sentence}"
-    ):
+    with pytest.raises(AssertionError, match=f"(?s)^{type(augmenter).__name__} breaks the rule: .*{sentence}"):
         check_augmenter(augmenter)

@@ -97,9 +97,7 @@ class Present(Duck):
 
 class Standardised(Mean):
     def message(self, X, *, inputs=None, lengths=None, const=False, local_model=False):
-        return super().message(
-            X - X.mean(axis=0) + self.mean_, lengths=lengths, const=const, local_model=local_model
-        )
+        return super().message(X - X.mean(axis=0) + self.mean_, lengths=lengths, const=const, local_model=local_model)
 
     def message_about(self, Y, starts, *, inputs=None, const=False, local_model=False):
         return super().message_about(
@@ -329,7 +327,5 @@ class BoxSmoother(Box):
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_a_wrong_client_is_named_with_its_rule(client, sentence):
-    with pytest.raises(
-        AssertionError, match=f"(?s)^{type(client).__name__} breaks the rule: .*(?:{sentence})"
-    ):
+    with pytest.raises(AssertionError, match=f"(?s)^{type(client).__name__} breaks the rule: .*(?:{sentence})"):
         check_client(client)

@@ -173,8 +173,7 @@ class ChargedAfterwards(Plain):
             return known
         rng = np.random.default_rng()
         drawn = {
-            name: Release(self.noised(Y, plans[name].noise, rng), plans[name].noise)
-            for name, Y in records.items()
+            name: Release(self.noised(Y, plans[name].noise, rng), plans[name].noise) for name, Y in records.items()
         }
         self.account.charge([plan.paid for plan in plans.values()], self.scope)
         for name, plan in plans.items():
@@ -284,9 +283,7 @@ class Liar(RandomizedResponse):
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )
 def test_a_wrong_mechanism_is_named_with_its_rule(mechanism, sentence):
-    with pytest.raises(
-        AssertionError, match=f"(?s)^{type(mechanism).__name__} breaks the rule: .*{sentence}"
-    ):
+    with pytest.raises(AssertionError, match=f"(?s)^{type(mechanism).__name__} breaks the rule: .*{sentence}"):
         check_mechanism(mechanism)
 
 

@@ -20,9 +20,7 @@ class Apart(ServerLearner):
     def fit(self, messages):
         ends = np.cumsum([0, *(m.z.shape[1] for m in messages.values())])
         self.names_ = tuple(messages)
-        self.state_slices_ = dict(
-            zip(messages, map(slice, ends[:-1].tolist(), ends[1:].tolist()), strict=True)
-        )
+        self.state_slices_ = dict(zip(messages, map(slice, ends[:-1].tolist(), ends[1:].tolist()), strict=True))
         self.transition_ = block_diag(*(m.transition for m in messages.values()))
         self.process_cov_ = block_diag(*(m.process_cov for m in messages.values()))
         return self

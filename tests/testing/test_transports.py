@@ -57,9 +57,7 @@ class Rounds(InProcessTransport):
     def exchange(self, out, *, timeout=None):
         short = {}
         for name, packet in out.items():
-            arrays = {
-                k: np.asarray(v, np.float32) if v.dtype == float else v for k, v in packet.arrays.items()
-            }
+            arrays = {k: np.asarray(v, np.float32) if v.dtype == float else v for k, v in packet.arrays.items()}
             short[name] = Packet(packet.op, packet.round, arrays, packet.scalars)
         return super().exchange(short)
 

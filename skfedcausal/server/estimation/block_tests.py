@@ -46,9 +46,7 @@ def correlation_estimates(scoring, *, only_inside=False, screen=None):
     return _estimates(scoring, "covariance", family, structure.correlated, own, **settings)
 
 
-def _estimates(
-    scoring, of, family, inside, own, *, only_inside=False, screen=None, reject=benjamini_hochberg
-):
+def _estimates(scoring, of, family, inside, own, *, only_inside=False, screen=None, reject=benjamini_hochberg):
     """Estimates of a family of blocks of the matrix `of`, whose information with themselves is `own`."""
     transition = of == "transition"
     evaluation, elements = scoring.point.evaluation, family.pair_elements

@@ -30,9 +30,8 @@ class InputsNotSeparableError(ValueError):
         self.inputs = list(inputs)
         names = [f"number {k}" for k in self.inputs] if names is None else names
         super().__init__(
-            f"The inputs {', '.join(names)} are linear combinations of each other: no record of this kind "
-            "can tell their effects apart. Leave out what is redundant, or add time steps in which they "
-            "moved separately."
+            f"The inputs {', '.join(names)} are linear combinations of each other: no record of this kind can tell "
+            "their effects apart. Leave out what is redundant, or add time steps in which they moved separately."
         )
 
 
@@ -129,9 +128,7 @@ def _sums(record, updates):
             last = min(first + PIECE, stop)
             early = updates(first, last)
             ahead = min(first - start, _N_LAGS)  # rows before this piece
-            rest = _without_own_past(
-                u[start:stop], coefficients, first - start - ahead, last - start + _N_LAGS - 1
-            )
+            rest = _without_own_past(u[start:stop], coefficients, first - start - ahead, last - start + _N_LAGS - 1)
             there = rest[ahead : ahead + last - first]
             add_product(inputs_squared, there, there)
             add_product(updates_squared, early, early)

@@ -66,9 +66,7 @@ def find_level_shifts(units, n_units):
     for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
         if all(abs(onset - other) > _TOGETHER for other in kept):
             # a shift travels from the unit where it happened to others: later, and maybe clearer there
-            clear = [
-                other for other, its in found if abs(other - onset) <= _TOGETHER and its >= _CLEAR * ratio
-            ]
+            clear = [other for other, its in found if abs(other - onset) <= _TOGETHER and its >= _CLEAR * ratio]
             kept.append(min(clear))
     return tuple(sorted(kept))
 

@@ -84,9 +84,7 @@ def forecast_error(record, plant, horizon):
     S = plant.parameters.state_scale
     drive = InputDrive(plant.shrunk_B, record.input_level, S @ S.T)
     run = PlantFilter(plant.shrunk_A, plant.Q, record, drive)
-    origins = np.concatenate(
-        [np.arange(a, b - horizon) for a, b in episodes(record.starts, record.n_samples)]
-    )
+    origins = np.concatenate([np.arange(a, b - horizon) for a, b in episodes(record.starts, record.n_samples)])
     origins = origins[:: max(len(origins) // _MAX_ORIGINS, 1)]
     scores = [
         (rows, part.z @ np.linalg.inv(part.patterns[0]))

@@ -105,9 +105,7 @@ class StandardisedPlant:
         if self._fix_local:  # what a unit does not know of its own inputs is learned, not fixed
             own_inputs = np.array([B is None for _, _, B in self._local])
         free = self.determined & (not self._fix_local)
-        return Structure(
-            self.partition, free_dynamics=free, free_noise=self.determined, own_inputs=own_inputs
-        )
+        return Structure(self.partition, free_dynamics=free, free_noise=self.determined, own_inputs=own_inputs)
 
     # -- units on their own ----------------------------------------------------------------------
 
@@ -304,9 +302,8 @@ def _state_scales(record, scores, local):
             state = floor_eigenvalues(S - N, _VARIANCE_FLOOR * np.trace(S) / len(S))
         elif local[k] is None:
             raise ValueError(
-                f"The sensors of unit {record.names[k]!r} do not determine its {len(S)} states, and it sent "
-                "no model of its own to start from. Give its KalmanClient the matrices A and Q, fewer states "
-                "or more sensors."
+                f"The sensors of unit {record.names[k]!r} do not determine its {len(S)} states, and it sent no model "
+                "of its own to start from. Give its KalmanClient the matrices A and Q, fewer states or more sensors."
             )
         else:
             state = stationary_covariance(*local[k][:2])

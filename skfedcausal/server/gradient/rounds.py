@@ -82,9 +82,7 @@ def online_rounds(plant, choose, training, limits):
             received = yield replies
         training.add_pass(one_pass)
         training.diverged |= training.is_beyond(training.client[-1].sum() + training.server[-1].sum())
-        still = is_still(training.blocks - before, before, limits.tol) and _is_flat(
-            training.client, limits.tol
-        )
+        still = is_still(training.blocks - before, before, limits.tol) and _is_flat(training.client, limits.tol)
         if limits.stops(training, still):
             return
 

@@ -355,9 +355,7 @@ class GradientServer(BaseEstimator):
         self.loss_history_ = _history(plant.names, training)
         self.n_iter_ = len(training.client)
         self.converged_, self.diverged_ = training.converged, training.diverged
-        self.links_ = untested_links(
-            plant, self.transition_, self.input_, self.process_cov_, self.information_
-        )
+        self.links_ = untested_links(plant, self.transition_, self.input_, self.process_cov_, self.information_)
         self._ends = {name: TrainingEnd() for name in plant.names}
         if plant.n_inputs:
             levels = training.blocks[:, n:] @ self.input_level_
@@ -434,10 +432,7 @@ class GradientServer(BaseEstimator):
                 stacklevel=2,
             )
         effect = input_response(self.transition_, self.input_, change).effect
-        return {
-            name: EffectReply(np.ascontiguousarray(effect[:, rows]))
-            for name, rows in self.state_slices_.items()
-        }
+        return {name: EffectReply(np.ascontiguousarray(effect[:, rows])) for name, rows in self.state_slices_.items()}
 
     def abducted(self, messages):
         """Every unit's states given all messages, by the smoother of the learned plant.
@@ -452,9 +447,7 @@ class GradientServer(BaseEstimator):
         dict of str to SmoothedReply
         """
         record, drive = self._record(messages), self._drive(self.input_)
-        states, covariances = smooth_plant(
-            self.transition_, self.process_cov_, record, drive, intercept=False
-        )
+        states, covariances = smooth_plant(self.transition_, self.process_cov_, record, drive, intercept=False)
         return {
             name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
             for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)

@@ -33,9 +33,7 @@ class Plant:
         self.input_slices = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
         own = [np.zeros((m.n_states, 0)) if m.input_matrix is None else m.input_matrix for m in models]
         self.own_input = block_diag(*own)
-        self.inputs = np.hstack(
-            [np.zeros((3, 0)) if m.input_table is None else m.input_table for m in models]
-        )
+        self.inputs = np.hstack([np.zeros((3, 0)) if m.input_table is None else m.input_table for m in models])
         n, slices = self.states.n_states, self.states.slices
         self.free = np.ones((n, n + self.n_inputs), dtype=bool)
         for rows, inputs in zip(slices, self.input_slices, strict=True):

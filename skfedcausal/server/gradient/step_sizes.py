@@ -83,9 +83,7 @@ def _phase_sizes(settings, plant, blocks, xi):
         given = (settings.gamma if settings.alpha_A is None else settings.alpha_A, settings.alpha_B)
         for k, rate in enumerate(given):
             weight = 1 + xi * (k == 0)
-            table[:, k] = [
-                share * safe_step(weight * c, groups) if rate is None else rate for c in blocks[:, k]
-            ]
+            table[:, k] = [share * safe_step(weight * c, groups) if rate is None else rate for c in blocks[:, k]]
     return StepSizes(own * pairs[:, :, 0], pulled * pairs[:, :, 1], moved * table, xi, settings.ridge)
 
 

@@ -129,9 +129,7 @@ class LaggedDynamics:
         """
         change = np.vstack([change, np.zeros((1, change.shape[1]))])  # what follows the last row is not known
         if gains is None:
-            effect = input_response(
-                self.transition, self.padded_rows(self.input_matrix), self.stacked(change)
-            )
+            effect = input_response(self.transition, self.padded_rows(self.input_matrix), self.stacked(change))
             return effect.effect[:-1, : self.n_states]
         return self._with_loops(change, gains)[:-1]
 

@@ -31,9 +31,7 @@ def filtered_with_gaps(dynamics, P0, record, *, starts, exogenous):
                 predicted[k], own[k] = mean, step.P[:n, :n]
                 residual = z[t] - J[k] @ mean[:n]
                 filtered[k] = mean + step.gain @ residual
-                terms[k] = -0.5 * (
-                    step.logdet - mean[:n] @ (z[t] + residual) - residual @ (step.gain[:n] @ residual)
-                )
+                terms[k] = -0.5 * (step.logdet - mean[:n] @ (z[t] + residual) - residual @ (step.gain[:n] @ residual))
                 following = np.concatenate([dynamics.top @ filtered[k], filtered[k][:-n]])
                 mean = following if exogenous is None or t + 1 == stop else following + exogenous[t + 1]
                 P, step = step.following(dynamics), step.settled()

@@ -19,9 +19,7 @@ def with_shared_noise(problem, fitted, alpha):
     likelihood, Q = problem.likelihood, fitted.Q
     point = likelihood.evaluate(fitted.coefficients, Q)
     for _ in range(_N_STEPS):
-        change = np.where(
-            mask, 2 * Q @ point.grad_Q @ Q, 0.0
-        )  # of expectation maximisation, where all is free
+        change = np.where(mask, 2 * Q @ point.grad_Q @ Q, 0.0)  # of expectation maximisation, where all is free
         step = 1.0
         while step > 0.01:
             trial = Q + step * (change + change.T) / 2

@@ -102,9 +102,7 @@ def layout(channels, n_rows):
 
 def gathered(array, rows, columns):
     """Elements of an array (lag, n, c) by row, column and lag, flat."""
-    return np.concatenate(
-        [array[lags, i, col] for i in range(rows.start, rows.stop) for col, lags in columns]
-    )
+    return np.concatenate([array[lags, i, col] for i in range(rows.start, rows.stop) for col, lags in columns])
 
 
 def scattered(values, array, rows, columns):

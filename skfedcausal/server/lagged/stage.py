@@ -95,9 +95,7 @@ def learn_lags(estimate, settings, budget, words=()):
     memory = max(plant.standard_series()[2], _MEMORY) + longest
     likelihood = LaggedLikelihood(LagSums.of(series, starts, longest, memory), plant.score_noise)
     spectrum = averaged_periodogram(series, starts)
-    problem = LaggedProblem(
-        likelihood, spectrum, plant.partition, np.arange(1, n_lags + 1), input_lags, budget
-    )
+    problem = LaggedProblem(likelihood, spectrum, plant.partition, np.arange(1, n_lags + 1), input_lags, budget)
     sources = Sources(problem)
     fitted = started(problem, scoring.point.A, scoring.point.Q)
     if settings.sparsity is None:

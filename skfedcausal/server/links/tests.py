@@ -21,9 +21,8 @@ def check_method(method, covariance):
         raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
     if method == "lr" and covariance != "information":
         raise ValueError(
-            f"Got method='lr' with covariance={covariance!r}: a likelihood ratio is chi-squared "
-            "only under Gaussian noise of constant variance. Choose 'wald' or 'score', which take the "
-            "covariance into account."
+            f"Got method='lr' with covariance={covariance!r}: a likelihood ratio is chi-squared only under Gaussian "
+            "noise of constant variance. Choose 'wald' or 'score', which take the covariance into account."
         )
 
 

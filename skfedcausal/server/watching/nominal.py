@@ -269,9 +269,7 @@ def usual_windows(held_out, slices, horizon, least):
             window = scaled[first : first + horizon]
             squares.append(((window @ model.whitening) ** 2).mean())
             b = step_scores(model, window)[:1]
-            ratios += [
-                likelihood_ratios(b, information, s)[0] / chi2.isf(_TAIL, s.stop - s.start) for s in slices
-            ]
+            ratios += [likelihood_ratios(b, information, s)[0] / chi2.isf(_TAIL, s.stop - s.start) for s in slices]
     if not squares:
         return 1.0, least
     return float(np.quantile(squares, 1 - _TAIL)), max(float(np.quantile(ratios, 1 - _TAIL)), least)

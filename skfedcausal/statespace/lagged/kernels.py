@@ -65,8 +65,7 @@ def kernel_root(n_lags, number):
 def prior_root(channels, scales, decays):
     """Block-diagonal R of all channels, shape (n_coefficients, n_coordinates), and the end of each block."""
     roots = [
-        np.sqrt(c) * kernel_root(len(channel.lags), d)
-        for channel, c, d in zip(channels, scales, decays, strict=True)
+        np.sqrt(c) * kernel_root(len(channel.lags), d) for channel, c, d in zip(channels, scales, decays, strict=True)
     ]
     widths = [root.shape[1] * channel.n_vectors for root, channel in zip(roots, channels, strict=True)]
     R = np.zeros((sum(channel.size for channel in channels), sum(widths)))
@@ -140,9 +139,7 @@ def efficient_given(inner, cross, own, b_inner, b_own, R):
     M = R.T @ inner @ R
     M[np.diag_indices(len(M))] += prior_unit(M)
     turned = R.T @ cross
-    solved = cho_solve(
-        cho_factor(M, lower=True, check_finite=False), np.column_stack([turned, R.T @ b_inner])
-    )
+    solved = cho_solve(cho_factor(M, lower=True, check_finite=False), np.column_stack([turned, R.T @ b_inner]))
     return own - turned.T @ solved[:, :-1], b_own - turned.T @ solved[:, -1]
 
 

@@ -102,9 +102,7 @@ class LaggedLikelihood:
         self._window = np.zeros(self.n_fft)
         self._window[: L + 1] = 1.0
         self._window[self.n_fft - L :] = 1.0
-        self._ends = [
-            _Ends(rows, self, late) for rows, late in ((sums.heads, False), (sums.tails, True)) if len(rows)
-        ]
+        self._ends = [_Ends(rows, self, late) for rows, late in ((sums.heads, False), (sums.tails, True)) if len(rows)]
         self._short = (sums.short, sums.lengths) if len(sums.short) else None
 
     def residual_filter(self, coefficients, n_fft=None):
@@ -159,9 +157,7 @@ class LaggedLikelihood:
 
     def winds(self, coefficients, n_fft=1024):
         """Whether some root of the plant lies outside the circle: the phase of det Z winds."""
-        phase = np.unwrap(
-            np.angle(np.linalg.slogdet(self.residual_filter(coefficients, n_fft)[..., : self.n])[0])
-        )
+        phase = np.unwrap(np.angle(np.linalg.slogdet(self.residual_filter(coefficients, n_fft)[..., : self.n])[0]))
         return bool(abs(phase[-1] - phase[0]) > 1.0)
 
 

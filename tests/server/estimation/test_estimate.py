@@ -83,9 +83,7 @@ def test_fixed_local_blocks_are_exactly_the_units_own(sparsity, missing):
     coupled, Y = example(missing, n_samples=300)
     models = own_models(coupled)
     record = coupled.record(Y)
-    estimate = estimate_plant(
-        record, Settings(local=tuple(models), fix_local=True, sparsity=sparsity, **GOAL)
-    )
+    estimate = estimate_plant(record, Settings(local=tuple(models), fix_local=True, sparsity=sparsity, **GOAL))
     for (A, _), rows in zip(models, coupled.partition.slices, strict=True):
         np.testing.assert_allclose(estimate.A[rows, rows], A, rtol=0, atol=1e-12)
         np.testing.assert_allclose(estimate.shrunk_A[rows, rows], A, rtol=0, atol=1e-12)

@@ -135,10 +135,7 @@ def joint_covariance(dynamics, n_samples):
     S = stationary_covariance(F, dynamics.process_cov)
     powers = [np.linalg.matrix_power(F, k) @ S for k in range(n_samples)]
     return np.block(
-        [
-            [(powers[i - j] if i >= j else powers[j - i].T)[:n, :n] for j in range(n_samples)]
-            for i in range(n_samples)
-        ]
+        [[(powers[i - j] if i >= j else powers[j - i].T)[:n, :n] for j in range(n_samples)] for i in range(n_samples)]
     )
 
 
@@ -183,9 +180,7 @@ def test_a_record_of_one_lag_gives_the_same_numbers_with_and_without_the_test(mo
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_pooled_and_federated_plants_of_several_lags_are_the_same(share):
     rng = np.random.default_rng(7)
-    X = {
-        name: np.where(rng.random(Y.shape) < share, np.nan, Y) for name, Y in sensed(five_nodes(1000)).items()
-    }
+    X = {name: np.where(rng.random(Y.shape) < share, np.nan, Y) for name, Y in sensed(five_nodes(1000)).items()}
     estimator = FederatedGrangerEstimator().fit(X)
     assert len(estimator.server_.lag_transitions_) > 1
     assert estimator.oracle_gap(X) < 1e-8
@@ -196,9 +191,7 @@ def test_pooled_and_federated_plants_of_several_lags_are_the_same(share):
 
 def sensed(X, noise=0.3):
     rng = np.random.default_rng(8)
-    return {
-        name: x @ np.ones((1, 3)) + noise * x.std() * rng.normal(size=(len(x), 3)) for name, x in X.items()
-    }
+    return {name: x @ np.ones((1, 3)) + noise * x.std() * rng.normal(size=(len(x), 3)) for name, x in X.items()}
 
 
 def test_a_level_that_shifts_does_not_stop_the_lags():
