@@ -63,10 +63,7 @@ def whatif_table(times, columns, factual, effect, std, confidence):
     n_samples, d = factual.shape
     blocks = {"factual": factual, "counterfactual": other, "effect": effect}
     blocks |= {"low": other - half, "high": other + half}
-    places = {
-        "time": np.repeat(np.asarray(times), d),
-        "column": np.tile(np.array(columns, object), n_samples),
-    }
+    places = {"time": np.repeat(np.asarray(times), d), "column": np.tile(np.array(columns, object), n_samples)}
     return pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()})
 
 

@@ -15,13 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.units import UnitStreams, randomised_flags, units_alone
-from ..containers.rows import (
-    check_following,
-    check_sampling,
-    position,
-    sampling_period,
-    warn_of_gaps,
-)
+from ..containers.rows import check_following, check_sampling, position, sampling_period, warn_of_gaps
 from ..federation.ledger import StreamLedger
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
@@ -29,12 +23,7 @@ from ..privacy.mechanism import PrivacyMechanism
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
-from ..server.watching.incidents import (
-    UNDECIDED,
-    incident_row,
-    incident_table,
-    roots_per_step,
-)
+from ..server.watching.incidents import UNDECIDED, incident_row, incident_table, roots_per_step
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
 from ._base import FederatedEstimator

@@ -156,15 +156,7 @@ def _refitted(draw, structure, point, J, rng):
 
 
 def bootstrap_table(
-    record,
-    settings,
-    *,
-    n_resamples=200,
-    method="blocks",
-    block_length=None,
-    level=0.95,
-    random_state=None,
-    n_jobs=None,
+    record, settings, *, n_resamples=200, method="blocks", block_length=None, level=0.95, random_state=None, n_jobs=None
 ):
     """Links with the scatter of their estimates over resampled records, one row per pair of both kinds."""
     if method not in METHODS:
