@@ -324,10 +324,7 @@ class FederatedRCADetector(FederatedEstimator):
         """The mechanism for messages, which must be the one that the thresholds were set under."""
         mechanism = super()._checked_mechanism()
         if _promise_key(mechanism) != self._promised:
-            raise ValueError(
-                "`privacy` is not what it was when the detector was fitted: its thresholds hold for the "
-                "noise they were set under. Fit it again."
-            )
+            raise ValueError("`privacy` changed since `fit`, and the thresholds hold for that noise: fit again.")
         return mechanism
 
     # -- following -------------------------------------------------------------------------------
@@ -590,10 +587,7 @@ class FederatedRCADetector(FederatedEstimator):
         """
         check_is_fitted(self)
         if mechanisms(self.privacy)[1] is not None:
-            raise ValueError(
-                "A stream of randomised flags is not offered: ask flags, incidents or predict_root_cause "
-                "about whole records."
-            )
+            raise ValueError("Streams of randomised flags are not offered: ask about whole records, as by `incidents`.")
         if self._channel is not None:
             raise ValueError("The rows of units at sites come to the sites: follow them with `follow_sites`.")
         plant = self._read(batch)
@@ -722,10 +716,7 @@ def _prior(prior, names):
         prior = [prior[name] for name in names]
     weights = np.asarray(prior, dtype=float)
     if weights.shape != (len(names),) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
-        raise ValueError(
-            f"`prior` has shape {weights.shape}; give one weight of at least 0 for each of the {len(names)} "
-            f"units {', '.join(names)}."
-        )
+        raise ValueError(f"Got `prior` of shape {weights.shape}; give one weight >= 0 for each of {', '.join(names)}.")
     return weights / weights.sum()
 
 

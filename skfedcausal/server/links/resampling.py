@@ -37,10 +37,7 @@ class Resampling:
 
     def __init__(self, plant, point, block_length=None):
         if not plant.determined.all():
-            raise ValueError(
-                "Records can be resampled if the sensors of every unit determine its states; here those of "
-                "some unit do not. Take covariance='sandwich' to check standard errors."
-            )
+            raise ValueError("Resampling needs sensors that determine each unit's states; take covariance='sandwich'.")
         self._point, self._noise = point, plant.score_noise
         self._series, self._starts, self._n_lags = plant.standard_series()
         if block_length is None:
