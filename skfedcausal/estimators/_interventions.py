@@ -48,10 +48,7 @@ def replaced_input(value, recorded, index, name):
         value = np.full(len(recorded), float(value))
     series = _as_numbers(value, f"Input {name!r}")
     if series.shape != recorded.shape:
-        raise ValueError(
-            f"Got {np.shape(value)} values for input {name!r}, expected a number or one for each of the "
-            f"{len(recorded)} rows."
-        )
+        raise ValueError(f"Got {np.shape(value)} values for input {name!r}, expected a number or {len(recorded)} rows.")
     _check_finite(series, f"The series for input {name!r}")
     return series
 
@@ -63,10 +60,7 @@ def whatif_table(times, columns, factual, effect, std, confidence):
     n_samples, d = factual.shape
     blocks = {"factual": factual, "counterfactual": other, "effect": effect}
     blocks |= {"low": other - half, "high": other + half}
-    places = {
-        "time": np.repeat(np.asarray(times), d),
-        "column": np.tile(np.array(columns, object), n_samples),
-    }
+    places = {"time": np.repeat(np.asarray(times), d), "column": np.tile(np.array(columns, object), n_samples)}
     return pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()})
 
 
@@ -80,6 +74,5 @@ def _as_numbers(value, what):
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{what} was given {value!r}, which is no number and no table of numbers. Give values in the "
-            "units of the input."
+            f"{what} was given {value!r}, which is no number and no table of numbers in the units of the input."
         ) from None

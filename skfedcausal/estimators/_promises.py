@@ -30,8 +30,7 @@ def mechanisms(privacy):
     for mechanism in given:
         if not isinstance(mechanism, PrivacyMechanism):
             raise ValueError(
-                f"privacy holds a {type(mechanism).__name__}, which is not a PrivacyMechanism. Give a "
-                "GaussianMechanism, or derive the class from PrivacyMechanism."
+                f"privacy holds a {type(mechanism).__name__}; give a PrivacyMechanism such as GaussianMechanism."
             )
     flags = [mechanism for mechanism in given if mechanism.place == "flags"]
     messages = [mechanism for mechanism in given if mechanism.place != "flags"]

@@ -264,10 +264,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         _check_choice("level", level, _LEVELS)
         _check_choice("loops", loops, _LOOPS)
         if return_std and not getattr(self.server_, "has_covariances", True):
-            raise ValueError(
-                f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no "
-                "standard errors to return. Use LikelihoodServer for them."
-            )
+            raise ValueError(f"{type(self.server_).__name__} gives no standard errors: use LikelihoodServer for them.")
         if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
             raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
         known, own = self._plant_inputs, self._plant_inputs.of(name)

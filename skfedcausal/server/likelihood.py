@@ -358,9 +358,8 @@ class LikelihoodServer(ServerLearner):
         """Say when the climb ended early, and which units cannot be told from random walks."""
         if not self.converged_:
             warnings.warn(
-                f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
-                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
-                "fewer states or more data; the links are tested at the point reached.",
+                f"After {self.n_iter_} iterations the likelihood did not converge: gradient per time step "
+                f"{self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give fewer states or more data.",
                 ConvergenceWarning,
                 stacklevel=_USER,
             )
@@ -371,9 +370,8 @@ class LikelihoodServer(ServerLearner):
         drifting = [name for name, rows in slices if carriers.intersection(range(rows.start, rows.stop))]
         if drifting:
             warnings.warn(
-                f"Units whose states drift like a random walk within this record: {', '.join(drifting)}. "
-                "Units that drift on their own seem to influence each other. Give differences or detrended "
-                "measurements, or a record that is long against the drift.",
+                f"Units whose states drift like a random walk: {', '.join(drifting)}. They seem to influence each "
+                "other. Give differences or detrended measurements, or a record that is long against the drift.",
                 UserWarning,
                 stacklevel=_USER,
             )

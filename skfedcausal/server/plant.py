@@ -247,8 +247,7 @@ class ServerLearner(BaseEstimator, ABC):
             matrix = getattr(self, learned)
             if np.shape(matrix) != (n, n) or not np.isfinite(matrix).all():
                 raise ValueError(
-                    f"`{learned}` of {who} has shape {np.shape(matrix)} or is not finite; "
-                    f"give a matrix of {n} rows and columns."
+                    f"`{learned}` of {who} has shape {np.shape(matrix)}; give a finite matrix of {n} rows and columns."
                 )
 
     @property

@@ -82,13 +82,7 @@ def untested_links(plant, A, B, Q, information):
     names = np.asarray(plant.names, dtype=object)
     table = table.astype({"cause": int, "effect": int, "kind": object, "strength": float, "geweke": float})
     table = table.assign(cause=names[table["cause"]], effect=names[table["effect"]])
-    nothing = {
-        "stderr": np.inf,
-        "statistic": 0.0,
-        "p_value": 1.0,
-        "p_adjusted": 1.0,
-        "verdict": "cannot tell",
-    }
+    nothing = {"stderr": np.inf, "statistic": 0.0, "p_value": 1.0, "p_adjusted": 1.0, "verdict": "cannot tell"}
     return table.assign(**nothing)[list(COLUMNS)]
 
 

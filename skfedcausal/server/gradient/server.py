@@ -303,8 +303,7 @@ class GradientServer(BaseEstimator):
         self._validate_params()
         if self._stepwise and self.exchange == "moments":
             raise ValueError(
-                "update='online' uses the states of every single step, which exchange='moments' does not "
-                "send. Use exchange='series', or update='batch'."
+                "update='online' needs exchange='series': its steps use states that 'moments' do not hold."
             )
         if self.constraint == "penalty":
             return
@@ -312,8 +311,7 @@ class GradientServer(BaseEstimator):
             raise ValueError(f"constraint={self.constraint!r} needs a weight xi (rho / 2) above 0.")
         if self._stepwise or self.solve == "stationary":
             raise ValueError(
-                f"constraint={self.constraint!r} is a way to make batch rounds: its multipliers belong "
-                "to the time steps of the record. Use update='batch' and solve='iterate', or "
+                f"constraint={self.constraint!r} is for batch rounds: use update='batch' and solve='iterate', or "
                 "constraint='penalty' (the limit of 'hybrid')."
             )
 
@@ -421,14 +419,12 @@ class GradientServer(BaseEstimator):
         """
         if held is not None:
             raise ValueError(
-                "GradientServer identifies no controllers, so that none can respond (loops='react'). Use "
-                "loops='hold', or LikelihoodServer."
+                "GradientServer identifies no controllers (loops='react'): use loops='hold', or LikelihoodServer."
             )
         radius = spectral_radius(self.transition_)
         if radius >= 1 and len(change) > 1:
             warnings.warn(
-                f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects "
-                "grow with the horizon.",
+                f"The plant is not stable (spectral radius {radius:.3f}): effects grow with the horizon.",
                 stacklevel=2,
             )
         effect = input_response(self.transition_, self.input_, change).effect

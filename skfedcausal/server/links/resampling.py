@@ -37,10 +37,7 @@ class Resampling:
 
     def __init__(self, plant, point, block_length=None):
         if not plant.determined.all():
-            raise ValueError(
-                "Records can be resampled if the sensors of every unit determine its states; here those of "
-                "some unit do not. Take covariance='sandwich' to check standard errors."
-            )
+            raise ValueError("Resampling needs sensors that determine each unit's states; take covariance='sandwich'.")
         self._point, self._noise = point, plant.score_noise
         self._series, self._starts, self._n_lags = plant.standard_series()
         if block_length is None:
@@ -156,15 +153,7 @@ def _refitted(draw, structure, point, J, rng):
 
 
 def bootstrap_table(
-    record,
-    settings,
-    *,
-    n_resamples=200,
-    method="blocks",
-    block_length=None,
-    level=0.95,
-    random_state=None,
-    n_jobs=None,
+    record, settings, *, n_resamples=200, method="blocks", block_length=None, level=0.95, random_state=None, n_jobs=None
 ):
     """Links with the scatter of their estimates over resampled records, one row per pair of both kinds."""
     if method not in METHODS:
