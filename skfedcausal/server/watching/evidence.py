@@ -117,8 +117,7 @@ class PlantMonitor:
     """
 
     def __init__(self, model, regression: Predictor, energy: ConditionalEnergy, usual: RowBelief, slices):
-        self.model, self.regression, self.energy, self.slices = model, regression, energy, slices
-        self.usual = usual
+        self.model, self.regression, self.energy, self.usual, self.slices = model, regression, energy, usual, slices
         self._noise = np.linalg.pinv(model.J, hermitian=True)
         self._blocks = [model.J[b, b] for b in slices]
         settled = model.schedule.filtered[-1]
@@ -150,9 +149,8 @@ class PlantMonitor:
         innovations = [e * scale for e in errors]
         e = np.concatenate(innovations)
         energy = ConditionalEnergy(e.T @ e / len(e) + _FLOOR * np.diag(scale**2), slices)
-        rest = rows.held_out(rows.distance)
-        own = [energy.own(e) + g for e, g in zip(innovations, rest, strict=True)]
-        given = [energy.given_others(e) + g for e, g in zip(innovations, rest, strict=True)]
+        pairs = list(zip(innovations, rows.held_out(rows.distance), strict=True))
+        own, given = ([judged(e) + g for e, g in pairs] for judged in (energy.own, energy.given_others))
         usual = RowBelief(mean, np.cov(rows.x.T, bias=True).reshape(len(mean), -1))
         return cls(model, learned, energy, usual, slices), own, given
 
@@ -164,9 +162,8 @@ class PlantMonitor:
         scaled, predicted, mean, covariance = self._kalman(record, nominal, state)
         if nominal and (state.row is None or state.row.covariance is None):
             x, present = record.z @ self._noise, np.ones(off_subspace.shape, dtype=bool)
-            e = x - self.regression.predict(
-                np.concatenate([x[:1] if state.row is None else state.row.mean[None], x[:-1]])
-            )
+            before = x[:1] if state.row is None else state.row.mean[None]
+            e = x - self.regression.predict(np.concatenate([before, x[:-1]]))
             if state.row is None:
                 e[0] = 0.0  # the first row of an episode has no innovation
             own, given, row = self.energy.own(e), self.energy.given_others(e), RowBelief(x[-1])
@@ -182,18 +179,15 @@ class PlantMonitor:
         fresh = state.mean is None
         if nominal and state.covariance is None:
             return self._first_rows(z) if fresh else self._settled_rows(z, state.mean)
-        n = len(model.A)
-        mean = np.zeros(n) if fresh else state.mean
-        P = state.covariance
+        n, J, settled = len(model.A), record.matrices(), model.schedule.predicted[-1]
+        mean, P = (np.zeros(n), model.schedule.predicted[0]) if fresh else (state.mean, state.covariance)
         if P is None:
-            P = model.schedule.predicted[0 if fresh else -1]
-        J = record.matrices()
+            P = settled
         covariances, P = covariance_rows(model.A, model.Q, J, P)
         means, mean = predicted_means(covariances, z[:, :, None], mean[:, None])
         predicted, mean = means[:, :, 0], mean[:, 0]
         r = z - np.einsum("tij,tj->ti", J, predicted)
         scaled = np.linalg.solve(np.eye(n) + J @ covariances.predicted, r[:, :, None])[:, :, 0]
-        settled = model.schedule.predicted[-1]
         near = np.abs(P - settled).max() <= _SETTLED * np.abs(settled).max()
         return scaled, predicted, mean, None if near else P
 
@@ -216,12 +210,9 @@ class PlantMonitor:
     def _settled_rows(self, z, mean):
         model = self.model
         gain = model.schedule.filtered[-1]
-        first = mean + gain @ (z[0] - model.J @ mean)
-        filtered = np.empty_like(z)
-        filtered[0] = first
-        self._filter.run((z[1:], gain), x0=first, out=filtered[1:])
-        predicted = np.empty_like(z)
-        predicted[0] = mean
+        filtered, predicted = np.empty_like(z), np.empty_like(z)
+        filtered[0], predicted[0] = mean + gain @ (z[0] - model.J @ mean), mean
+        self._filter.run((z[1:], gain), x0=filtered[0], out=filtered[1:])
         np.dot(filtered[:-1], model.A.T, out=predicted[1:])
         return model.scaled(z, predicted), predicted, model.A @ filtered[-1], None
 

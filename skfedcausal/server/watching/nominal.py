@@ -16,7 +16,6 @@ from ...statespace.detection.energy import block_sums
 from ...statespace.detection.shift import InnovationModel, likelihood_ratios, step_information, step_scores
 from ...statespace.em import expectation_maximisation
 from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
-from ...statespace.kalman import filtered_states, predicted_states
 from ...statespace.matrices import eigen_root, floor_eigenvalues
 from ...statespace.simulation import simulated_information, simulated_states
 from ...statespace.units import moment_start
@@ -50,10 +49,8 @@ class NominalRows(NamedTuple):
         rows, starts = rows_to_learn_from(record)
         n_states = record.partition.n_states
         if len(rows) <= n_states:
-            raise ValueError(
-                f"{len(rows)} nominal rows are too few to learn what is usual of {n_states} states of all "
-                "units together. Give several times as many rows as states, or fewer states."
-            )
+            known = f"{len(rows)} nominal rows are too few to learn what is usual of {n_states} states of all units"
+            raise ValueError(f"{known} together. Give several times as many rows as states, or fewer states.")
         folds = held_out_folds(starts, len(rows))
         distance = complete_distance(off_subspace(messages, record), record, rng)[rows]
         x = complete_states(plant, messages, record, rng)[rows]
@@ -93,10 +90,10 @@ def rows_to_learn_from(record):
     for name, part in zip(record.names, record.parts, strict=True):
         share = 0.0 if part.is_constant else 1 - np.mean(part.determined_rows)
         if share > _MOST_ABSENT:
-            raise ValueError(
-                f"Unit {name!r} is absent in {100 * share:.0f} % of the nominal rows, too many to tell what "
-                "is usual there. Give rows in which its sensors are there, or leave the unit out."
+            found = (
+                f"Unit {name!r} is absent in {100 * share:.0f} % of the nominal rows, too many to tell what is usual"
             )
+            raise ValueError(f"{found} there. Give rows in which its sensors are there, or leave the unit out.")
     rows, starts = attended_rows(record)
     scattered = len(starts) > len(record.starts) + _MOST_GAPS
     if scattered or len(rows) < LEAST_ATTENDED * record.n_samples:
@@ -107,20 +104,16 @@ def rows_to_learn_from(record):
 def held_out_folds(starts, n_samples):
     """(start, stop) of segments of similar length, two at least, that no episode border crosses."""
     if n_samples < _MIN_ROWS:
-        raise ValueError(
-            f"Got {n_samples} rows of nominal operation; setting thresholds on rows held out needs at least "
-            f"{_MIN_ROWS}."
-        )
+        needs = f"setting thresholds on rows held out needs at least {_MIN_ROWS}"
+        raise ValueError(f"Got {n_samples} rows of nominal operation; {needs}.")
     wanted = n_samples / _N_FOLDS
     folds = []
     for start, stop in episodes(starts, n_samples):
         bounds = np.linspace(start, stop, max(1, round((stop - start) / wanted)) + 1).astype(int).tolist()
         folds += [(i, j) for i, j in zip(bounds[:-1], bounds[1:], strict=True) if j - i > 1]
     if len(folds) < 2:
-        raise ValueError(
-            f"The {len(starts)} segments of rows in which every unit is there are too short to hold one "
-            "out; give longer episodes, or rows with fewer gaps."
-        )
+        found = f"The {len(starts)} segments of rows in which every unit is there are too short to hold one out"
+        raise ValueError(f"{found}; give longer episodes, or rows with fewer gaps.")
     return folds
 
 
@@ -227,17 +220,13 @@ def held_out_models(rows, support):
         A, Q = moment_start(moments, N)
         A, Q = expectation_maximisation(series, N, A, (Q + Q.T) / 2, starts, _HELD_OUT_STEPS, support)
         model = InnovationModel(A, Q, rows.J)
-        z = (rows.x[start:stop] - level) @ rows.J
-        filtered = filtered_states(model.schedule, (z, None))
-        yield model, model.scaled(z, predicted_states(A, filtered))[1:]
+        yield model, model.filtered((rows.x[start:stop] - level) @ rows.J)[0][1:]
 
 
 def inverse_root(covariance, ridge=1e-9):
     """L with ``L L' = covariance^-1``, a share of the mean variance added as a ridge."""
-    covariance = np.atleast_2d(covariance)
-    n = len(covariance)
-    covariance = covariance + ridge * np.trace(covariance) / n * np.eye(n)
-    return np.linalg.cholesky(np.linalg.inv(covariance))
+    C = np.atleast_2d(covariance)
+    return np.linalg.cholesky(np.linalg.inv(C + ridge * np.trace(C) / len(C) * np.eye(len(C))))
 
 
 def direct_causes(A, covariance, slices, least=0.02):

@@ -224,12 +224,10 @@ class RootPosterior:
         nominal, n_rows = self.nominal, rows.stop - rows.first
         states, rest = rows.surplus.mean(axis=0), rows.outside.mean(axis=0)
         beside = nominal.outside_dims / nominal.dims
-        factors = (
-            log_scale_factor(states, nominal.dims - nominal.outside_dims, n_rows),
-            log_scale_factor((1 - beside) * states + beside * rest, nominal.dims, n_rows),
-        )
+        inside = log_scale_factor(states, nominal.dims - nominal.outside_dims, n_rows)
+        both = log_scale_factor((1 - beside) * states + beside * rest, nominal.dims, n_rows)
         with np.errstate(divide="ignore"):
-            factor = np.maximum(*factors) / nominal.energy + np.log(self.prior)
+            factor = np.maximum(inside, both) / nominal.energy + np.log(self.prior)
         evidence = log_sum(factor) + float(np.log(_WHATEVER))
         surprise, n_steps = rows.given_others.sum(axis=0), max(n_rows, self.horizon)
         probability = tempered(surprise, n_steps, _SHARPNESS, self.prior)
@@ -307,10 +305,7 @@ class RootPosterior:
 
     def _prepare(self, n_rows):
         """Signatures of all candidates for windows of up to `n_rows` rows."""
-        states = [
-            np.concatenate([np.arange(self.slices[m].start, self.slices[m].stop) for m in roots])
-            for roots in self._sets
-        ]
+        states = [np.r_[tuple(self.slices[m] for m in roots)] for roots in self._sets]
         information = step_information(self.model.carry, self.model.weight, n_rows)
         self._process = Signatures.prepare(information, states)
         bias = bias_information(self.model, n_rows)
@@ -324,8 +319,6 @@ class RootPosterior:
 
 def _stacked(series):
     """Series of several windows side by side, zero after the end of the shorter ones."""
-    if len(series) == 1:
-        return series[0][None]
     stack = np.zeros((len(series), max(map(len, series)), series[0].shape[1]))
     for rows, window in zip(stack, series, strict=True):
         rows[: len(window)] = window
