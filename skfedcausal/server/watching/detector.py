@@ -133,7 +133,7 @@ class RootCauseServer:
         held = found.scaled @ self.model.held
         levels, state.averages = self.levels.rows(surprise, held, state.averages)
         first, state.position = state.position, state.position + record.n_samples
-        return Evidence(first, *found[:2], surprise, given, surplus, outside, ~found.present, levels)
+        return Evidence(first, found.scaled, found.predicted, surprise, given, surplus, outside, ~found.present, levels)
 
     # -- naming the root -------------------------------------------------------------------------
 

@@ -131,8 +131,7 @@ class PlantMonitor:
     def learn(cls, model, rows, slices, regressor=None):
         """Monitor whose regression is learned from nominal rows, and their held-out surprises own and given.
 
-        These are lists of arrays (n_rows, n_units) by fold, without the first row of each. `regressor` is one
-        of scikit-learn that predicts all states from the last ones; None stands for ridge regression.
+        By fold, (n_rows, n_units), without the first row of each; `regressor` None stands for ridge regression.
         """
         mean, scale = rows.x.mean(axis=0), rows.x.std(axis=0)
         inside = (rows.x - mean) / scale
@@ -217,10 +216,7 @@ class PlantMonitor:
         return model.scaled(z, predicted), predicted, model.A @ filtered[-1], None
 
     def _surprises(self, record, row):
-        """Energy side of rows in which sensors are missing or noisier than nominally.
-
-        States as measured, which units determine theirs, both surprises, and the belief about the last row.
-        """
+        """States, which units determine theirs, both surprises and the last row's belief, of rows with gaps."""
         x, patterns_of = np.zeros_like(record.z), []
         for part, b, nominal in zip(record.parts, self.slices, self._blocks, strict=True):
             index = part.pattern_of
@@ -240,8 +236,7 @@ class PlantMonitor:
     def _row_pattern(self, record, key):
         """Pattern of rows from the pattern of each unit's message, -1 for an absent unit.
 
-        Where the nominal information is an average over patterns some rows have more; they are judged by
-        the average, because innovations were never seen without its noise.
+        Rows with more than the average nominal information are judged by the average.
         """
         extra = np.zeros_like(self._noise)
         for part, b, J, k in zip(record.parts, self.slices, self._blocks, key, strict=True):
@@ -268,12 +263,9 @@ def _informative(J, nominal):
 class OnsetRule:
     """Faults that begin with a jump: one unit is surprised beyond the nominal range before any other is.
 
-    Nothing spreads to another unit's state faster than in one step, while the states that a large fault
-    drives the plant to, where no model was learned, surprise everywhere. So the row in which a jump begins
-    says more of its root than all that follow. A fault that grows does not show its root by the unit that
-    happens to pass its limit first, and is left to the windows. Where rows are so far apart that units share
-    much of their innovations in nominal operation, a fault may show in several within one row, and the rule
-    says nothing of those that do.
+    Nothing spreads faster than in one step, while the states a large fault drives the plant to surprise
+    everywhere: the row in which a jump begins says more of its root than all that follow. Faults that grow are
+    left to the windows, and so are jumps in several units at once where units share much of their innovations.
 
     largest : largest nominal log surprise of each unit given the others in one row, (n_units,)
     prior : prior probability of each unit being the root, (n_units,)

@@ -66,7 +66,7 @@ class NominalRows(NamedTuple):
 
 
 def attended_rows(record):
-    """Rows in which every unit was there, a few in a row at least: their positions, starts of segments."""
+    """Rows with every unit there, a few in a row at least: their positions, starts of segments."""
     there = np.ones(record.n_samples, dtype=bool)
     for part in record.parts:
         if not part.is_constant:
@@ -84,8 +84,7 @@ def attended_rows(record):
 def rows_to_learn_from(record):
     """Rows from which the nominal spread is learned, and the first of each segment of them.
 
-    Those in which all units were there; all rows where these are few, or single ones lack here and there.
-    Raises ValueError if some unit was absent in most of the rows.
+    Those with all units; all rows where these are few or scattered. ValueError if a unit was absent in most of them.
     """
     for name, part in zip(record.names, record.parts, strict=True):
         share = 0.0 if part.is_constant else 1 - np.mean(part.determined_rows)
@@ -130,10 +129,7 @@ def off_subspace(messages, record):
 
 
 def usual_pattern(part):
-    """The information matrix that a unit has most of the time it is there.
-
-    The average one if most of the time sensors are missing that are there at other times.
-    """
+    """Information matrix that a unit mostly has, the average one if sensors come and go most of the time."""
     if part.is_constant:
         return part.patterns[0]
     counts = np.bincount(part.index, minlength=len(part.patterns))
@@ -162,8 +158,7 @@ def filled_states(record, predicted):
 def complete_states(plant, messages, record, rng):
     """States as measured, shape (n_samples, n), had every unit's usual sensors been there.
 
-    Where the information matrix is ``J_t`` instead of the usual J, ``J^-1 (z + (J - J_t) h + e)`` with a draw
-    h of the states given the whole record and one of the noise, of covariance ``J - J_t``.
+    ``J^-1 (z + (J - J_t) h + e)`` with a draw h of the states given the record and one e of covariance ``J - J_t``.
     """
     states = None if record.is_constant else draw_states(plant, messages, record, rng)
     x = np.empty_like(record.z)
@@ -247,8 +242,7 @@ def usual_windows(held_out, slices, horizon, least):
     """Mean square of whitened innovations that nominal windows of `horizon` rows hardly pass, and by how much
     their likelihood ratios exceed chi-square, at least `least`.
 
-    Slow drifts that the plant's model does not have make innovations coherent without any fault. `held_out`
-    are pairs of a model learned without a segment and the scaled innovations of the segment.
+    `held_out` are pairs of a model learned without a segment and the scaled innovations of the segment.
     """
     squares, ratios = [], []
     for model, scaled in held_out:
@@ -266,8 +260,7 @@ def usual_windows(held_out, slices, horizon, least):
 def scale_dispersion(series, dof, horizon):
     """By how much log-likelihood ratios of a scale in nominal windows exceed chi-square, at least one.
 
-    `series` are squares over their expectations, by segment, of shape (n_rows, n_units), and `dof` their
-    degrees of freedom, (n_units,); windows have `horizon` rows.
+    From squares over their expectations, (n_rows, n_units) by segment, and their degrees of freedom, (n_units,).
     """
     found = []
     for rows in series:
@@ -280,14 +273,10 @@ def scale_dispersion(series, dof, horizon):
 class OffSubspace:
     """Expected off-subspace numbers given the states, ``a_m + x_m' B_m x_m`` with B_m positive semidefinite.
 
-    The directions whose distance a unit sends are those its states do not weight, not those its states
-    cannot move: a victim whose states are pushed far shows it there as well. Dividing by the expectation
-    from the states leaves the part that the states do not explain, with mean one in nominal operation.
-
-    Learned from nominal states, (n_samples, n), and off-subspace numbers, (n_samples, n_units), zero
-    throughout for units that send none, as a scale that is linear in the squares and products of the states:
-    least squares weighted by the inverse squared expectation, which is maximum likelihood for
-    gamma-distributed numbers.
+    A victim whose states are pushed far shows it off its subspace as well; divided by the expectation, what the
+    states do not explain has mean one. Learned from nominal states, (n_samples, n), and numbers, (n_samples, n_units),
+    zero for units that send none: least squares weighted by the inverse squared expectation, which is maximum
+    likelihood for gamma-distributed numbers.
     """
 
     def __init__(self, x, distance, slices):

@@ -106,10 +106,9 @@ def block_starts(n_rows, n_needed, block, n_draws, rng):
 
 
 def budget_thresholds(maxima, silent):
-    """Thresholds of statistics that share one budget: all at the same quantile of their maxima.
+    """Thresholds of statistics, at one quantile of their maxima (n_draws, n_statistics) over segments.
 
-    `maxima`, shape (n_draws, n_statistics), are their largest values over segments; in a segment none of
-    them passes its threshold with probability `silent`.
+    In a segment none of them passes its threshold with probability `silent`.
     """
     ordered = np.sort(maxima, axis=0)
     for limits in ordered:
@@ -131,10 +130,8 @@ def extrapolated_thresholds(maxima, silent):
 def known_from(n_rows, run_length, rate):
     """Factor of a threshold in standard deviations that are known from a record of `n_rows` rows only.
 
-    Averages over ``(2 - rate) / rate`` rows are nearly independent, so the record has ``v = n_rows rate /
-    (2 - rate)`` of them, and a new average over the estimated standard deviation is nearly a Student variable
-    with v degrees of freedom. The factor is its quantile over the normal one at the tail ``1 / run_length``,
-    of which there is one average in a run length.
+    The record has ``v = n_rows rate / (2 - rate)`` nearly independent averages, so a new one over the estimated
+    deviation is nearly Student with v degrees of freedom: its quantile over the normal one at ``1 / run_length``.
     """
     tail = min(1 / run_length, 0.1)
     return float(t.isf(tail, max(n_rows * rate / (2 - rate), 2.0)) / norm.isf(tail))
@@ -189,8 +186,7 @@ class AlarmLevels:
     def _thresholds(self, surprise, held, run_length, rng):
         """Levels of segments drawn in blocks that spend the budget: one alarm in a run length.
 
-        Largest levels of draws as long as the record are mostly its own largest, so segments are shorter
-        than that, and the rest of the way to the run length is extrapolated.
+        Draws as long as the record mostly have its own largest level, so shorter ones are extrapolated.
         """
         length = int(np.ceil(min(run_length, len(surprise) / _DRAWN_FROM)))
         block = min(_BLOCK, length)
