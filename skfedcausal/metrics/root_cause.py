@@ -61,7 +61,6 @@ def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
         for answer in roots[mine & decided][:1]:  # the first that was decided
             right += answer == unit
             n_wrong += answer != unit
-    found = len(delays)
     nominal = n_samples - sum(stop - first for first, stop, _ in faults)
     false_alarms = int((matched < 0).sum())
     precision = right / (right + n_wrong) if right + n_wrong else 0.0
@@ -71,8 +70,8 @@ def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
         "precision": precision,
         "recall": recall,
         "f1": 2 * precision * recall / (precision + recall) if right else 0.0,
-        "detected": found / len(faults) if faults else np.nan,
-        "top1": right / found if found else np.nan,
+        "detected": len(delays) / len(faults) if faults else np.nan,
+        "top1": right / len(delays) if delays else np.nan,
         "delay": delay,
         "arl0": nominal / false_alarms if false_alarms else np.inf,
         "arl1": delay + 1,
