@@ -187,9 +187,7 @@ def input_mask(input_columns, columns):
     if callable(input_columns):
         return [bool(input_columns(position if name is None else name)) for position, name in enumerate(columns)]
     if isinstance(input_columns, (str, Integral)):
-        raise ValueError(
-            f"Got input_columns={input_columns!r}; give a list of names or positions, for example [{input_columns!r}]."
-        )
+        raise ValueError(f"Got {input_columns=}; give a list of names or positions: [{input_columns!r}].")
     position_of = {name: position for position, name in enumerate(columns) if name is not None}
     position_of |= {position: position for position in range(len(columns))}
     entries = [SEPARATOR.join(e) if _two_levels(e) else e for e in input_columns]
@@ -256,10 +254,7 @@ def column_order(columns, n_columns, known, what, *, by_name=True):
     if columns is not None and by_name:
         check_known(columns, known, f"columns of {what}")
     if n_columns != len(known):
-        raise ValueError(
-            f"Got {n_columns} column(s) in {what}, expected {len(known)}: {listed(known)}. Give "
-            "the columns that were there in `fit`, in the same order."
-        )
+        raise ValueError(f"Got {n_columns} column(s) in {what}, expected {len(known)}: {listed(known)}, in this order.")
     if columns is None or list(columns) == known or set(columns) != set(known):
         return None
     position_of = {name: position for position, name in enumerate(columns)}
@@ -271,13 +266,9 @@ def check_known(names, known, what):
     came, learned = set(names), set(known)
     missing = [name for name in known if name not in came]
     unknown = [name for name in names if name not in learned]
-    if missing or unknown:
-        complaints = [f"missing {listed(missing)}"] if missing else []
-        complaints += [f"unknown {listed(unknown)}"] if unknown else []
-        raise ValueError(
-            f"Got {what} that do not fit: {', '.join(complaints)}. "
-            f"Known are {listed(known)}; rename, add or drop accordingly."
-        )
+    wrong = ", ".join(f"{kind} {listed(own)}" for kind, own in (("missing", missing), ("unknown", unknown)) if own)
+    if wrong:
+        raise ValueError(f"Got {what} that do not fit: {wrong}. Known are {listed(known)}; rename, add or drop.")
 
 
 def check_unit_names(names):

@@ -309,10 +309,8 @@ def _read_episodes(episodes, inputs, lengths, layout, how):
         lengths=tuple(record.n_samples for record in records),
     )
     if joined.n_samples < how.min_samples:
-        raise ValueError(
-            f"Found {len(records)} episode(s) with {joined.n_samples} sample(s) in total while a "
-            f"minimum of {how.min_samples} is required."
-        )
+        found = f"Found {len(records)} episode(s) with {joined.n_samples} sample(s) in total"
+        raise ValueError(f"{found} while a minimum of {how.min_samples} is required.")
     return joined
 
 

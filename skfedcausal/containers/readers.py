@@ -6,7 +6,6 @@ and clocks: what each table is, its number of rows and its time index.
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,9 +88,7 @@ def _learn_table(X, columns, width, how):
     if not isinstance(client_labels, str):
         labels = _read_labels(client_labels, flat_names)
     elif client_labels != "from_columns":
-        raise ValueError(
-            f"Got client_labels={client_labels!r}; give 'from_columns', one label per column, or a callable."
-        )
+        raise ValueError(f"Got {client_labels=}; give 'from_columns', one label per column, or a callable.")
     elif names_units(X):
         labels = split_flat_names(columns)
     else:
@@ -133,10 +130,10 @@ def read_units(X, layout, how):
     known: list[list[str] | None]
     if layout is None:
         if not isinstance(how.client_labels, str) or how.client_labels != "from_columns":
-            raise ValueError(
-                "Got `client_labels` with a list or dict of units; they are for one table, leave them out."
-            )
-        names, tables = _name_units(X)
+            raise ValueError("Got `client_labels` with a list or dict of units; they are for one table only.")
+        names = [str(name) for name in X] if isinstance(X, Mapping) else [f"client{k}" for k in range(len(X))]
+        check_unit_names(names)
+        tables = list(X.values() if isinstance(X, Mapping) else X)
         known = [None] * len(names)
     else:
         names, tables = layout.names, _tables_in_order(X, layout.names, "X")
@@ -174,15 +171,6 @@ def _are_as_learned(tables, layout, min_samples):
     )
 
 
-def _name_units(X):
-    """Names and tables of the units of a list or dict."""
-    if isinstance(X, Mapping):
-        names = [str(name) for name in X]
-        check_unit_names(names)
-        return names, list(X.values())
-    return [f"client{k}" for k in range(len(X))], list(X)
-
-
 def _set_features(estimator, layout):
     """Set what scikit-learn sets for a table."""
     estimator.n_features_in_ = layout.n_columns
@@ -211,31 +199,24 @@ def read_inputs(inputs, layout, *, learned):
     tables = _tables_in_order(inputs, layout.names, "`inputs`", complete=False)
     names: list[tuple] = []
     arrays, clocks = [], []
-    for unit, table, learned_names in zip(layout.names, tables, layout.inputs, strict=True):
-        block = _read_input_block(unit, table, learned_names if learned else None)
-        arrays.append(block and block.values)
-        own = () if block is None else block.columns
-        names.append(tuple(name or f"{unit}{SEPARATOR}u{k}" for k, name in enumerate(own)))
-        clocks += [] if block is None else [block.clock]
-    return layout if learned else with_separate_inputs(layout, names), tuple(arrays), clocks
-
-
-def _read_input_block(unit, table, known):
-    """Read the inputs of one unit; None if it has none."""
-    if table is None:
-        if known:
+    for unit, table, had in zip(layout.names, tables, layout.inputs, strict=True):
+        known, block = had if learned else None, None
+        if table is not None:
+            what = f"the inputs of unit {unit!r}"
+            block = _read_block(unit, table, known, what, min_features=0, input_name="inputs")
+        elif known:
             raise ValueError(f"Got no inputs for unit {unit!r}, expected {listed(known)} as in `fit`.")
-        return None
-    what = f"the inputs of unit {unit!r}"
-    block = _read_block(unit, table, known, what, min_features=0, input_name="inputs")
-    return block if block.columns else None
+        own = block.columns if block else ()
+        names.append(tuple(name or f"{unit}{SEPARATOR}u{k}" for k, name in enumerate(own)))
+        arrays.append(block.values if own else None)
+        clocks += [block.clock] if own else []
+    return layout if learned else with_separate_inputs(layout, names), tuple(arrays), clocks
 
 
 # --- parts --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
+class _Block(NamedTuple):
     """Table of one unit: values, flat column names (None where there are none), name, rows, time index."""
 
     values: np.ndarray

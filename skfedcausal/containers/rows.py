@@ -37,15 +37,13 @@ def check_lengths(lengths, n_samples):
         return (n_samples,)
     array = np.asarray(lengths)
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0 or array.min() < 1:
-        raise ValueError(
-            f"Got lengths={lengths!r}; give one positive integer per episode, for example lengths=[{n_samples}]."
-        )
+        raise ValueError(f"Got {lengths=}; give one positive integer per episode, for example lengths=[{n_samples}].")
     if array.sum() != n_samples:
         raise ValueError(
             f"Got `lengths` that sum to {array.sum()} for {n_samples} rows; give the number of "
             "rows of every episode, in order."
         )
-    return tuple(int(length) for length in array)
+    return tuple(array.tolist())
 
 
 def episode_starts(lengths):
