@@ -69,10 +69,9 @@ class PlantLayout:
     def columns(self):
         """Flat names of all columns of the flat table, in its order."""
         name_at: dict[int, str] = {}
-        for unit in range(self.n_units):
-            name_at.update(zip(self.output_positions[unit], self.outputs[unit], strict=True))
-            # strict=False: inputs that came separately have no position
-            name_at.update(zip(self.input_positions[unit], self.inputs[unit], strict=False))
+        units = zip(self.output_positions + self.input_positions, self.outputs + self.inputs, strict=True)
+        for positions, names in units:
+            name_at.update(zip(positions, names, strict=False))  # inputs that came separately have no position
         return tuple(name_at[position] for position in sorted(name_at))
 
     @property
@@ -88,13 +87,10 @@ class PlantLayout:
         positions : list of list of int
         columns : list of str
         """
-        rank = {position: k for k, position in enumerate(sorted(sum(self.output_positions, ())))}
+        name_at = dict(zip(sum(self.output_positions, ()), sum(self.outputs, ()), strict=True))
+        rank = {position: k for k, position in enumerate(sorted(name_at))}
         positions = [[rank[position] for position in unit] for unit in self.output_positions]
-        columns = [""] * len(rank)
-        for unit, names in zip(positions, self.outputs, strict=True):
-            for k, name in zip(unit, names, strict=True):
-                columns[k] = name
-        return positions, columns
+        return positions, [name_at[position] for position in rank]
 
     @property
     def has_separate_inputs(self):
@@ -191,11 +187,8 @@ def input_mask(input_columns, columns):
     position_of = {name: position for position, name in enumerate(columns) if name is not None}
     position_of |= {position: position for position in range(len(columns))}
     entries = [SEPARATOR.join(e) if _two_levels(e) else e for e in input_columns]
-    unknown = [
-        entry
-        for entry in entries
-        if not isinstance(entry, (str, Integral)) or isinstance(entry, bool) or entry not in position_of
-    ]
+    usable = [isinstance(e, (str, Integral)) and not isinstance(e, bool) and e in position_of for e in entries]
+    unknown = [entry for entry, flag in zip(entries, usable, strict=True) if not flag]
     if unknown:
         known = [name for name in columns if name is not None]
         hint = f"column names: {listed(known)}" if known else _NAMELESS

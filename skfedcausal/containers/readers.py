@@ -60,10 +60,8 @@ def read_table(X, layout, how):
     values = to_floats(X, name_column=name_column, input_name="X", **checks)
     if order is not None:
         values = values[:, order]
-    arrays = [
-        _outputs_and_inputs(values, *positions)
-        for positions in zip(layout.output_positions, layout.input_positions, strict=True)
-    ]
+    units = zip(layout.output_positions, layout.input_positions, strict=True)
+    arrays = [_outputs_and_inputs(values, *positions) for positions in units]
     index = X.index if isinstance(X, pd.DataFrame) else None
     return layout, arrays, [("X", len(values), index)]
 
@@ -157,9 +155,8 @@ def read_units(X, layout, how):
     arrays = []
     for unit, block in enumerate(blocks):
         place = layout.unit_columns(unit).index
-        outputs = list(map(place, layout.output_positions[unit]))
-        inputs = list(map(place, layout.input_positions[unit]))
-        arrays.append(_outputs_and_inputs(block.values, outputs, inputs))
+        kinds = layout.output_positions[unit], layout.input_positions[unit]
+        arrays.append(_outputs_and_inputs(block.values, *(list(map(place, positions)) for positions in kinds)))
     return layout, arrays, [block.clock for block in blocks]
 
 
