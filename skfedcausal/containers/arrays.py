@@ -177,8 +177,7 @@ def constant_columns(Y):
     """
     Y = np.asarray(Y)
     n_samples, n_features = Y.shape
-    low = np.full(n_features, np.nan)
-    high = np.full(n_features, np.nan)
+    low, high = np.full((2, n_features), np.nan)
     candidates = np.arange(n_features)
     block = 1024
     for start in range(0, n_samples, block):

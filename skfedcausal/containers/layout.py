@@ -229,11 +229,8 @@ def split_flat_names(columns):
 
 def check_flat_names(units, columns):
     """Refuse flat names from which the unit's name would not come back."""
-    misread = [
-        unit
-        for unit, column in zip(units, columns, strict=True)
-        if column.startswith(unit + SEPARATOR) and column.partition(SEPARATOR)[0] != unit
-    ]
+    pairs = ((unit, column) for unit, column in zip(units, columns, strict=True) if column.startswith(unit + SEPARATOR))
+    misread = [unit for unit, column in pairs if column.partition(SEPARATOR)[0] != unit]
     if misread:
         raise ValueError(
             f"Got unit name(s) {listed(dict.fromkeys(misread))}; rename them: 'client{SEPARATOR}sensor' is "

@@ -97,7 +97,6 @@ def _learn_table(X, columns, width, how):
                 f"No column name of X has '{SEPARATOR}': every column becomes a unit of its own "
                 f"({listed(labels, limit=5)}). Name columns 'client{SEPARATOR}sensor' or give "
                 "`client_labels`, if units have several sensors.",
-                UserWarning,
                 stacklevel=5,
             )
     return learn_layout(labels, flat_names, is_input, named=named)
@@ -205,8 +204,8 @@ def read_inputs(inputs, layout, *, learned):
             raise ValueError(f"Got no inputs for unit {unit!r}, expected {listed(known)} as in `fit`.")
         own = block.columns if block else ()
         names.append(tuple(name or f"{unit}{SEPARATOR}u{k}" for k, name in enumerate(own)))
-        arrays.append(block.values if own else None)
-        clocks += [block.clock] if own else []
+        arrays.append(block.values if block and own else None)
+        clocks += [block.clock] if block and own else []
     return layout if learned else with_separate_inputs(layout, names), tuple(arrays), clocks
 
 

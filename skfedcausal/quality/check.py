@@ -87,7 +87,8 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
     '    column  kind               start\\nboiler__s1 stuck 2026-03-01 03:00:00'
     """
     units, shared = read_units(X, client_labels, lengths)
-    found, tables = [], []
+    found: list[tuple] = []
+    tables = []
     for k, unit in enumerate(units):
         if not shared or k == 0:
             _check_times(unit, "all units" if shared else unit.name, found)

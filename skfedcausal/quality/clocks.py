@@ -133,9 +133,9 @@ def pair_tie(first, second, n_lags):
     elsewhere = np.abs(lags - lags[top]) > max(spread, _WIDTH)
     if spread > _WIDEST or excess[elsewhere].max(initial=0) > 0.5 * excess[top]:
         return None
-    if _begins_away_from_zero(S, lags, top, excess, degrees):
-        return Tie(int(lags[top]), NEAR + 1, float(excess[top]))
-    return Tie(int(lags[top]), abs(int(lags[top])), float(excess[top]))  # may well be zero
+    lag = int(lags[top])  # one that may well be zero is as uncertain as it is large
+    slack = NEAR + 1 if _begins_away_from_zero(S, lags, top, excess, degrees) else abs(lag)
+    return Tie(lag, slack, float(excess[top]))
 
 
 def _tie_of_states(first, second, n_lags):
