@@ -309,10 +309,8 @@ def _read_episodes(episodes, inputs, lengths, layout, how):
         lengths=tuple(record.n_samples for record in records),
     )
     if joined.n_samples < how.min_samples:
-        raise ValueError(
-            f"Found {len(records)} episode(s) with {joined.n_samples} sample(s) in total while a "
-            f"minimum of {how.min_samples} is required."
-        )
+        found = f"Found {len(records)} episode(s) with {joined.n_samples} sample(s) in total"
+        raise ValueError(f"{found} while a minimum of {how.min_samples} is required.")
     return joined
 
 
@@ -334,9 +332,8 @@ def _read_record(X, inputs, lengths, layout, how):
     outputs, inputs_inside = zip(*arrays, strict=True)
     full_layout, inputs_beside, input_clocks = read_inputs(inputs, inner_layout, learned=layout is not None)
     index = common_index(clocks + input_clocks)
-    lengths = (len(outputs[0]),) if lengths is None else check_lengths(lengths, len(outputs[0]))
-    if index is not None:
-        check_times(index, lengths)
+    lengths = check_lengths(lengths, len(outputs[0]))
+    check_times(index, lengths)
     return PlantData(
         layout=full_layout,
         # products and sums of arrays that lie differently round differently; one record shall give the
