@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..message.training import REQUEST, AugmentedMessage, GradientReply, LocalModel, TrainingEnd, TrainingPlan
+from ..message.requests import TrainRequest
+from ..message.training import AugmentedMessage, GradientReply, LocalModel, TrainingEnd, TrainingPlan
 from ..privacy.accountant import Charge
 from ..privacy.noise import generator
 from ..privacy.paper import GradientGuard, classical_noise_multiplier, message_noise, run_mu
@@ -116,7 +117,7 @@ def _gradient_guard(mechanism, server, data):
 
 def _noised(reply, guard, rng):
     """A message that may leave the server; raises TypeError if nothing is known to hide what it tells."""
-    if reply.OP == REQUEST or (isinstance(reply, TrainingEnd) and reply.input_level is None):
+    if isinstance(reply, TrainRequest) or (isinstance(reply, TrainingEnd) and reply.input_level is None):
         return reply
     if isinstance(reply, TrainingPlan) and reply.drivers is None:
         return reply

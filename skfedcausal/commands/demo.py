@@ -17,10 +17,7 @@ _PICTURE = "skfedcausal_plant.png"
 def main(arguments):
     """Learn the links of a simulated plant and save a picture of them."""
     reader = parser(
-        "demo",
-        "Learn which unit of a simulated plant drives which, without pooling its data.",
-        settings=False,
-        json=False,
+        "demo", "Learn the links of a simulated plant without pooling its data.", settings=False, json=False
     )
     reader.add_argument("--seed", type=int, default=0, help="seed of the simulated plant")
     reader.add_argument("--out", default=".", help="folder for the picture (default: this one)")
