@@ -1,5 +1,7 @@
 """A unit's own nonlinear model: extended Kalman filter with given maps or maps learned at home."""
 
+from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
 from typing import Any
 
@@ -134,6 +136,7 @@ class ExtendedFilterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return found
 
 
+@dataclass(repr=False, eq=False)
 class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
     """Extended Kalman filter of one unit (eq. 1 and 2 of [1]_).
 
@@ -189,6 +192,17 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
     ((600, 2), (600, 4))
     """
 
+    f: Any = None
+    h: Any = None
+    _: KW_ONLY
+    f_jacobian: Callable | None = None
+    h_jacobian: Callable | None = None
+    Q: Any = None
+    R: Any = None
+    n_states: int = 2
+    hidden: int = 32
+    random_state: Any = None
+
     _parameter_constraints = {
         "f": [callable, HasMethods(["fit", "predict"]), None],
         "h": [callable, HasMethods(["fit", "predict"]), None],
@@ -200,29 +214,6 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
         "hidden": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
-
-    def __init__(
-        self,
-        f=None,
-        h=None,
-        *,
-        f_jacobian=None,
-        h_jacobian=None,
-        Q=None,
-        R=None,
-        n_states=2,
-        hidden=32,
-        random_state=None,
-    ):
-        self.f = f
-        self.h = h
-        self.f_jacobian = f_jacobian
-        self.h_jacobian = h_jacobian
-        self.Q = Q
-        self.R = R
-        self.n_states = n_states
-        self.hidden = hidden
-        self.random_state = random_state
 
     @property
     def is_fitted(self):
