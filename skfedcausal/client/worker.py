@@ -183,13 +183,7 @@ class UnitWorker:
                 "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
             )
         begun, message = training.begun(request, client.model, self._series(client), self.name)
-        state = {
-            "client": client,
-            "dtype": state["dtype"],
-            "round": round,
-            "training": begun,
-            "previous": begun,
-        }
+        state = {"client": client, "dtype": state["dtype"], "round": round, "training": begun, "previous": begun}
         return self._noised(message, state), {**self._first_state(), **state}
 
     def _series(self, client):

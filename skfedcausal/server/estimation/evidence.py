@@ -132,9 +132,7 @@ def adjusted_p_values(blocks, tau=_SLAB):
     expected = np.exp(weighted_chi2_logsf(bounds, weights)).sum(axis=0)
     expected_here = np.exp(np.interp(evidence, thresholds, np.log(np.maximum(expected, 1e-300))))
     return np.where(
-        expected_here <= 1,
-        -np.expm1(-np.minimum(expected_here, 1.0)),
-        1 - np.exp(-1) / np.maximum(expected_here, 1.0),
+        expected_here <= 1, -np.expm1(-np.minimum(expected_here, 1.0)), 1 - np.exp(-1) / np.maximum(expected_here, 1.0)
     )
 
 
