@@ -5,8 +5,10 @@ E[h_n[t-1]]``. An augmenter learns to guess it from what the unit has at home, s
 better when the server cannot be reached.
 """
 
+from dataclasses import dataclass
 from inspect import signature
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -68,6 +70,7 @@ def as_augmenter(given):
     return RegressorAugmenter(given)
 
 
+@dataclass(repr=False, eq=False)
 class LinearAugmenter(Augmenter):
     """Linear augmentation of a unit's model, ``A_mm theta y[t-1] + phi``.
 
@@ -104,10 +107,9 @@ class LinearAugmenter(Augmenter):
     True
     """
 
-    _parameter_constraints = {"alpha": [Interval(Real, 0, None, closed="left")]}
+    alpha: float = 1e-6
 
-    def __init__(self, alpha=1e-6):
-        self.alpha = alpha
+    _parameter_constraints = {"alpha": [Interval(Real, 0, None, closed="left")]}
 
     def fit(self, Y, cross_term, transition=None, starts=(0,), *, level=None, products=None):
         """Regress the cross term on the previous measurements.
@@ -176,6 +178,7 @@ class LinearAugmenter(Augmenter):
         return guess
 
 
+@dataclass(repr=False, eq=False)
 class RegressorAugmenter(Augmenter):
     """Augmentation of a unit's model by any scikit-learn regressor on lagged measurements.
 
@@ -204,14 +207,13 @@ class RegressorAugmenter(Augmenter):
     (500, 16)
     """
 
+    estimator: Any = None
+    n_lags: int = 5
+
     _parameter_constraints = {
         "estimator": [HasMethods(["fit", "predict"]), None],
         "n_lags": [Interval(Integral, 1, None, closed="left")],
     }
-
-    def __init__(self, estimator=None, n_lags=5):
-        self.estimator = estimator
-        self.n_lags = n_lags
 
     def fit(self, Y, cross_term, transition=None, starts=(0,)):
         """Regress the cross term on the previous measurements; `transition` is not used.

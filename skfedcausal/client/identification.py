@@ -96,12 +96,7 @@ def _statsmodels_lags(series, n_lags, inputs=None):
     return np.concatenate([fit.coefs, driven], axis=2)
 
 
-METHODS = {
-    "pca-var": pca_basis,
-    "lag-var": lag_basis,
-    "cva-var": canonical_basis,
-    "subspace": hankel_basis,
-}
+METHODS = {"pca-var": pca_basis, "lag-var": lag_basis, "cva-var": canonical_basis, "subspace": hankel_basis}
 _BY_STATSMODELS = ("pca-var", "subspace")  # as their authors do; the others need lag covariances only
 
 

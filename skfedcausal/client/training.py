@@ -19,14 +19,7 @@ from ..message.training import (
     TrainingPlan,
 )
 from ..statespace.episodes import inner_rows
-from ..statespace.training.augmented import (
-    AugmentedProblem,
-    Products,
-    augmented_problem,
-    correction,
-    gradients,
-    losses,
-)
+from ..statespace.training.augmented import AugmentedProblem, Products, augmented_problem, correction, gradients, losses
 from ..statespace.training.descent import Rates, correction_curvature, correction_step, parameter_update
 from ..statespace.training.fixed_point import fixed_point, from_delta, recurrence
 from ..statespace.training.lagrangian import WarmUp, correction_divisor, risen

@@ -11,6 +11,7 @@ from ..statespace.episodes import (
     PIECE,
     TransitionMoments,
     column_mean,
+    episode_lengths,
     episodes,
     lag_covariances,
     remove_episode_means,
@@ -60,7 +61,7 @@ class JointRecord:
             self.u = np.concatenate([u for u in self.inputs if u is not None], axis=1)
         self.input_level = np.zeros(0) if self.u is None else column_mean(self.u)
         is_open = any(choice is not None for choice in self.unpredicted)
-        longest = max(np.diff([*self.starts, self.n_samples]))
+        longest = max(episode_lengths(self.starts, self.n_samples))
         self.has_choice = bool(is_open and self.is_constant and longest >= _FORECASTS)
 
     @classmethod

@@ -20,6 +20,11 @@ def episodes(starts, n_samples):
     return list(zip(starts, [*starts[1:], n_samples], strict=True))
 
 
+def episode_lengths(starts, n_samples):
+    """Rows of each episode, a tuple of int."""
+    return tuple(int(stop - start) for start, stop in episodes(starts, n_samples))
+
+
 def inner_rows(n_samples, starts):
     """Rows that are not the first of an episode, as positions."""
     first = np.zeros(n_samples, dtype=bool)
@@ -44,6 +49,11 @@ def side_by_side(parts):
         rows = slice(first, first + PIECE)
         np.concatenate([part[rows] for part in parts], axis=1, out=joined[rows])
     return joined
+
+
+def block_toeplitz(G):
+    """Covariance of as many successive rows as there are lag covariances G (n_lags, n, n)."""
+    return np.block([[G[j - i] if j >= i else G[i - j].T for j in range(len(G))] for i in range(len(G))])
 
 
 def remove_episode_means(series, starts=(0,), copy=True):

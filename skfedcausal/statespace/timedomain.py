@@ -31,17 +31,7 @@ class TimeDomainLikelihood:
     """
 
     def __init__(
-        self,
-        z,
-        matrices,
-        regimes,
-        starts,
-        n_frequencies,
-        *,
-        is_constant=False,
-        inputs=None,
-        levels=True,
-        n_lags=1,
+        self, z, matrices, regimes, starts, n_frequencies, *, is_constant=False, inputs=None, levels=True, n_lags=1
     ):
         self.n_samples, self.n_lags, self._n = len(z), n_lags, z.shape[1]
         self._z, self._matrices, self._regimes = z, matrices, regimes
