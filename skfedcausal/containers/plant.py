@@ -332,8 +332,9 @@ def _read_record(X, inputs, lengths, layout, how):
     outputs, inputs_inside = zip(*arrays, strict=True)
     full_layout, inputs_beside, input_clocks = read_inputs(inputs, inner_layout, learned=layout is not None)
     index = common_index(clocks + input_clocks)
-    lengths = check_lengths(lengths, len(outputs[0]))
-    check_times(index, lengths)
+    lengths = (len(outputs[0]),) if lengths is None else check_lengths(lengths, len(outputs[0]))
+    if index is not None:
+        check_times(index, lengths)
     return PlantData(
         layout=full_layout,
         # products and sums of arrays that lie differently round differently; one record shall give the

@@ -192,7 +192,9 @@ class InProcessTransport:
             if n_jobs > 1 and sites:
                 results = self._by_several(pairs, math.ceil(len(sites) / (2 * n_jobs)))
             else:
-                results = [site.worker.handle(packet, site.state) for site, packet in pairs]
+                results = []
+                for site, packet in pairs:
+                    results.append(site.worker.handle(packet, site.state))
         for site, (_, state) in zip(sites, results, strict=True):  # once all of them have answered
             site.state = state
         return {name: answer for name, (answer, _) in zip(out, results, strict=True)}

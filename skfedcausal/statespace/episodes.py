@@ -53,7 +53,12 @@ def side_by_side(parts):
 
 def block_toeplitz(G):
     """Covariance of as many successive rows as there are lag covariances G (n_lags, n, n)."""
-    return np.block([[G[j - i] if j >= i else G[i - j].T for j in range(len(G))] for i in range(len(G))])
+    n_lags, n, _ = G.shape
+    block = np.empty((n_lags, n, n_lags, n))
+    for i in range(n_lags):
+        for j in range(n_lags):
+            block[i, :, j] = G[j - i] if j >= i else G[i - j].T
+    return block.reshape(n_lags * n, n_lags * n)
 
 
 def remove_episode_means(series, starts=(0,), copy=True):
