@@ -310,7 +310,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _checked_mechanism(self):
         """The mechanism for messages, which must not be missing where the fit had one."""
         if self._message_mechanism is None and self.noise_covariance_:
-            raise ValueError("The fit was private: give a mechanism for new measurements, set_params(privacy=...).")
+            raise ValueError("This private fit has no mechanism any more for new records: set_params(privacy=...).")
         return self._message_mechanism
 
     def _released(self, plant, noise=None):
@@ -354,7 +354,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             return
         if self._channel is not None:
             raise ValueError(
-                f"{type(self).__name__} learned from sites, which hold their records: ask with None in place of X."
+                f"{type(self).__name__} learned from sites, which hold their records: give None for X, or `fit` to X."
             )
         plant = self._read(X, inputs, lengths)
         self._check_units(plant.names)
@@ -378,7 +378,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _sites_asked(self, inputs, lengths):
         if self._channel is None:
             raise ValueError(
-                f"{type(self).__name__}.fit keeps no record: give X; None is for the sites of `fit_sites`."
+                f"{type(self).__name__}.fit keeps no record: give X. Only after `fit_sites` is None that of the sites."
             )
         if inputs is not None or lengths is not None:
             raise ValueError("`inputs` and `lengths` belong to a record X; sites have their own.")
@@ -390,7 +390,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         missing = [name for name in names if name not in self._units]
         if missing:
             raise NotFittedError(
-                f"The model of unit {missing[0]!r} is kept at its site: its measurements cannot be read here."
+                f"The model of unit {missing[0]!r} was fitted at its site and is kept there, to read that unit's rows."
             )
 
     def score_samples(self, X=None, *, inputs=None, lengths=None):

@@ -96,7 +96,7 @@ class PlantInputs:
         """Refuse a change of an input that never moved in `fit`."""
         unknown = np.array(self.names, dtype=object)[~self.active & change.any(axis=0)]
         if len(unknown):
-            raise ValueError(f"Inputs {listed(unknown)} never moved in `fit`; known are {listed(self.active_names)}.")
+            raise ValueError(f"Inputs {listed(unknown)} never moved in `fit`. Known are {listed(self.active_names)}.")
 
     def warn_outside(self, values, positions):
         """Warn of values outside the range seen in `fit`."""

@@ -34,7 +34,6 @@ def trajectory(value, what, horizon, names):
             f"{what} has shape {np.shape(value)}; give {k} constant(s), one for each of the inputs "
             f"{listed(names)}, or a trajectory of shape ({horizon}, {k})."
         )
-    _check_finite(array, what)
     return array
 
 
@@ -49,7 +48,6 @@ def replaced_input(value, recorded, index, name):
     series = _as_numbers(value, f"Input {name!r}")
     if series.shape != recorded.shape:
         raise ValueError(f"Got {np.shape(value)} values for input {name!r}, expected a number or {len(recorded)} rows.")
-    _check_finite(series, f"The series for input {name!r}")
     return series
 
 
@@ -64,15 +62,13 @@ def whatif_table(times, columns, factual, effect, std, confidence):
     return pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()})
 
 
-def _check_finite(array, what):
-    if not np.isfinite(array).all():
-        raise ValueError(f"{what} has values that are missing or infinite.")
-
-
 def _as_numbers(value, what):
     try:
-        return np.asarray(value, dtype=float)
+        array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(
             f"{what} was given {value!r}, which is no number and no table of numbers in the units of the input."
         ) from None
+    if not np.isfinite(array).all():
+        raise ValueError(f"{what} has values that are missing or infinite.")
+    return array

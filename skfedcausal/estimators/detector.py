@@ -324,7 +324,7 @@ class FederatedRCADetector(FederatedEstimator):
         """The mechanism for messages, which must be the one that the thresholds were set under."""
         mechanism = super()._checked_mechanism()
         if _promise_key(mechanism) != self._promised:
-            raise ValueError("`privacy` changed since `fit`, and the thresholds hold for that noise: fit again.")
+            raise ValueError("`privacy` changed since `fit`, and the thresholds hold for that noise. Fit it again.")
         return mechanism
 
     # -- following -------------------------------------------------------------------------------
@@ -587,7 +587,9 @@ class FederatedRCADetector(FederatedEstimator):
         """
         check_is_fitted(self)
         if mechanisms(self.privacy)[1] is not None:
-            raise ValueError("Streams of randomised flags are not offered: ask about whole records, as by `incidents`.")
+            raise ValueError(
+                "A stream of randomised flags is not offered: ask whole records for `flags` or `incidents`."
+            )
         if self._channel is not None:
             raise ValueError("The rows of units at sites come to the sites: follow them with `follow_sites`.")
         plant = self._read(batch)

@@ -1,7 +1,7 @@
 """The default server: maximum likelihood of the coupled plant from one message per unit."""
 
 import warnings
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -35,7 +35,7 @@ _SLOW = 0.98
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
-@dataclass(repr=False, eq=False)
+@dataclass(repr=False, eq=False, kw_only=True)
 class LikelihoodServer(ServerLearner):
     """Maximum-likelihood estimate of the plant from the units' sufficient statistics.
 
@@ -190,7 +190,6 @@ class LikelihoodServer(ServerLearner):
     'cause effect\\nunit0  unit2'
     """
 
-    _: KW_ONLY
     fix_local: bool = False
     sparsity: str | None = "fdr"
     alpha: float = 0.05
@@ -222,10 +221,6 @@ class LikelihoodServer(ServerLearner):
     }
 
     tests_links = True
-
-    @property
-    def needs_replies(self):
-        return self.n_rounds > 1 or getattr(self, "trains_corrections", False)
 
     @property
     def needs_local_model(self):
@@ -343,8 +338,9 @@ class LikelihoodServer(ServerLearner):
         """Say when the climb ended early, and which units cannot be told from random walks."""
         if not self.converged_:
             warnings.warn(
-                f"After {self.n_iter_} iterations the likelihood did not converge: gradient per time step "
-                f"{self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give fewer states or more data.",
+                f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
+                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
+                "fewer states or more data; the links are tested at the point reached.",
                 ConvergenceWarning,
                 stacklevel=_USER,
             )
@@ -355,8 +351,9 @@ class LikelihoodServer(ServerLearner):
         drifting = [name for name, rows in slices if carriers.intersection(range(rows.start, rows.stop))]
         if drifting:
             warnings.warn(
-                f"Units whose states drift like a random walk: {', '.join(drifting)}. They seem to influence each "
-                "other. Give differences or detrended measurements, or a record that is long against the drift.",
+                f"Units whose states drift like a random walk within this record: {', '.join(drifting)}. "
+                "Units that drift on their own seem to influence each other. Give differences or detrended "
+                "measurements, or a record that is long against the drift.",
                 UserWarning,
                 stacklevel=_USER,
             )
@@ -389,31 +386,11 @@ class LikelihoodServer(ServerLearner):
         return run if run is not None and run.is_about(record) else super()._filter(record)
 
     def smoothed(self, messages):
-        """Each unit's own states given all units' messages, under the plant before shrinkage.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to SmoothedReply
-        """
+        """Each unit's own states given all units' messages, under the plant before shrinkage."""
         return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
     def replies(self, messages):
-        """Reply to each unit: its own part of the plant and the other units' influence on its states.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to StateReply
-        """
+        """Reply to each unit: its own part of the plant and the other units' influence on its states."""
         replies = super().replies(messages)
         if self.filter_noise_share_ is None:
             return replies
