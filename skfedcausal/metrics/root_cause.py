@@ -63,8 +63,8 @@ def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
             n_wrong += answer != unit
     nominal = n_samples - sum(stop - first for first, stop, _ in faults)
     false_alarms = int((matched < 0).sum())
-    precision = right / (right + n_wrong) if right + n_wrong else 0.0
-    recall = right / len(faults) if faults else 0.0
+    precision = right / max(right + n_wrong, 1)
+    recall = right / max(len(faults), 1)
     delay = float(np.mean(delays)) if delays else np.nan
     return {
         "precision": precision,

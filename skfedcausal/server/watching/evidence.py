@@ -192,9 +192,8 @@ class PlantMonitor:
 
     def _first_rows(self, z):
         """The first rows of an episode, with the covariances of its start until they settle."""
-        schedule = self.model.schedule
+        schedule, scaled, predicted = self.model.schedule, np.empty_like(z), np.empty_like(z)
         head = min(len(z), schedule.n_transient)
-        scaled, predicted = np.empty_like(z), np.empty_like(z)
         mean, push = np.zeros(z.shape[1]), (self._early_gain[:head] @ z[:head, :, None])[:, :, 0]
         for t in range(head):
             predicted[t] = mean
@@ -286,12 +285,10 @@ class OnsetRule:
         """The answer to an incident given the jump that it may begin with, from the rows around its alarm."""
         rows = rows.between(max(detected - _BEFORE, rows.first), min(detected + _AFTER, rows.stop))
         found = self._jump(rows.given_others)
-        if found is None:
+        if found is None or self.prior[found[1]] == 0.0:
             return answer
         row, unit = found
         here, others = _ROOT * self.prior[unit], (1 - _ROOT) * (1 - self.prior[unit])
-        if here == 0.0:
-            return answer
         share = here / (here + others / max(len(self.prior) - 1, 1))
         probability = (1 - share) * answer.probability
         probability[unit] += share
@@ -306,6 +303,5 @@ class OnsetRule:
         there = beyond[rows[0]]
         unit = int(there.argmax())
         others = np.delete(there, unit).max(initial=0.0)
-        if self.alone and others > 0:
-            return None
-        return (int(rows[0]), unit) if there[unit] >= others + _MARGIN else None
+        jumped = there[unit] >= others + _MARGIN and not (self.alone and others > 0)
+        return (int(rows[0]), unit) if jumped else None

@@ -207,9 +207,8 @@ class RootPosterior:
         log_priors = log_prior_of_sets(self._sets, prior, _SECOND_ROOT)
         self._log_priors = np.concatenate([log_priors, log_priors[:n_units] + np.log(_SENSOR)])
         self._log_priors -= log_sum(self._log_priors)
-        self._members = np.zeros((len(self._log_priors), n_units))
-        for k, roots in enumerate([*self._sets, *self._sets[:n_units]]):
-            self._members[k, list(roots)] = 1.0
+        candidates = [*self._sets, *self._sets[:n_units]]
+        self._members = np.array([np.isin(range(n_units), roots) for roots in candidates], dtype=float)
         self._prepare(n_rows)
 
     def from_energy(self, rows):
@@ -226,8 +225,7 @@ class RootPosterior:
             factor = np.maximum(inside, both) / nominal.energy + np.log(self.prior)
         evidence = log_sum(factor) + float(np.log(_WHATEVER))
         surprise, n_steps = rows.given_others.sum(axis=0), max(n_rows, self.horizon)
-        probability = tempered(surprise, n_steps, _SHARPNESS, self.prior)
-        return Answer("energy", evidence, probability, rows.first)
+        return Answer("energy", evidence, tempered(surprise, n_steps, _SHARPNESS, self.prior), rows.first)
 
     def from_shift(self, windows, n_onsets, at_once=0.0):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free.
@@ -249,8 +247,9 @@ class RootPosterior:
     def _answer(self, window, step, bias, onsets):
         """Answer to one window from the scores of both kinds of fault and the prior of their onsets."""
         n_rows, n_units = window.outside.shape
-        at = slice(len(self._steps) - n_rows, len(self._steps) - n_rows + len(onsets))
-        steps, after = self._steps[at], n_rows - len(onsets)
+        first, after = len(self._steps) - n_rows, n_rows - len(onsets)
+        at = slice(first, first + len(onsets))
+        steps = self._steps[at]
         ratios = np.concatenate([self._process.ratios(step, after), self._sensor.ratios(bias, after)])
         tempering = self.nominal.shift * self._uncertainty(window.predicted, steps)
         logs = ratios * (self._gain[at] / tempering)
@@ -270,8 +269,7 @@ class RootPosterior:
         rest = float(white @ white - ratios[total.argmax(), onset])
         rest /= self.nominal.rest * steps[onset] * window.scaled.shape[1]
         explains = rest <= 1 and self._nothing_else_outside(window.outside[onset:], best)
-        evidence = float(top) + log_sum(total)
-        return Answer("shift", evidence, probability, window.first + onset, sensor, explains)
+        return Answer("shift", float(top) + log_sum(total), probability, window.first + onset, sensor, explains)
 
     def _nothing_else_outside(self, outside, root):
         """Whether the off-subspace numbers of all units but the root are nominal."""

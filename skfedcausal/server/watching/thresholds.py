@@ -111,10 +111,7 @@ def budget_thresholds(maxima, silent):
     In a segment none of them passes its threshold with probability `silent`.
     """
     ordered = np.sort(maxima, axis=0)
-    for limits in ordered:
-        if (maxima <= limits).all(axis=1).mean() >= silent:
-            return limits
-    return ordered[-1]
+    return next((row for row in ordered if (maxima <= row).all(axis=1).mean() >= silent), ordered[-1])
 
 
 def extrapolated_thresholds(maxima, silent):
