@@ -231,10 +231,14 @@ def check_flat_names(units, columns):
     """Refuse flat names from which the unit's name would not come back."""
     pairs = ((unit, column) for unit, column in zip(units, columns, strict=True) if column.startswith(unit + SEPARATOR))
     misread = [unit for unit, column in pairs if column.partition(SEPARATOR)[0] != unit]
-    if misread:
+    _refuse_units(misread)
+
+
+def _refuse_units(names):
+    if names:
         raise ValueError(
-            f"Got unit name(s) {listed(dict.fromkeys(misread))}; rename them: 'client{SEPARATOR}sensor' is "
-            f"split at the first '{SEPARATOR}', so they must not contain it or end with '_'."
+            f"Got unit name(s) {listed(dict.fromkeys(names))}; rename them: 'client{SEPARATOR}sensor' is split at "
+            f"the first '{SEPARATOR}', so a unit's name must not be empty or contain '{SEPARATOR}' or end with '_'."
         )
 
 
@@ -263,12 +267,7 @@ def check_known(names, known, what):
 
 def check_unit_names(names):
     """Refuse unit names that a flat ``unit__sensor`` name could not carry."""
-    bad = [name for name in names if not name or SEPARATOR in name]
-    if bad:
-        raise ValueError(
-            f"Got unit name(s) {listed(bad)}; a unit's name must not be empty or contain '{SEPARATOR}': "
-            f"columns are called 'client{SEPARATOR}sensor'. Rename the unit(s)."
-        )
+    _refuse_units([name for name in names if not name or SEPARATOR in name])
     check_unique(names, "units")
 
 

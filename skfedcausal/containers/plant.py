@@ -105,10 +105,8 @@ class PlantData:
     @property
     def unit_bytes(self):
         """Bytes of each unit's outputs and inputs, a dict by unit."""
-        return {
-            name: Y.nbytes + (0 if U is None else U.nbytes)
-            for name, Y, U in zip(self.names, self.outputs, self.inputs, strict=True)
-        }
+        units = zip(self.names, self.outputs, self.inputs, strict=True)
+        return {name: Y.nbytes + (0 if U is None else U.nbytes) for name, Y, U in units}
 
     @property
     def raw_bytes(self):

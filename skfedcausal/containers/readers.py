@@ -140,10 +140,8 @@ def read_units(X, layout, how):
         owned = map(layout.unit_columns, range(layout.n_units))
         known = [[layout.columns[position] for position in unit] for unit in owned]
     checks = {"input_name": "X", "ensure_min_samples": how.min_samples, "estimator": how.estimator}
-    blocks = [
-        _read_block(name, table, own, f"unit {name!r}", **checks)
-        for name, table, own in zip(names, tables, known, strict=True)
-    ]
+    units = zip(names, tables, known, strict=True)
+    blocks = [_read_block(name, table, own, f"unit {name!r}", **checks) for name, table, own in units]
     if layout is None:
         flat_names = [name for block in blocks for name in block.columns]
         labels = [name for name, block in zip(names, blocks, strict=True) for _ in block.columns]

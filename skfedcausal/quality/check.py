@@ -118,8 +118,7 @@ def _check_times(unit, label, found):
     segment = repeated_stretch(unit.times)
     if segment is not None:
         seconds = (segment[1] - segment[0] + unit.step).total_seconds()
-        text = repeated_text(unit.times)
-        _add(found, unit, "repeated hour", seconds, label=label, ends=segment, sentence=text)
+        _add(found, unit, "repeated hour", seconds, label=label, ends=segment, sentence=repeated_text(unit.times))
     lost = "gap: no rows" if label == "all units" else "outage: no rows"
     for row in unit.breaks[1:]:
         ends = unit.index[row - 1 : row + 1]
@@ -156,8 +155,7 @@ def _check_unit(unit, found):
         if share > 0:
             what, period = "interpolated", float(spacing)
         if share > 0 or period > 1:
-            value = share if share > 0 else period
-            _add(found, unit, what, value, column=column, span=unit.span(period))
+            _add(found, unit, what, share or period, column=column, span=unit.span(period))
         resolution = tag.resolution if tag.kind != "empty" else 0.0
         table.append((unit.name, column, tag.kind, resolution, period, 1 - here.mean()))
     return pd.DataFrame(table, columns=["unit", "column", "kind", "resolution", "period", "gaps"])
@@ -246,10 +244,8 @@ def _add_offset(unit, offset, step, found):
 
 def _aligned(units, shared, tags):
     """Values of all units' measured tags on the same rows, and their step."""
-    measured = {
-        unit.name: unit.values[:, (tags.loc[tags["unit"] == unit.name, "kind"] == "measured").to_numpy()]
-        for unit in units
-    }
+    is_measured = tags["kind"] == "measured"
+    measured = {unit.name: unit.values[:, is_measured[tags["unit"] == unit.name].to_numpy()] for unit in units}
     if shared or any(unit.index is None for unit in units):
         rows = min(len(unit.values) for unit in units)
         return {name: values[:rows] for name, values in measured.items()}, units[0].step
