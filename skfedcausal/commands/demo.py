@@ -71,10 +71,9 @@ def _draw(estimator, truth, folder):
     except ImportError as error:
         return f"No picture: {error}"
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
-    names = estimator.client_names_
     true_links = truth.links[truth.links["kind"] == "state"]
     displays = (
-        LinkMatrixDisplay.from_links(true_links, names, ax=left, title="true links"),
+        LinkMatrixDisplay.from_links(true_links, estimator.client_names_, ax=left, title="true links"),
         LinkMatrixDisplay.from_estimator(estimator, ax=right, title="learned links (● influence)"),
     )
     top = max(np.nanmax(display.strength) for display in displays)

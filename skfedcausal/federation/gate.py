@@ -106,22 +106,13 @@ class Gate:
             What may leave; None where nothing must be answered, as to a packet that is not the server's.
         """
         try:
-            envelope, payload = read_envelope(frame, self._key, self._max_frame)
-            site, way, sequence = envelope.site, envelope.direction, envelope.sequence
-            if site != self.name or way != "down":
-                raise PacketError(f"Packet is for {site!r} ({way}), not for {self.name!r}: astray.")
-            packet = Packet.decode(payload)
-            self._enter(envelope.run)
-            kept = _kept(self._journal / f"{sequence:08d}.question", payload)
-            if kept is not None:
-                return kept
-            if sequence <= self._sequence:
-                at = f"number {sequence}, but the run is at {self._sequence}"
-                raise PacketError(f"Packet {packet.op!r} has {at}: sent again, or late.")
+            sequence, packet, payload, kept = self._question(frame)
         except PacketError as error:
             _LOG.warning("%s refused a packet: %s", self.name, error)
             self.ledger.refuse(self.run, self.name, str(error))
             return None
+        if kept is not None:
+            return kept
         self.ledger.record(self.run, self.name, "down", packet, frame, sequence)
         return self._answered(sequence, packet, payload)
 
@@ -157,6 +148,20 @@ class Gate:
         if answer.op == NOTHING:
             return sequence, None
         return sequence, self._released(sequence, packet, payload, answer, state)
+
+    def _question(self, frame):
+        """Number, packet, payload and kept answer, if any, of a question; PacketError if it must not be answered."""
+        envelope, payload = read_envelope(frame, self._key, self._max_frame)
+        site, way, sequence = envelope.site, envelope.direction, envelope.sequence
+        if site != self.name or way != "down":
+            raise PacketError(f"Packet is for {site!r} ({way}), not for {self.name!r}: astray.")
+        packet = Packet.decode(payload)
+        self._enter(envelope.run)
+        kept = _kept(self._journal / f"{sequence:08d}.question", payload)
+        if kept is None and sequence <= self._sequence:
+            at = f"number {sequence}, but the run is at {self._sequence}"
+            raise PacketError(f"Packet {packet.op!r} has {at}: sent again, or late.")
+        return sequence, packet, payload, kept
 
     def _answered(self, sequence, packet, payload):
         try:

@@ -361,7 +361,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
         shapes = np.shape(noise.bounds.center), np.shape(noise.bounds.scale)
         if shapes != ((n_columns,),) * 2:
             raise ValueError(
-                f"{what} a centre and a scale of shapes {shapes}, expected {(n_columns,)}: one per column."
+                f"{what} a centre and a scale of shapes {shapes[0]} and {shapes[1]}, expected one number for "
+                f"each of its {n_columns} columns."
             )
 
     def _released(self, records, plans, learning):
