@@ -146,12 +146,10 @@ class LinearAugmenter(Augmenter):
         ridge = max(self.alpha, np.finfo(float).eps) * scale
         self.coef_ = np.linalg.solve(gram + ridge * np.eye(len(gram)), cross.T).T
         self.phi_ = c_mean - self.coef_ @ z_mean
-        A = np.eye(len(self.coef_)) if transition is None else np.asarray(transition, dtype=float)
-        if A.shape != (len(self.coef_), len(self.coef_)):
-            raise ValueError(
-                f"`transition` has shape {A.shape}, expected one row and column for each of the "
-                f"{len(self.coef_)} columns of `cross_term`."
-            )
+        p = len(self.coef_)
+        A = np.eye(p) if transition is None else np.asarray(transition, dtype=float)
+        if A.shape != (p, p):
+            raise ValueError(f"`transition` has shape {A.shape}, expected ({p}, {p}): `cross_term` has {p} columns.")
         self.theta_ = np.linalg.lstsq(A, self.coef_, rcond=None)[0]
         return self
 
@@ -301,8 +299,7 @@ def _read_training(augmenter, Y, cross_term, starts):
     cross_term = np.asarray(cross_term, dtype=float)
     if cross_term.ndim != 2 or len(cross_term) != len(Y):
         raise ValueError(
-            f"`cross_term` has shape {cross_term.shape}, expected one row for each of the {len(Y)} rows of Y "
-            "and one column per state."
+            f"`cross_term` has shape {cross_term.shape}, expected {len(Y)} rows, as Y has, and a column per state."
         )
     if not np.isfinite(cross_term).all():
         raise ValueError("`cross_term` has missing or infinite values; give the server's reply as it came.")

@@ -66,8 +66,7 @@ class BlackBoxClient:
             prior, prior_cov, posterior, posterior_cov = (np.asarray(part, dtype=float) for part in answer)
         except (TypeError, ValueError):
             raise ValueError(
-                f"{who} must return four arrays: predicted states and their covariances, filtered states and "
-                "their covariances."
+                f"{who} must return four arrays: predicted states, covariances, filtered states, covariances."
             ) from None
         n_states = prior.shape[-1] if prior.ndim else 0
         covariances = {(n_states, n_states), (len(Y), n_states, n_states)}

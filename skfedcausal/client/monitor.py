@@ -267,10 +267,7 @@ class ResidualFlag:
         """Mean, covariance and threshold of nominal residuals, rows with missing values left out."""
         complete = residuals[~np.isnan(residuals).any(axis=1)]
         if len(complete) <= residuals.shape[1]:
-            raise ValueError(
-                f"Only {len(complete)} rows have every sensor; the covariance of {residuals.shape[1]} "
-                "residuals needs more."
-            )
+            raise ValueError(f"Only {len(complete)} rows have every sensor; {residuals.shape[1]} residuals need more.")
         mean = complete.mean(axis=0)
         covariance = np.atleast_2d(np.cov(complete.T))
         floor = 1e-9 * np.trace(covariance) / len(covariance)

@@ -34,8 +34,7 @@ def check_inputs_fit(U, B, name="the unit"):
     """Refuse inputs of another number than the model has."""
     if U is not None and B is not None and U.shape[1] != B.shape[1]:
         raise ValueError(
-            f"`inputs` has {U.shape[1]} columns for {name}, but its matrix B has {B.shape[1]}: give one "
-            "column of inputs for each column of B."
+            f"`inputs` has {U.shape[1]} columns for {name}, but its B has {B.shape[1]}; give one for each of B's."
         )
 
 

@@ -61,8 +61,7 @@ def _check_server(mechanism, server, data):
         )
     if any(U is not None for U in data.inputs):
         raise ValueError(
-            f"{setting} is for plants without inputs: nothing hides what the constant phi tells of the "
-            "record. Use noise on the record (the default)."
+            f"{setting} is for plants without inputs: nothing hides phi. Use noise on the record (the default)."
         )
 
 
@@ -73,9 +72,8 @@ def _paper_noise(mechanism, name, Y, template):
         or template.center
     ):
         raise ValueError(
-            f"protocol='paper' computes its noise from the gain of the filter of unit {name!r}, and sends "
-            "its A: give a KalmanClient with public A, C, Q and R and center=False. What is identified from "
-            "the record would be sent without noise."
+            f"protocol='paper' takes its noise from the filter of unit {name!r} and sends its A, without noise: give "
+            "a KalmanClient with public A, C, Q and R and center=False, none of it identified from the record."
         )
     if not np.isfinite(Y).all():
         raise ValueError(f"The record of unit {name!r} has missing values, for which the papers have no formula.")

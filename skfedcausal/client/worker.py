@@ -126,8 +126,7 @@ class UnitWorker:
         previous = state["previous"] if round == state["round"] else state["client"]
         if previous is None:
             raise PacketError(
-                f"Unit {self.name!r} got {reply.OP!r} in the round of its first message, {round}; "
-                "it belongs to a later one."
+                f"Unit {self.name!r} got {reply.OP!r} in the round of its first message, {round}; send it later."
             )
         client = previous
         if isinstance(client, UnitClient):
@@ -136,13 +135,10 @@ class UnitWorker:
 
     def _message(self, client, previous, kept, round):
         """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
-        wishes, monitor = kept["wishes"], kept.get("monitor")
-        settings = {"inputs": self.inputs, "const": wishes.const, "local_model": wishes.local_model}
+        wishes = kept["wishes"]
+        settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": kept.get("monitor")}
         state = {**kept, "client": client, "previous": previous, "round": round}
-        if monitor is None and isinstance(client, UnitClient):
-            message = client.message_about(self.outputs, self.starts, **settings)
-        else:
-            message = answers.unit_message(client, self.outputs, self.starts, monitor=monitor, **settings)
+        message = answers.unit_message(client, self.outputs, self.starts, inputs=self.inputs, **settings)
         if isinstance(client, UnitClient):
             state["loading_error"] = loading_error(client, message)
         else:
@@ -350,17 +346,13 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
     kind = f"The client of unit {name!r} is a {type(template).__name__}"
     if noise is not None:
         raise TypeError(
-            f"{kind}. Only a KalmanClient can be told how much noise a privacy mechanism added to its "
-            "measurements; give it C and R there."
+            f"{kind}. Only a KalmanClient can be told what noise privacy added to its columns; give it C and R."
         )
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
         behind = NonlinearClient if isinstance(template, ExtendedKalmanClient) else BlackBoxClient
         return behind(template, f"unit {name!r}").fit(Y, U, starts, columns)
     if not hasattr(template, "message"):
-        raise TypeError(
-            f"{kind} with neither `message(Y)` nor `filter_moments(Y)`. Give a KalmanClient or an object "
-            "with one of them."
-        )
+        raise TypeError(f"{kind} with neither `message(Y)` nor `filter_moments(Y)`. Give it one, or a KalmanClient.")
     lacking = [method for method in ("filter", "predict", "measurements") if not hasattr(template, method)]
     if lacking:
         raise TypeError(

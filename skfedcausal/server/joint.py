@@ -74,11 +74,10 @@ class JointRecord:
         if len(set(lengths.values())) != 1:
             raise ValueError(f"The units' messages cover different episodes: {lengths}.")
         starts = (0, *accumulate(lengths[names[0]][:-1]))
-        inputs = tuple(messages[name].inputs for name in names)
-        if all(u is None for u in inputs):
-            inputs = ()
-        parts = tuple(messages[name].information for name in names)
-        return cls(names, parts, starts, inputs, tuple(messages[name].unpredicted for name in names))
+        parts, inputs, unpredicted = (
+            tuple(getattr(messages[name], of) for name in names) for of in ("information", "inputs", "unpredicted")
+        )
+        return cls(names, parts, starts, inputs, unpredicted)
 
     # -- inputs and steps ------------------------------------------------------------------------
 

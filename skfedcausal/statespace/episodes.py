@@ -211,9 +211,7 @@ class TransitionMoments:
     @classmethod
     def weighted(cls, series, weights, n_lags, starts):
         """Moments in which a transition has a weight, and with it its products with later ones."""
-        shape = (4, n_lags + 1, series.shape[1], series.shape[1])
-        sums = np.zeros(shape)
-        late, cross, early, back = sums
+        late, cross, early, back = sums = np.zeros((4, n_lags + 1, *[series.shape[1]] * 2))
         total = 0.0
         for start, stop in episodes(starts, len(series)):
             now, before = series[start + 1 : stop], series[start : stop - 1]
