@@ -135,10 +135,13 @@ class UnitWorker:
 
     def _message(self, client, previous, kept, round):
         """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
-        wishes = kept["wishes"]
-        settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": kept.get("monitor")}
+        wishes, monitor = kept["wishes"], kept.get("monitor")
+        settings = {"inputs": self.inputs, "const": wishes.const, "local_model": wishes.local_model}
         state = {**kept, "client": client, "previous": previous, "round": round}
-        message = answers.unit_message(client, self.outputs, self.starts, inputs=self.inputs, **settings)
+        if monitor is None and isinstance(client, UnitClient):
+            message = client.message_about(self.outputs, self.starts, **settings)
+        else:
+            message = answers.unit_message(client, self.outputs, self.starts, monitor=monitor, **settings)
         if isinstance(client, UnitClient):
             state["loading_error"] = loading_error(client, message)
         else:
