@@ -353,8 +353,9 @@ def unit_series(client, Y, U, starts, local_features):
     model = client.model
     if U is not None and model.B is None:
         raise ValueError(
-            "Gradient training takes a unit's own blocks as known, but a unit with inputs was given no B. Give its "
-            "KalmanClient a B (zeros where its inputs do not act on itself), or leave A out to identify both."
+            "Gradient training takes a unit's own blocks as known, but a unit with inputs was given matrices without "
+            "B. Give its KalmanClient a B (zeros where its inputs do not act on itself), or leave A out and both are "
+            "identified."
         )
     filtered = model.filter(client.active_columns(Y), U, starts)
     inputs = U if U is None or model.input_mean is None else U - model.input_mean

@@ -146,7 +146,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         exchange = self._exchange(transport, Ledger(), lost_units=self.lost_units)
         if exchange.one_way and server.needs_replies:
             raise ValueError(
-                f"{type(server).__name__} needs several rounds, one-way links have one: LikelihoodServer(n_rounds=1)."
+                f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way link. Use "
+                "a LikelihoodServer with n_rounds=1."
             )
         self._learn(exchange, server, self._has_inputs)
         self._units, self._channel = {}, exchange
@@ -310,7 +311,10 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _checked_mechanism(self):
         """The mechanism for messages, which must not be missing where the fit had one."""
         if self._message_mechanism is None and self.noise_covariance_:
-            raise ValueError("This private fit has no mechanism any more for new records: set_params(privacy=...).")
+            raise ValueError(
+                "This estimator was fitted under differential privacy and has no mechanism any more to release new "
+                "measurements with. Give it one: set_params(privacy=...)."
+            )
         return self._message_mechanism
 
     def _released(self, plant, noise=None):
@@ -354,7 +358,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             return
         if self._channel is not None:
             raise ValueError(
-                f"{type(self).__name__} learned from sites, which hold their records: give None for X, or `fit` to X."
+                f"This {type(self).__name__} learned from sites, which hold their records and models: ask with None in "
+                "place of X about those, or `fit` to records in this process."
             )
         plant = self._read(X, inputs, lengths)
         self._check_units(plant.names)
@@ -378,7 +383,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _sites_asked(self, inputs, lengths):
         if self._channel is None:
             raise ValueError(
-                f"{type(self).__name__}.fit keeps no record: give X. Only after `fit_sites` is None that of the sites."
+                f"{type(self).__name__}.fit keeps no record: give X. Only after `fit_sites` does None stand for the "
+                "record that the sites hold."
             )
         if inputs is not None or lengths is not None:
             raise ValueError("`inputs` and `lengths` belong to a record X; sites have their own.")
@@ -390,7 +396,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         missing = [name for name in names if name not in self._units]
         if missing:
             raise NotFittedError(
-                f"The model of unit {missing[0]!r} was fitted at its site and is kept there, to read that unit's rows."
+                f"The model of unit {missing[0]!r} was fitted at its site and is kept there: this estimator has the "
+                "plant, but cannot read that unit's measurements."
             )
 
     def score_samples(self, X=None, *, inputs=None, lengths=None):

@@ -39,7 +39,8 @@ class PlantInputs:
         if not active.all():
             constant = [name for name, moves in zip(names, active, strict=True) if not moves]
             warnings.warn(
-                f"Inputs {listed(constant)} never move within an episode and are left out: nothing to learn.",
+                f"Inputs {listed(constant)} never move within an episode and are left out: their effect cannot be "
+                "learned from this record.",
                 stacklevel=4,
             )
         return cls(units, names, active, low, high)
@@ -96,7 +97,10 @@ class PlantInputs:
         """Refuse a change of an input that never moved in `fit`."""
         unknown = np.array(self.names, dtype=object)[~self.active & change.any(axis=0)]
         if len(unknown):
-            raise ValueError(f"Inputs {listed(unknown)} never moved in `fit`. Known are {listed(self.active_names)}.")
+            raise ValueError(
+                f"Inputs {listed(unknown)} never moved in `fit`: their effect is not known. Known are "
+                f"{listed(self.active_names)}."
+            )
 
     def warn_outside(self, values, positions):
         """Warn of values outside the range seen in `fit`."""
@@ -132,7 +136,8 @@ def filled_inputs(data, missing):
         if gaps:
             where = " at the start of an episode, where there is no value to hold" if missing == "hold" else ""
             raise ValueError(
-                f"Inputs {listed(gaps)} have missing values{where}. Fill them in, or use missing_inputs='hold'."
+                f"Inputs {listed(gaps)} have missing values{where}: an input has to be known at every time step. Fill "
+                "them in, or let the last value hold with missing_inputs='hold'."
             )
     return replace(data, inputs=tuple(filled))
 

@@ -21,7 +21,10 @@ def privacy_curve(estimator, record, epsilons, n_draws, random_state):
     mechanism = estimator.privacy
     stated = isinstance(mechanism, PrivacyMechanism) and mechanism.place == "record"
     if not stated or mechanism.delta is None or mechanism.clip_norm is None:
-        raise ValueError("privacy_curve needs a GaussianMechanism with its delta, clip_norm and event_radius.")
+        raise ValueError(
+            "privacy_curve varies the epsilon of noise on the record: give a GaussianMechanism with its delta, "
+            "clip_norm and event_radius as `privacy`."
+        )
     epsilons = np.sort(np.asarray(epsilons, dtype=float).ravel())
     if len(epsilons) == 0 or not (epsilons > 0).all():
         raise ValueError(f"epsilons={epsilons.tolist()}; give at least one, all positive.")
@@ -44,8 +47,9 @@ def privacy_curve(estimator, record, epsilons, n_draws, random_state):
     table.attrs["smallest_useful_epsilon"] = float(enough.min())
     if enough.empty:
         warnings.warn(
-            f"No epsilon up to {epsilons[-1]:.3g} leaves anything to be learned: links are lost or predictions too "
-            "poor. Use a longer record, a smaller event_radius, a tighter clip_norm, or no sharing at all.",
+            f"No epsilon up to {epsilons[-1]:.3g} leaves anything to be learned from this record: fewer than half of "
+            "the links would be found, or measurements predicted no better than by their level. Use a longer record, "
+            "a smaller event_radius, a tighter clip_norm, or no sharing at all.",
             UtilityWarning,
             stacklevel=3,
         )

@@ -265,7 +265,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         _check_choice("loops", loops, _LOOPS)
         if return_std and not getattr(self.server_, "has_covariances", True):
             raise ValueError(
-                f"{type(self.server_).__name__} learns a point without a sampling covariance, no standard errors."
+                f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no standard "
+                "errors to return. Use LikelihoodServer for them."
             )
         if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
             raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")

@@ -718,7 +718,10 @@ def _prior(prior, names):
         prior = [prior[name] for name in names]
     weights = np.asarray(prior, dtype=float)
     if weights.shape != (len(names),) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
-        raise ValueError(f"Got `prior` of shape {weights.shape}; give one weight >= 0 for each of {', '.join(names)}.")
+        raise ValueError(
+            f"`prior` has shape {weights.shape}; give one weight of at least 0 for each of the {len(names)} units "
+            f"{', '.join(names)}."
+        )
     return weights / weights.sum()
 
 

@@ -304,7 +304,8 @@ class GradientServer(BaseEstimator):
         self._validate_params()
         if self._stepwise and self.exchange == "moments":
             raise ValueError(
-                "update='online' uses states of each step, which exchange='moments' does not send: use 'series'."
+                "update='online' uses the states of every single step, which exchange='moments' does not send. Use "
+                "exchange='series', or update='batch'."
             )
         if self.constraint == "penalty":
             return
