@@ -43,6 +43,7 @@ class Resampling:
         self._blocks = _blocks(self._starts, len(self._series), block_length)
         self.n_blocks = len(self._blocks)
         self._gappy = None if plant.is_complete else plant
+        self._centred = None if plant.is_complete else plant.standard_record.centred()  # of every draw the same
         self.information = plant.standard_record.mean_information()
 
     def require_blocks(self):
@@ -82,12 +83,12 @@ class Resampling:
         drawn = [block for block, n in zip(self._blocks, counts, strict=True) for _ in range(int(n))]
         rows = np.concatenate([np.arange(block.start, block.stop) for block in drawn])
         starts = (0, *np.cumsum([block.stop - block.start for block in drawn])[:-1].tolist())
-        centred = self._gappy.standard_record.centred()
         parts = tuple(
             replace(part, z=part.z[rows], index=None if part.is_constant else part.index[rows], const=None)
-            for part in centred.parts
+            for part in self._centred.parts
         )
-        return self._gappy.time_domain(replace(centred, parts=parts, starts=starts), rows=rows, levels=False)
+        drawn_record = replace(self._centred, parts=parts, starts=starts)
+        return self._gappy.time_domain(drawn_record, rows=rows, levels=False)
 
     def _likelihood(self, series, weights):
         moments = TransitionMoments.weighted(series, weights, self._n_lags, self._starts)
