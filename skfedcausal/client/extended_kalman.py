@@ -136,7 +136,10 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         given = [name for name, value in parts.items() if value is not None and not hasattr(value, "fit")]
         if given and len(given) < len(parts):
             lacking = sorted(set(parts) - set(given))
-            raise ValueError(f"Got {', '.join(given)} without {', '.join(lacking)}. Give all of f, h, Q, R, or none.")
+            raise ValueError(
+                f"Got {', '.join(given)} without {', '.join(lacking)}. Give f and h as functions with Q and R, or "
+                "none of the four to learn them."
+            )
         if given:
             return self._take(Y)
         return self._learn(Y, episode_starts(check_lengths(lengths, len(Y))))

@@ -61,7 +61,8 @@ def _check_server(mechanism, server, data):
         )
     if any(U is not None for U in data.inputs):
         raise ValueError(
-            f"{setting} is for plants without inputs: nothing hides phi. Use noise on the record (the default)."
+            f"{setting} is for plants without inputs: nothing hides what the constant phi tells of the record. "
+            "Use noise on the record (the default)."
         )
 
 

@@ -126,7 +126,8 @@ class UnitWorker:
         previous = state["previous"] if round == state["round"] else state["client"]
         if previous is None:
             raise PacketError(
-                f"Unit {self.name!r} got {reply.OP!r} in the round of its first message, {round}; send it later."
+                f"Unit {self.name!r} got {reply.OP!r} in the round of its first message, {round}; it belongs to a "
+                "later one."
             )
         client = previous
         if isinstance(client, UnitClient):
@@ -138,7 +139,7 @@ class UnitWorker:
         wishes, monitor = kept["wishes"], kept.get("monitor")
         settings = {"inputs": self.inputs, "const": wishes.const, "local_model": wishes.local_model}
         state = {**kept, "client": client, "previous": previous, "round": round}
-        if monitor is None and isinstance(client, UnitClient):
+        if monitor is None and isinstance(client, UnitClient):  # what every fit runs, without the other kinds
             message = client.message_about(self.outputs, self.starts, **settings)
         else:
             message = answers.unit_message(client, self.outputs, self.starts, monitor=monitor, **settings)
@@ -349,7 +350,8 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
     kind = f"The client of unit {name!r} is a {type(template).__name__}"
     if noise is not None:
         raise TypeError(
-            f"{kind}. Only a KalmanClient can be told what noise privacy added to its columns; give it C and R."
+            f"{kind}. Only a KalmanClient can be told how much noise a privacy mechanism added to its "
+            "measurements; give it C and R there."
         )
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
         behind = NonlinearClient if isinstance(template, ExtendedKalmanClient) else BlackBoxClient

@@ -248,7 +248,10 @@ def column_order(columns, n_columns, known, what, *, by_name=True):
     if columns is not None and by_name:
         check_known(columns, known, f"columns of {what}")
     if n_columns != len(known):
-        raise ValueError(f"Got {n_columns} column(s) in {what}, expected {len(known)}: {listed(known)}, in this order.")
+        raise ValueError(
+            f"Got {n_columns} column(s) in {what}, expected {len(known)}: {listed(known)}. Give the columns that were "
+            "there in `fit`, in the same order."
+        )
     if columns is None or list(columns) == known or set(columns) != set(known):
         return None
     position_of = {name: position for position, name in enumerate(columns)}

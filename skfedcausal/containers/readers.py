@@ -127,7 +127,9 @@ def read_units(X, layout, how):
     known: list[list[str] | None]
     if layout is None:
         if not isinstance(how.client_labels, str) or how.client_labels != "from_columns":
-            raise ValueError("Got `client_labels` with a list or dict of units; they are for one table only.")
+            raise ValueError(
+                "Got `client_labels` with a list or dict of units; leave them out, they are for one table."
+            )
         names = [str(name) for name in X] if isinstance(X, Mapping) else [f"client{k}" for k in range(len(X))]
         check_unit_names(names)
         tables = list(X.values() if isinstance(X, Mapping) else X)

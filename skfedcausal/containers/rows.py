@@ -95,7 +95,10 @@ def check_times(index, lengths):
     for start, length in zip(episode_starts(lengths), lengths, strict=True):
         times = index[start : start + length]
         if times.is_monotonic_decreasing and times[-1] < times[0]:
-            raise ValueError(f"The rows of X run backwards in time, from {times[0]} to {times[-1]}. Sort them by time.")
+            raise ValueError(
+                f"The rows of X run backwards in time, from {times[0]} to {times[-1]}: what was an effect would be "
+                "taken for a cause. Sort them by time."
+            )
         text = repeated_text(times)
         if text is not None:
             warnings.warn(

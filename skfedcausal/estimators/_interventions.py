@@ -70,5 +70,5 @@ def _as_numbers(value, what):
             f"{what} was given {value!r}, which is no number and no table of numbers in the units of the input."
         ) from None
     if not np.isfinite(array).all():
-        raise ValueError(f"{what} has values that are missing or infinite.")
+        raise ValueError(f"{what} has values that are missing or infinite; give a finite number for every row.")
     return array

@@ -425,7 +425,8 @@ class GradientServer(BaseEstimator):
         radius = spectral_radius(self.transition_)
         if radius >= 1 and len(change) > 1:
             warnings.warn(
-                f"The plant is not stable (spectral radius {radius:.3f}): effects grow with the horizon.",
+                f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects grow with "
+                "the horizon.",
                 stacklevel=2,
             )
         effect = input_response(self.transition_, self.input_, change).effect
