@@ -140,6 +140,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     input_columns: Any = None
     missing_inputs: str = "error"
+    sampled: str | Mapping = "auto"
+    basis: Any = "linear"
 
     _parameter_constraints = {
         **PlantEstimator._parameter_constraints,
@@ -312,8 +314,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         _check_choice("loops", loops, _LOOPS)
         if return_std and not getattr(self.server_, "has_covariances", True):
             raise ValueError(
-                f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no "
-                "standard errors to return. Use LikelihoodServer for them."
+                f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no standard "
+                "errors to return. Use LikelihoodServer for them."
             )
         if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
             raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
@@ -329,8 +331,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         series[:, :, own] = before, after
         change, owners = self._change(*series), self._input_map.owners
         held = np.isin(owners, own)
-        parts = {known.names[k]: _only(change, owners == k) for k in own}
-        frames = [self._effect_frames(part, held, loops, level) for part in (parts.values() if split else [change])]
+        parts = {known.names[k]: _only(change, owners == k) for k in own} if split else {None: change}
+        frames = [self._effect_frames(part, held, loops, level) for part in parts.values()]
         tables = [
             pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"]) if split else some[0]
             for some in zip(*frames, strict=True)
@@ -390,7 +392,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         known = self._plant_inputs
         with self._asking(X, inputs, lengths) as units:
             messages = units.messages()
-            recorded = self._recorded_inputs(units, messages)
+            known_series = units.inputs or [message.inputs for message in messages.values()]
+            recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
             replaced = recorded.copy()
             for name, value in do.items():
                 k = known.position(name)
@@ -401,9 +404,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             change, owners = self._change(recorded, replaced), self._input_map.owners
             held = np.isin(owners, [known.position(name) for name in do])
             times = np.arange(units.n_samples) if units.index is None else units.index
+            parts = {name: _only(change, owners == known.position(name)) for name in do} if split else {None: change}
             tables = {}
-            for source in list(do) if split else [None]:
-                part = change if source is None else _only(change, owners == known.position(source))
+            for source, part in parts.items():
                 effect, variance = self._replayed(units, part, held, loops, factual.shape)
                 std = np.sqrt(variance + spread)
                 tables[source] = whatif_table(times, columns, factual, effect, std, confidence)
@@ -498,17 +501,16 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                 variance = np.hstack(own).clip(0)
         else:
             with self._asking_models() as exchange:
-                effect, variance, columns = self._mapped_effect(exchange, replies)
+                effect, variance, columns = self._with_variance(exchange.ask(replies, Measurements), np.nan)
         blocks = effect, np.sqrt(variance)
         return tuple(pd.DataFrame(block[rows], index=steps, columns=list(columns)) for block in blocks)
 
-    def _mapped_effect(self, exchange, replies):
-        """Effect on the sensors and its variance: every unit maps its own states."""
-        answers = exchange.ask(replies, Measurements)
-        effect, columns = self._measured(answers)
+    def _with_variance(self, answers, unknown):
+        """Measurements in answers, their variance (`unknown` where some unit has none), names of columns."""
+        values, columns = self._measured(answers)
         if any(answer.variance is None for answer in answers.values()):
-            return effect, np.full_like(effect, np.nan), columns
-        return effect, self._measured(answers, "variance")[0], columns
+            return values, np.full_like(values, unknown), columns
+        return values, self._measured(answers, "variance")[0], columns
 
     def _replayed(self, units, change, held, loops, shape):
         """Effect and its variance over the rows of a record, every episode from its own start."""
@@ -522,16 +524,10 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                 asked, rows = self._input_map.asked(change[first:stop], holds=False)[:-1], slice(first, stop)
             else:
                 asked, rows = change[first : stop - 1], slice(first + 1, stop)
-            replies = self._effects(asked, held, loops)
-            found = self._mapped_effect(units.exchange, replies)
-            n_rows = rows.stop - rows.start
+            answers = units.exchange.ask(self._effects(asked, held, loops), Measurements)
+            found, n_rows = self._with_variance(answers, np.nan), rows.stop - rows.start
             effect[rows], variance[rows] = found[0][:n_rows], found[1][:n_rows]
         return effect, variance
-
-    def _recorded_inputs(self, units, messages):
-        """Inputs of the record, shape (n_samples, n_inputs); those that sites leave out are zero."""
-        series = units.inputs or [message.inputs for message in messages.values()]
-        return np.hstack([np.zeros((units.n_samples, 0)), *(U for U in series if U is not None)])
 
     def _factual(self, units, messages):
         """Measurements of the record, expected ones where they are missing, the variance of those, names."""
@@ -539,10 +535,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         if not all(message.information.is_constant for message in messages.values()):
             states = self.server_.abducted(messages)
             request = {name: FactualRequest(one.states, one.covariances) for name, one in states.items()}
-        answers = units.exchange.ask(request, Measurements)
-        values, columns = self._measured(answers)
-        known = all(answer.variance is not None for answer in answers.values())
-        return values, self._measured(answers, "variance")[0] if known else 0.0, columns
+        return self._with_variance(units.exchange.ask(request, Measurements), 0.0)
 
 
 def _check_choice(name, value, choices):

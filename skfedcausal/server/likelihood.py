@@ -1,7 +1,8 @@
 """The default server: maximum likelihood of the coupled plant from one message per unit."""
 
 import warnings
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -27,7 +28,7 @@ from .links.intervals import intervals_table, measure_intervals, pair_of, spectr
 from .links.resampling import bootstrap_table, stability_table
 from .links.tables import correlation_table, links_table
 from .links.tests import check_method, tests_table
-from .plant import ServerLearner
+from .plant import ServerLearner, smoothed_replies
 from .prediction import OperatingPoint, smooth_plant
 
 SAMPLED = ("auto", "after", "before")
@@ -38,6 +39,7 @@ _SLOW = 0.98
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class LikelihoodServer(ServerLearner):
     """Maximum-likelihood estimate of the plant from the units' sufficient statistics.
 
@@ -215,6 +217,22 @@ class LikelihoodServer(ServerLearner):
     'cause effect\\nunit0  unit2'
     """
 
+    fix_local: bool = False
+    sparsity: str | None = "fdr"
+    alpha: float = 0.05
+    shrink: bool = True
+    level_shifts: str | None = "auto"
+    sampled: str | Mapping = "auto"
+    likelihood: str = "whittle"
+    covariance: str = "information"
+    margin: float = 0.1
+    held_out: float | None = None
+    n_rounds: int = 1
+    horizon: int = 50
+    max_time: float = 25.0
+    max_iter: int = 300
+    tol: float = 1e-10
+
     _parameter_constraints = {
         "fix_local": ["boolean"],
         "sparsity": [StrOptions({"fdr"}), None],
@@ -234,45 +252,6 @@ class LikelihoodServer(ServerLearner):
     }
 
     tests_links = True
-
-    def __init__(
-        self,
-        *,
-        fix_local=False,
-        sparsity="fdr",
-        alpha=0.05,
-        shrink=True,
-        level_shifts="auto",
-        sampled="auto",
-        likelihood="whittle",
-        covariance="information",
-        margin=0.1,
-        held_out=None,
-        n_rounds=1,
-        horizon=50,
-        max_time=25.0,
-        max_iter=300,
-        tol=1e-10,
-    ):
-        self.fix_local = fix_local
-        self.sparsity = sparsity
-        self.alpha = alpha
-        self.shrink = shrink
-        self.level_shifts = level_shifts
-        self.sampled = sampled
-        self.likelihood = likelihood
-        self.covariance = covariance
-        self.margin = margin
-        self.held_out = held_out
-        self.n_rounds = n_rounds
-        self.horizon = horizon
-        self.max_time = max_time
-        self.max_iter = max_iter
-        self.tol = tol
-
-    @property
-    def needs_replies(self):
-        return self.n_rounds > 1 or getattr(self, "trains_corrections", False)
 
     @property
     def acts_at_once(self):
@@ -567,24 +546,14 @@ class LikelihoodServer(ServerLearner):
         return super()._filter(record)
 
     def smoothed(self, messages):
-        """Each unit's own states given all units' messages, under the plant before shrinkage.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to SmoothedReply
-        """
+        """Each unit's own states given all units' messages, under the plant before shrinkage."""
         return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
     def _smoothed(self, messages, A, B, **settings):
         if self._lagged is None:
             return super()._smoothed(messages, A, B, **settings)
         found = self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)
-        return self._smoothed_replies(*found)
+        return smoothed_replies(self.state_slices_, *found)
 
     def _cross_terms(self, record, foreign):
         if self._lagged is None:
@@ -595,17 +564,7 @@ class LikelihoodServer(ServerLearner):
         return cross_terms(self._lagged.dynamics, record.partition, run, self._operating_point)
 
     def replies(self, messages):
-        """Reply to each unit: its own part of the plant and the other units' influence on its states.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to StateReply
-        """
+        """Reply to each unit: its own part of the plant and the other units' influence on its states."""
         replies = super().replies(messages)
         if self.filter_noise_share_ is None:
             return replies

@@ -253,8 +253,7 @@ class ServerLearner(BaseEstimator, ABC):
             matrix = getattr(self, learned)
             if np.shape(matrix) != (n, n) or not np.isfinite(matrix).all():
                 raise ValueError(
-                    f"`{learned}` of {who} has shape {np.shape(matrix)} or is not finite; "
-                    f"give a matrix of {n} rows and columns."
+                    f"`{learned}` of {who} has shape {np.shape(matrix)} or is not finite; expected ({n}, {n})."
                 )
 
     @property
@@ -281,10 +280,12 @@ class ServerLearner(BaseEstimator, ABC):
 
     def _smoothed(self, messages, A, B, **settings):
         states, covariances = smooth_plant(A, self.process_cov_, self._record(messages), self._drive(A, B), **settings)
-        return self._smoothed_replies(states, covariances)
+        return smoothed_replies(self.state_slices_, states, covariances)
 
-    def _smoothed_replies(self, states, covariances):
-        return {
-            name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
-            for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
-        }
+
+def smoothed_replies(state_slices, states, covariances):
+    """Each unit's own states given a whole record, as a `SmoothedReply` by name."""
+    return {
+        name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
+        for (name, rows), covariance in zip(state_slices.items(), covariances, strict=True)
+    }

@@ -19,7 +19,7 @@ from skfedcausal.federation.framed import FramedTransport
 from skfedcausal.federation.ledger import Ledger
 from skfedcausal.federation.lost import ClientError, LostUnits
 from skfedcausal.message import StateMessage
-from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.packet import Failure, Packet, PacketError
 from skfedcausal.message.requests import FitRequest
 
 KEY = b"k" * 32
@@ -107,6 +107,25 @@ class Hostile(FramedTransport):
         """The site signs this: only its content is hostile."""
         self.came = Envelope("march", "mill", "up", self._sequence + 1).seal(payload, KEY)
         return self
+
+
+class Patient(FramedTransport):
+    """A transport that notes how long it would have waited for its sites."""
+
+    def __init__(self, **settings):
+        super().__init__(["mill"], "march", {"mill": KEY}, **settings)
+        self.waited = []
+
+    def _carry(self, frames, timeout):
+        self.waited.append(timeout)
+        return dict.fromkeys(frames, Failure("timeout"))
+
+
+@pytest.mark.parametrize(("timeout", "waited"), [(60.0, 5.0), (2.0, 2.0)])
+def test_nobody_is_waited_for_long_when_the_run_is_over(timeout, waited):
+    transport = Patient(timeout=timeout)
+    transport.close()
+    assert transport.waited == [waited]
 
 
 def damaged(data, rng):

@@ -173,6 +173,7 @@ WRONG_BYTES = {
     "only a prefix": (WHOLE[: PREFIX.size - 1], "shorter than its prefix"),
     "other magic number": (b"PK\x03\x04" + WHOLE[4:], "not a packet"),
     "later version": (PREFIX.pack(b"SKFC", 3, 2) + b"{}", "version 3 is not known.*reads 2"),
+    "nothing behind the prefix": (WHOLE[: PREFIX.size], "ends inside its header"),
     "header cut": (WHOLE[: PREFIX.size + 5], "ends inside its header"),
     "array cut": (WHOLE[:-1], "ends inside array 'scale'"),
     "bytes left over": (WHOLE + b"\0", "1 bytes after its last array"),

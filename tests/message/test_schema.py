@@ -10,6 +10,7 @@ from numpy.testing import assert_array_equal
 
 from skfedcausal.message import (
     CorrectionMoments,
+    FlagMessage,
     GradientReply,
     LocalModel,
     Message,
@@ -252,3 +253,19 @@ def test_a_kind_of_ones_own_travels_as_it_declares(pump):
     assert message.answer is StateMessage
     with pytest.raises(AttributeError):
         message.turns = 6
+
+
+def test_bits_of_no_row_are_no_message():
+    packet = FlagMessage(np.zeros((1, 2), dtype=bool)).to_packet()
+    arrays = {
+        name: np.zeros(1, dtype=value.dtype) if name == "length" else value[:0] for name, value in packet.arrays.items()
+    }
+    with pytest.raises(PacketError, match="for 0 time steps"):
+        FlagMessage.from_packet(Packet(packet.op, packet.round, arrays))
+
+
+def test_which_messages_open_a_fit_and_which_count_as_rounds():
+    """What is said of a plant once it is learned belongs to the round before."""
+    kinds = {kind.__name__: kind for kind in KINDS_OF_PACKAGE}
+    assert {name for name, kind in kinds.items() if kind.OPENS} == {"FitRequest", "TrainRequest"}
+    assert {name for name, kind in kinds.items() if not kind.NEW_ROUND} == {"LawRequest", "StateReply", "TrainingEnd"}

@@ -124,6 +124,15 @@ def test_closed_loops_are_the_plant_run_with_the_controllers_in_it():
     np.testing.assert_allclose(input_response(A, B, change, gains).effect, expected, atol=1e-12)
 
 
+def test_laws_in_other_units_close_the_same_loops():
+    rng = np.random.default_rng(4)
+    gains = FeedbackGains(0.2 * rng.standard_normal((K, N)), 0.1 * rng.standard_normal((K, N)), 0.3 * np.eye(K))
+    S, D = np.diag([2.0, 0.5, 3.0, 4.0][:N]), np.array([5.0, 0.1, 3.0][:K])
+    change = rng.standard_normal((8, K))
+    inside = input_response(np.linalg.solve(S, A @ S), np.linalg.solve(S, B * D), change / D, gains.scaled(S, D)).effect
+    np.testing.assert_allclose(inside @ S, input_response(A, B, change, gains).effect, atol=1e-12)
+
+
 @pytest.mark.parametrize("closed", [False, True])
 def test_covariances_of_effects_are_those_of_numerical_derivatives(closed):
     rng = np.random.default_rng(3)

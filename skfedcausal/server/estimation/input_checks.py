@@ -10,7 +10,15 @@ import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy import stats
 
-from ...statespace.episodes import PIECE, add_product, episodes, lag_covariances, symmetric
+from ...statespace.episodes import (
+    PIECE,
+    add_product,
+    block_toeplitz,
+    episode_lengths,
+    episodes,
+    lag_covariances,
+    symmetric,
+)
 
 _MAX_ORDER = 20
 _WINDOWS = 5000  # stretches of an input that are looked at, evenly spread
@@ -47,7 +55,7 @@ def check_independent(correlation):
 def excitation_table(record, regressors):
     """How well each input is excited."""
     u, scale = record.standard_known
-    longest = min(_MAX_ORDER, max(min(np.diff([*record.starts, len(u)])) // 2, 1))
+    longest = min(_MAX_ORDER, max(min(episode_lengths(record.starts, len(u))) // 2, 1))
     orders = [_persistent_order(u[:, k], longest, record.starts) for k in range(u.shape[1])]
     precision = np.linalg.pinv(regressors, hermitian=True)
     k = u.shape[1]
@@ -145,8 +153,7 @@ def _own_past(u, starts):
     """Coefficients of a long autoregression of the inputs, one matrix per lag."""
     n_lags = int(np.clip(len(u) // (_ROWS_PER_LAG * u.shape[1]), _N_LAGS, _MAX_PAST))
     G = lag_covariances(u, range(n_lags + 1), starts)
-    blocks = [[G[j - i] if j >= i else G[i - j].T for j in range(n_lags)] for i in range(n_lags)]
-    past, cross = np.block(blocks), np.hstack(list(G[1:]))
+    past, cross = block_toeplitz(G[:n_lags]), np.hstack(list(G[1:]))
     return np.linalg.lstsq(past, cross.T, rcond=1e-10)[0].reshape(n_lags, *G[0].shape)
 
 

@@ -103,7 +103,7 @@ class LaggedDynamics:
     def smooth(self, record, point, *, intercept=True):
         """States given a whole record (n_samples, n), and covariances of each unit's states."""
         padded, A, drive = PaddedRecord(self, record), self.transition, self.drive(point)
-        J = padded.block_diagonal([part.patterns[0] for part in record.parts]) if record.is_constant else None
+        J = padded.mean_information() if record.is_constant else None
         settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
         if drive is not None:
             A = np.hstack([A, drive.B])
@@ -181,9 +181,9 @@ class PaddedRecord:
     def __getattr__(self, name):
         return getattr(self._record, name)
 
-    def block_diagonal(self, matrices):
-        """Plant matrix of the units' matrices."""
-        return self._dynamics.padded_matrix(self._record.block_diagonal(matrices))
+    def mean_information(self):
+        """Mean information of a row."""
+        return self._dynamics.padded_matrix(self._record.mean_information())
 
     def matrices(self, rows=slice(None)):
         """Information matrices of a slice of rows."""
