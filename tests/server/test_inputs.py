@@ -206,11 +206,20 @@ def test_a_plant_that_does_not_fit_is_no_feedback(kind):
     p_values = []
     for seed in range(20):
         X, inputs = _second_order(seed, kind)
+        one_lag = LikelihoodServer(covariance="sandwich")
         with pytest.warns(UserWarning, match="all that earlier inputs have done: .a on a"):
-            plant = FederatedCounterfactualEstimator(KalmanClient(n_states=1)).fit(X, inputs=inputs)
+            plant = FederatedCounterfactualEstimator(KalmanClient(n_states=1), server=one_lag).fit(X, inputs=inputs)
         assert not plant.server_.has_feedback_
         p_values.append(plant.feedback_["p_value"].min())
     assert np.sum(np.array(p_values) < 0.05) <= 4
+
+
+@pytest.mark.parametrize("kind", ["second order", "dead time"])
+def test_a_plant_of_several_lags_explains_what_inputs_have_done(kind):
+    X, inputs = _second_order(0, kind)
+    plant = FederatedCounterfactualEstimator(KalmanClient(n_states=1)).fit(X, inputs=inputs)  # and warns of nothing
+    assert len(plant.server_.lag_transitions_) > 1
+    assert plant.feedback_["misfit_p_value"].min() > 0.001
 
 
 def test_a_controller_is_still_found_where_the_plant_does_not_fit():

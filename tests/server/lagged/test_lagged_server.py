@@ -271,7 +271,7 @@ def test_an_input_that_acts_in_its_row_is_known_to_do_so(sampled):
 def test_after_keeps_an_input_out_of_its_row():
     X, inputs = same_row()
     server = LikelihoodServer(sampled="after")
-    with pytest.warns(UserWarning, match="depend on measurements"):  # what the same row does looks like that
+    with pytest.warns(UserWarning, match="move together within a row"):
         estimator = FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
     assert not estimator.server_.acts_at_once
     assert not np.any(estimator.server_.lag_inputs_[0]) or len(estimator.server_.lag_inputs_) == 1
