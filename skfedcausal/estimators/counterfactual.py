@@ -227,7 +227,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         server = super()._new_server()
         if self.sampled != "auto" and self._server_knows_timing():
             known, owners = self._sent_inputs, self._input_map.owners
-            words = {name: [] for name in dict.fromkeys(known.units)}
+            words: dict[str, list[str]] = {name: [] for name in dict.fromkeys(known.units)}
             for unit, moves, k in zip(known.units, known.active, owners, strict=True):
                 if moves:
                     words[unit].append(self._input_map.words[k])

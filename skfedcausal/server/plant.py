@@ -84,12 +84,16 @@ class ServerLearner(BaseEstimator, ABC):
     controlled_units_: tuple[str, ...] = ()
     excitation_: dict | None = None
     feedback_: Any = None
-    acts_at_once: bool = False
     one_lag: tuple[np.ndarray, np.ndarray] | None = None  # of a plant of several lags: that of one
 
     @property
     def needs_local_model(self):
         """Whether units have to send their own transition matrix and process covariance."""
+        return False
+
+    @property
+    def acts_at_once(self):
+        """Whether some input acts in the row that it is recorded in."""
         return False
 
     @property

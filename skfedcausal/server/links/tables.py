@@ -6,8 +6,8 @@ from scipy.special import chdtri, chndtr
 
 from ..estimation.evidence import adjusted_p_values
 
-COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict")
-COLUMNS += ("delay", "delay_low", "delay_high")
+_TESTED = ("strength", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict")
+COLUMNS = ("cause", "effect", "kind", *_TESTED, "delay", "delay_low", "delay_high")
 
 
 def links_table(names, family, blocks, geweke=None, *, alpha, margin, kind="state"):
