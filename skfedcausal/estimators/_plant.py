@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from ..client.pooled import PooledTransport, unit_trainings
 from ..message.requests import LossAnswer, LossRequest, Measurements, PredictRequest
 from ..message.states import PredictionReply
+from ..optional import import_optional
 from ..server.gradient.state import relayed_plans
 from ..server.likelihood import LikelihoodServer
 from ._base import FederatedEstimator
@@ -490,6 +491,36 @@ class PlantEstimator(FederatedEstimator):
         """
         with self._asking(X, inputs, lengths) as units:
             return undecided(self.server_.test_links(units.messages(), method), self._undecidable)
+
+    def to_networkx(self, *, undecided=False):
+        """The links as a graph of networkx (extra ``graph``).
+
+        Parameters
+        ----------
+        undecided : bool, default=False
+            Also the pairs with the verdict "cannot tell".
+
+        Returns
+        -------
+        networkx.MultiDiGraph
+            One node per unit. One edge from cause to effect per influence, its key the `kind` and its
+            attributes the other columns of `links_`; ``weight`` is the strength.
+
+        Raises
+        ------
+        ImportError
+            Without networkx.
+        """
+        check_is_fitted(self)
+        networkx = import_optional("networkx", "graph", "A graph of the links")
+        graph = networkx.MultiDiGraph()
+        graph.add_nodes_from(self.client_names_)
+        kept = ["influence", "cannot tell"] if undecided else ["influence"]
+        for link in self.links_.to_dict("records"):
+            if link["verdict"] in kept:
+                cause, effect, kind = (link.pop(key) for key in ("cause", "effect", "kind"))
+                graph.add_edge(cause, effect, key=kind, weight=link["strength"], **link)
+        return graph
 
     @where_server("bootstrap_links")
     def bootstrap_links(

@@ -476,7 +476,7 @@ class LikelihoodServer(ServerLearner):
 
     def _acts_at_once(self, estimate):
         """Whether some input acts in the row it is recorded in."""
-        if estimate is None or not self.partition_.n_inputs:
+        if estimate is None or not self.partition_.n_inputs or not estimate.plant.determined.all():
             return False
         from .lagged.stage import timing_of
 
