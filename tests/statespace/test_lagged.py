@@ -119,7 +119,7 @@ def test_information_is_the_covariance_of_the_scores(scores):
     gradients, likelihood, coefficients, periodogram = scores
     rows, lags = slice(0, 2), np.arange(1, 7)
     info = RowInformation(likelihood, coefficients, TRUE_Q, periodogram)
-    H = info.of_rows(rows, [(0, lags), (1, lags), (2, lags)], [0, 1])
+    H = info.of_rows(rows, [(0, lags), (1, lags), (2, lags)])
     q = np.moveaxis(gradients[:, 1:, rows], 1, -1).reshape(len(gradients), -1)
     z = q / np.sqrt(np.diag(H))
     # variances over information: within four standard errors of one record's periodogram and of 300 scores

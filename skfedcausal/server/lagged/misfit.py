@@ -108,11 +108,12 @@ def lag_bases(n_lags, decays=_TESTED):
     return bases
 
 
-def kernel_p_values(S, q, n_lags, bases, logsf):
+def kernel_p_values(S, q, n_lags, bases, logsf, *, of_each_lag=False):
     """P values of channels of no effect, from scores (m, e) and informations (m, e, e) efficient for them.
 
     For each basis R of a kernel ``q' R R' q`` is a weighted sum of chi-squares under no effect, with the
-    eigenvalues of ``R' S R``; `logsf` gives its log tail. Cauchy's rule combines the kernels' p values.
+    eigenvalues of ``R' S R``; `logsf` gives its log tail. Cauchy's rule combines the kernels' p values; with
+    `of_each_lag` those of every single lag, which a dead time leaves of a link, have half of the weight.
     """
     n_channels, e = q.shape
     n_vectors = e // n_lags
@@ -125,15 +126,29 @@ def kernel_p_values(S, q, n_lags, bases, logsf):
         weights = np.linalg.eigvalsh((C + np.swapaxes(C, 1, 2)) / 2)
         weights = np.maximum(weights, 1e-12 * weights[:, -1:] + _TINY)
         p_values[k] = np.exp(logsf(np.square(z).sum(axis=1)[:, None], weights)[:, 0])
-    return combined(p_values)
+    if not of_each_lag:
+        return combined(p_values)
+    single = _single_lag_p_values(S, q, n_lags, logsf)
+    shares = np.repeat([0.5 / len(bases), 0.5 / n_lags], [len(bases), n_lags])
+    return combined(np.concatenate([p_values, single]), shares)
 
 
-def combined(p_values):
-    """Cauchy combination of dependent p values along the first axis (Liu and Xie, 2020)."""
+def _single_lag_p_values(S, q, n_lags, logsf):
+    """The same for the coefficients of one lag each, (n_lags, m)."""
+    n_channels, n_vectors = len(q), q.shape[1] // n_lags
+    squares = np.square(q.reshape(n_channels, n_vectors, n_lags)).sum(axis=1)
+    C = np.einsum("xvlul->xlvu", S.reshape(n_channels, n_vectors, n_lags, n_vectors, n_lags))
+    weights = np.linalg.eigvalsh((C + np.swapaxes(C, 2, 3)) / 2)
+    weights = np.maximum(weights, 1e-12 * weights[..., -1:] + _TINY).reshape(-1, n_vectors)
+    return np.exp(logsf(squares.reshape(-1, 1), weights)[:, 0]).reshape(n_channels, n_lags).T
+
+
+def combined(p_values, shares=None):
+    """Cauchy combination of dependent p values along the first axis (Liu and Xie, 2020), by equal shares or others."""
     p_values = np.clip(p_values, _TINY, 1 - 1e-12)
     small = p_values < 1e-12
     t = np.where(small, 1 / (np.pi * p_values), np.tan((0.5 - np.where(small, 0.5, p_values)) * np.pi))
-    t = t.mean(axis=0)
+    t = np.average(t, axis=0, weights=shares)
     # 1/2 - arctan(t)/pi loses its digits where it is small
     return np.clip(np.where(t > 1e6, 1 / (np.pi * np.maximum(t, 1)), 0.5 - np.arctan(t) / np.pi), _TINY, 1.0)
 

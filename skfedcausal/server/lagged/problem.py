@@ -118,8 +118,7 @@ def rows_at(problem, info, point, coefficients, unit, channels):
     """The :class:`Rows` of a unit at a point."""
     rows = problem.partition.slices[unit]
     columns, order = layout(channels, rows.stop - rows.start)
-    own = list(range(rows.stop - rows.start))  # the unit's own channel is the first
-    G = info.of_rows(rows, columns, own)[np.ix_(order, order)]
+    G = info.of_rows(rows, columns)[np.ix_(order, order)]
     theta = gathered(coefficients, rows, columns)[order]
     score = gathered(point.grad, rows, columns)[order] * problem.likelihood.n_rows
     return Rows(channels, columns, order, G, G @ theta + score, theta, score)

@@ -3,10 +3,8 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
-
 from ...statespace.lagged.information import RowInformation
-from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, efficient_given, prior_root, prior_unit
+from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, efficient_given, prior_root
 from ..estimation.evidence import benjamini_hochberg, weighted_chi2_logsf
 from .misfit import kernel_p_values, lag_bases
 from .problem import climb, gathered, rows_at
@@ -68,7 +66,7 @@ def tested(problem, fitted, sources, active):
         for group in _alike(found):
             S, q = (np.array([found[k][i] for k in group]) for i in range(2))
             n_lags = found[group[0]][2]
-            p = kernel_p_values(S, q, n_lags, lag_bases(n_lags), weighted_chi2_logsf)
+            p = kernel_p_values(S, q, n_lags, lag_bases(n_lags), weighted_chi2_logsf, of_each_lag=True)
             p_values[unit, group] = p
         scores.update({(unit, k): found[k] for k in found})
     return Channels(p_values, scores)
@@ -111,25 +109,36 @@ def _outside(problem, fitted, unit, rows, info, point, sources, active):
     own_rows = problem.partition.slices[unit]
     p = own_rows.stop - own_rows.start
     R, _ = prior_root(rows.channels, *_prior(fitted, unit, rows.channels))
-    M = R.T @ rows.G @ R
-    M[np.diag_indices(len(M))] += prior_unit(M)
-    factor, right = cho_factor(M, lower=True, check_finite=False), R.T @ rows.b
     found = {}
     for source in np.flatnonzero(~active[unit] & ~sources.own[unit]):
         columns = list(zip(sources.columns[source], sources.lags[source], strict=True))
         # against the own rows' coefficients: (rows, columns, lags) of both, the first in channel order
         cross = info.between(own_rows, rows.columns, columns)
         size = cross.shape[3] * p
-        cross = cross.reshape(-1, size)[rows.order]
-        own = info.between(own_rows, columns, columns).reshape(size, size)
+        blocks = rows.G, cross.reshape(-1, size)[rows.order], info.between(own_rows, columns, columns)
+        blocks = (*blocks[:2], blocks[2].reshape(size, size))
         score = gathered(point.grad, own_rows, columns) * problem.likelihood.n_rows
-        turned = R.T @ cross
-        solved = cho_solve(factor, np.column_stack([turned, right]))
-        S = own - turned.T @ solved[:, :-1]
-        # the score of what is outside, less what a posterior of the inside other than the point explains
-        q = score + cross.T @ rows.theta - turned.T @ solved[:, -1]
-        found[int(source)] = (S + S.T) / 2, q, len(columns[0][1])
+        S, q = _given(*blocks, score, rows, R)
+        if np.linalg.eigvalsh(S)[0] <= 0:  # far from the maximum
+            S, q = _given(*_floored(info, own_rows, rows, columns), score, rows, R)
+        found[int(source)] = S, q, len(columns[0][1])
     return found
+
+
+def _given(G, cross, own, score, rows, R):
+    """Efficient information and score of coefficients given those of the rows with the prior root R."""
+    # the score of what is outside, less what a posterior of the inside other than the point explains
+    S, q = efficient_given(G, cross, own, rows.b, score + cross.T @ rows.theta, R)
+    return (S + S.T) / 2, q
+
+
+def _floored(info, own_rows, rows, columns):
+    """Informations of a unit's rows and of further columns, positive together."""
+    p, n_inside = own_rows.stop - own_rows.start, sum(len(lags) for _, lags in rows.columns)
+    G = info.of_rows(own_rows, [*rows.columns, *columns])
+    at = np.arange(len(G)).reshape(p, -1)
+    inside, outside = at[:, :n_inside].ravel()[rows.order], at[:, n_inside:].ravel()
+    return G[np.ix_(inside, inside)], G[np.ix_(inside, outside)], G[np.ix_(outside, outside)]
 
 
 def search(problem, fitted, sources, alpha, active=None):

@@ -4,18 +4,22 @@ Of the coefficients ``(i, c, k)``, row i, regressor c, lag k, of one unit
 
     I[(i, c, k), (i', c', l)] = T mean_w Re exp(iw(l - k)) U_i'i V_cc'
 
-with ``U`` the unit's block of ``Phi^-1`` and V the spectrum of the regressors as the plant smooths them; the
-unit's own coefficients have the further term ``T mean_w Re exp(-iw(k + l)) W_ci' W_c'i``, ``W = Z^-1 Q X`` of
-the unit alone. Links to other units are small where they matter, and their further terms are left out.
+with ``U`` the unit's block of ``Phi^-1`` and V the spectrum of the regressors as the plant smooths them, plus
+the further term ``T mean_w Re exp(-iw(k + l)) W_ci' W_c'i``, ``W = Z^-1 Q Phi^-1``, of states that the noise
+of the unit's rows reaches: its own, and those that follow them.
 """
 
 import numpy as np
+
+from scipy.linalg import solve_triangular
 
 from ..episodes import episodes
 from ..matrices import hermitian
 
 _CELLS = 128  # frequencies over the half circle into which a record's periodogram is averaged
-_LEAST = 0.25  # by which the further term may shrink a direction
+_LEAST = 0.25  # to which the further term may shrink a direction
+_NOT_REACHED = 1e-9
+_ROUNDING = 1e-10
 
 
 def averaged_periodogram(series, starts):
@@ -57,64 +61,77 @@ class RowInformation:
             self.V[:, n:, n:] = periodogram[:, n:, n:]
         else:
             self.V = periodogram
-        self._Z, self._Q, self._N = Z, Q, N
+        # by which the noise of rows reaches the regressors, so that the states tell of the noise as well
+        self.W = np.zeros((len(F), *F.shape[:0:-1]), dtype=complex)
+        if N.any():
+            self.W[:, :n] = np.linalg.solve(Z, Q @ self.U)
+
+    def of_rows(self, rows, columns):
+        """Information of the rows' coefficients, (n, n), made positive where it is not."""
+        size = (rows.stop - rows.start) * sum(len(lags) for _, lags in columns)
+        H = self.expected(rows, columns, columns).reshape(size, size)
+        H = (H + H.T) / 2
+        term = self.further(rows, columns, columns)
+        if term is None:
+            return H
+        term = term.reshape(size, size)
+        return floored_sum(H, (term + term.T) / 2)
 
     def between(self, rows, first, second):
         """Information of columns with their lags, two lists of pairs (col, lags), with each other.
 
         Of shape (n_rows, n_first, n_rows, n_second), the lags of each column in a row.
         """
-        cols = [[col for col, _ in of] for of in (first, second)]
+        found, term = self.expected(rows, first, second), self.further(rows, first, second)
+        return found if term is None else found + term
+
+    def expected(self, rows, first, second):
+        """The same without further terms: of regressors that the noise of the rows does not reach."""
+        (col1, lag1, at1), (col2, lag2, at2) = _places(first), _places(second)
         U = np.swapaxes(self.U[:, rows, rows], 1, 2)
         p = U.shape[1]
-        V = self.V[:, np.array(cols[0])[:, None], np.array(cols[1])]
+        V = self.V[:, col1[:, None], col2]
         products = U.reshape(len(U), p, p, 1, 1) * V[:, None, None]
         moments = np.fft.irfft(products, self.n_fft, axis=0) * self._n_rows
-        lags, columns = [], []
-        for of in (first, second):
-            lags.append(np.concatenate([k for _, k in of]))
-            columns.append(np.repeat(np.arange(len(of)), [len(k) for _, k in of]))
-        shift = lags[1] - lags[0][:, None]  # E x_c[t-k] x_d[t-l] is a covariance at lag l - k
-        found = moments[shift, :, :, columns[0][:, None], columns[1]]  # (first, second, i, i')
+        shift = lag2 - lag1[:, None]  # E x_c[t-k] x_d[t-l] is a covariance at lag l - k
+        found = moments[shift, :, :, at1[:, None], at2]  # (first, second, i, i')
         return np.transpose(found, (2, 0, 3, 1))
 
-    def of_rows(self, rows, columns, own):
-        """Information of the rows' coefficients, (n, n), with the further term of the `own` columns."""
-        p = rows.stop - rows.start
-        H = self.between(rows, columns, columns)
-        size = H.shape[1]
-        H = H.reshape(p * size, p * size)
-        H = (H + H.T) / 2
-        if not self._N.any():
-            return H
-        return _stretched(H, *self._own_term(rows, columns, own, size))
-
-    def _own_term(self, rows, columns, own, size):
-        Z, Q, N = self._Z[:, rows, rows], self._Q[rows, rows], self._N[rows, rows]
-        p = len(Q)
-        W = np.linalg.solve(Z, Q @ np.linalg.inv(Q + Z @ N @ hermitian(Z)))
-        W = np.conj(W)
-        ends = np.cumsum([0] + [len(k) for _, k in columns])
-        lags = columns[own[0]][1]
-        moments = np.fft.irfft(np.einsum("fab,fcd->fabcd", W, W), self.n_fft, axis=0) * self._n_rows
-        found = moments[(lags[:, None] + lags) % self.n_fft]  # (k, l, c, i', c', i)
-        term = np.transpose(found, (5, 2, 0, 3, 4, 1))  # (i, c, k, i', c', l)
-        order = [columns[k][0] - rows.start for k in own]
-        term = term[:, order][:, :, :, :, order]
-        n_own = len(own) * len(lags)
-        term = term.reshape(p * n_own, p * n_own)
-        index = np.concatenate([i * size + np.arange(ends[k], ends[k + 1]) for i in range(p) for k in own])
-        return index, (term + term.T) / 2
+    def further(self, rows, first, second):
+        """The terms of regressors that the noise of the rows reaches, None where there are none."""
+        (col1, lag1, at1), (col2, lag2, at2) = _places(first), _places(second)
+        W = [self.W[:, cols, rows] for cols in (col1, col2)]
+        if min(np.abs(w).max() for w in W) < _NOT_REACHED:
+            return None
+        products = np.conj(np.einsum("faj,fci->fiajc", *W))
+        moments = np.fft.irfft(products, self.n_fft, axis=0) * self._n_rows
+        found = moments[lag1[:, None] + lag2, :, at1[:, None], :, at2]  # (first, second, i, i')
+        return np.transpose(found, (2, 0, 3, 1))
 
 
-def _stretched(H, index, term):
-    """H with a term added to some of its elements, as a congruence that leaves it positive."""
-    values, axes = np.linalg.eigh(H[np.ix_(index, index)])
-    values = np.maximum(values, 1e-7 * values[-1])
-    root, inverse = (axes * np.sqrt(values)) @ axes.T, (axes / np.sqrt(values)) @ axes.T
-    share, along = np.linalg.eigh(inverse @ term @ inverse)
-    factor = root @ (along * np.sqrt(np.maximum(1 + share, _LEAST))) @ along.T @ inverse
-    H = H.copy()
-    H[index] = factor @ H[index]
-    H[:, index] = H[:, index] @ factor.T
-    return H
+def _places(columns):
+    """Columns, and the lag and the number of the column of every coefficient."""
+    sizes = [len(lags) for _, lags in columns]
+    return (
+        np.array([col for col, _ in columns]),
+        np.concatenate([lags for _, lags in columns]),
+        np.repeat(np.arange(len(columns)), sizes),
+    )
+
+
+def floored_sum(H, term):
+    """``H + term``, at least `_LEAST` times H in every direction."""
+    scale = 1 / np.sqrt(np.maximum(H.diagonal(), _ROUNDING * H.diagonal().max()))
+    H, term = (scale[:, None] * x * scale for x in (H, term))
+    H = H + _ROUNDING * np.eye(len(H))
+    try:
+        np.linalg.cholesky(term + (1 - _LEAST) * H)
+    except np.linalg.LinAlgError:
+        L = np.linalg.cholesky(H)
+        half = solve_triangular(L, term, lower=True, check_finite=False)
+        share, along = np.linalg.eigh(solve_triangular(L, half.T, lower=True, check_finite=False))
+        root = L @ along
+        total = (root * np.maximum(1 + share, _LEAST)) @ root.T
+    else:
+        total = H + term
+    return total / scale[:, None] / scale
