@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+
 from ...statespace.lagged.information import RowInformation
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, efficient_given, prior_root
 from ..estimation.evidence import benjamini_hochberg, weighted_chi2_logsf

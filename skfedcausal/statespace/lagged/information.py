@@ -10,7 +10,6 @@ of the unit's rows reaches: its own, and those that follow them.
 """
 
 import numpy as np
-
 from scipy.linalg import solve_triangular
 
 from ..episodes import episodes
