@@ -11,7 +11,7 @@ from .misfit import kernel_p_values, lag_bases
 from .problem import climb, gathered, rows_at
 
 _MAX_ADDITIONS = 3  # to a unit in one round
-_MAX_ROUNDS = 6
+_MAX_ROUNDS = 12
 
 
 class Channels(NamedTuple):
@@ -149,7 +149,7 @@ def search(problem, fitted, sources, alpha, active=None):
     seen: list[np.ndarray] = []
     for _ in range(_MAX_ROUNDS):
         tests = tested(problem, fitted, sources, active)
-        proposed = _proposed(tests.p_values, active, sources, alpha)
+        proposed = _proposed(tests.p_values, active, sources, alpha, is_noisy=problem.likelihood.N.any())
         if any((proposed == earlier).all() for earlier in [*seen, active]) or problem.budget.is_spent:
             break
         seen.append(active)
@@ -160,18 +160,25 @@ def search(problem, fitted, sources, alpha, active=None):
     return fitted, active
 
 
-def _proposed(p_values, active, sources, alpha):
-    """Sources that false discovery control keeps, with a few more to each unit than there were."""
+def _proposed(p_values, active, sources, alpha, *, is_noisy):
+    """Sources that false discovery control keeps, with a few more to each unit than there were.
+
+    Behind noisy sensors every unit tells of what moves another, also the units that this one moves: only the
+    most significant is added at a time, and nothing that its own effect may explain.
+    """
     proposed = sources.own.copy()
     for family in (slice(0, sources.n_units), slice(sources.n_units, None)):
         free = ~sources.own[:, family]
         p = p_values[:, family]
         wanted = np.zeros_like(free)
         wanted[free] = benjamini_hochberg(p[free], alpha)
-        for unit, row in enumerate(wanted):
-            new = np.flatnonzero(row & ~active[unit, family])
-            row[new[np.argsort(p[unit, new], kind="stable")[_MAX_ADDITIONS:]]] = False
-        proposed[:, family] |= wanted
+        new = wanted & ~active[:, family]
+        if is_noisy and family.start == 0:
+            new &= ~(new.T & (p.T < p))
+        for unit, row in enumerate(new):
+            among = np.flatnonzero(row)
+            row[among[np.argsort(p[unit, among], kind="stable")[1 if is_noisy else _MAX_ADDITIONS :]]] = False
+        proposed[:, family] |= wanted & active[:, family] | new
     return proposed
 
 

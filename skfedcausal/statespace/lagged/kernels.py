@@ -51,7 +51,14 @@ class Channel(NamedTuple):
 
 @cache
 def kernel_root(n_lags, number):
-    """R with ``R R' = K`` for the kernel of a number over so many lags, without columns that vanish."""
+    """R with ``R R' = K`` for the kernel of a number over so many lags, without columns that vanish.
+
+    Numbers from the count of kernels on are those of the same kernels that begin one lag later, and so on.
+    """
+    dead, number = divmod(number, len(DECAYS))
+    if dead:
+        root = kernel_root(n_lags - dead, number)
+        return np.concatenate([np.zeros((dead, root.shape[1])), root])
     decay = DECAYS[number]
     n_kept = max(1, int((decay ** np.arange(n_lags) > _VANISHED).sum()))
     variances = decay ** np.arange(n_kept)
@@ -111,11 +118,12 @@ def rescaled(found, channels, scales, decays):
     scales, start = scales.copy(), 0
     for k, channel in enumerate(channels):
         own = slice(start, start + channel.size)
-        root = kernel_root(len(channel.lags), decays[k])
+        root, dead = kernel_root(len(channel.lags), decays[k]), decays[k] // len(DECAYS)
+        rows = slice(dead, dead + root.shape[1])
         # second moments of the coordinates of the prior
         stacked = np.concatenate([found.mean[own, None], found.root[own]], axis=1)
-        stacked = stacked.reshape(channel.n_vectors, len(channel.lags), -1)[:, : root.shape[1]]
-        coordinates = np.linalg.solve(root[: root.shape[1]], stacked)
+        stacked = stacked.reshape(channel.n_vectors, len(channel.lags), -1)[:, rows]
+        coordinates = np.linalg.solve(root[rows], stacked)
         mean_square = np.square(coordinates).sum() / (channel.n_vectors * root.shape[1])
         scales[k] = np.clip(mean_square, CHANNEL_SCALES[0], CHANNEL_SCALES[-1])
         start += channel.size
@@ -161,30 +169,44 @@ def swept(G, b, channels, scales, decays, *, coarse=False):
     scales, decays = scales.copy(), decays.copy()
     for number, channel in enumerate(channels):
         S, q = efficient(G, b, channels, scales, decays, number)
-        tried: dict[int, tuple[float, float]] = {}
-
-        def evidence(k, S=S, q=q, channel=channel, tried=tried):
-            if k not in tried:
-                root = kernel_root(len(channel.lags), k)
-                values = channel_evidence(S, q, root, channel.n_vectors)
-                tried[k] = values.max(), CHANNEL_SCALES[values.argmax()]
-            return tried[k][0]
-
-        candidates = _COARSE if coarse else [int(decays[number]), 0]
-        best = max(map(int, candidates), key=evidence)
-        while True:
-            better = max([best, *_neighbours(best)], key=evidence)
-            if better == best:
-                break
-            best = better
-        decays[number], scales[number] = best, tried[best][1]
+        decays[number], scales[number] = _best_kernel(S, q, channel, int(decays[number]), coarse, number > 0)
     return scales, decays
 
 
-def _neighbours(number):
-    """Kernels next to one, of its own kind and of the other."""
+def _best_kernel(S, q, channel, present, coarse, may_wait):
+    """Number and scale of the kernel of the largest evidence, found by steps to neighbours."""
+    tried: dict[int, tuple[float, float]] = {}
+    most = len(channel.lags) - 1 if may_wait else 0
+    penalty = np.log(most + 1.0)  # half of the prior is for no dead time, as much for all others
+
+    def evidence(k):
+        if k not in tried:
+            values = channel_evidence(S, q, kernel_root(len(channel.lags), k), channel.n_vectors)
+            tried[k] = values.max() - penalty * (k >= len(DECAYS)), CHANNEL_SCALES[values.argmax()]
+        return tried[k][0]
+
+    def climbed(k):
+        while True:
+            better = max([k, *_neighbours(k, most)], key=evidence)
+            if better == k:
+                return k
+            k = better
+
+    best = climbed(max([*(map(int, _COARSE) if coarse else ()), present, 0], key=evidence))
+    if most:
+        # where a single lag says most is where a channel with a dead time begins
+        best = max(best, climbed(max(range(0, (most + 1) * len(DECAYS), len(DECAYS)), key=evidence)), key=evidence)
+    return best, tried[best][1]
+
+
+def _neighbours(number, most):
+    """Kernels next to one: of its own kind, of the other, and that begin a lag earlier or later."""
+    dead, number = divmod(number, len(DECAYS))
     n = len(_SPLINES)
     if number < n:
         other = n + int(np.abs(np.array(_DIAGONALS) - _SPLINES[number]).argmin())
-        return [k for k in (number - 1, number + 1) if 0 <= k < n] + [other]
-    return [k for k in (number - 1, number + 1) if n <= k < len(DECAYS)] + [_ALIKE[number]]
+        found = [k for k in (number - 1, number + 1) if 0 <= k < n] + [other]
+    else:
+        found = [k for k in (number - 1, number + 1) if n <= k < len(DECAYS)] + [_ALIKE[number]]
+    found = [dead * len(DECAYS) + k for k in found]
+    return found + [k * len(DECAYS) + number for k in (dead - 1, dead + 1) if 0 <= k <= most]
