@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pandas as pd
+from scipy.special import chdtrc
 
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ..estimation.evidence import weighted_chi2_logsf
@@ -19,6 +20,7 @@ _LEAST_SEEN = 0.75  # share of rows in which a unit's states have to be seen
 _FEWEST_LAGS = 5  # that are worth a test
 _DECAYS = (0.1, 0.8)  # of the kernels that weigh later lags
 _TINY = 1e-300
+_AT_MOST = 0.9  # p value of a lag, where many are combined
 _TESTED = (0.02, 0.3, 0.7, 0.93)  # decays of the kernels of the tests
 _EXPLAINED = 0.97  # share of a kernel's variance that its basis holds
 
@@ -113,7 +115,8 @@ def kernel_p_values(S, q, n_lags, bases, logsf, *, of_each_lag=False):
 
     For each basis R of a kernel ``q' R R' q`` is a weighted sum of chi-squares under no effect, with the
     eigenvalues of ``R' S R``; `logsf` gives its log tail. Cauchy's rule combines the kernels' p values; with
-    `of_each_lag` those of every single lag, which a dead time leaves of a link, have half of the weight.
+    `of_each_lag` those of every single lag, all that a link with a dead time may have, carry half of the
+    weight, early ones more of it.
     """
     n_channels, e = q.shape
     n_vectors = e // n_lags
@@ -129,8 +132,10 @@ def kernel_p_values(S, q, n_lags, bases, logsf, *, of_each_lag=False):
     if not of_each_lag:
         return combined(p_values)
     single = _single_lag_p_values(S, q, n_lags, logsf)
-    shares = np.repeat([0.5 / len(bases), 0.5 / n_lags], [len(bases), n_lags])
-    return combined(np.concatenate([p_values, single]), shares)
+    early = 1 / np.arange(2, n_lags + 2)
+    shares = np.concatenate([np.full(len(bases), 1 / len(bases)), early / early.sum()])
+    # one lag that does exactly nothing says nothing of the others
+    return combined(np.minimum(np.concatenate([p_values, single]), _AT_MOST), shares)
 
 
 def _single_lag_p_values(S, q, n_lags, logsf):
@@ -140,6 +145,8 @@ def _single_lag_p_values(S, q, n_lags, logsf):
     C = np.einsum("xvlul->xlvu", S.reshape(n_channels, n_vectors, n_lags, n_vectors, n_lags))
     weights = np.linalg.eigvalsh((C + np.swapaxes(C, 2, 3)) / 2)
     weights = np.maximum(weights, 1e-12 * weights[..., -1:] + _TINY).reshape(-1, n_vectors)
+    if n_vectors == 1:
+        return chdtrc(1, squares / weights.reshape(squares.shape)).T
     return np.exp(logsf(squares.reshape(-1, 1), weights)[:, 0]).reshape(n_channels, n_lags).T
 
 

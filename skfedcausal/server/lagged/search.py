@@ -174,7 +174,7 @@ def _proposed(p_values, active, sources, alpha, *, is_noisy):
         wanted[free] = benjamini_hochberg(p[free], alpha)
         new = wanted & ~active[:, family]
         if is_noisy and family.start == 0:
-            new &= ~(new.T & (p.T < p))
+            new &= ~(new.T & (p > p.T))
         for unit, row in enumerate(new):
             among = np.flatnonzero(row)
             row[among[np.argsort(p[unit, among], kind="stable")[1 if is_noisy else _MAX_ADDITIONS :]]] = False
