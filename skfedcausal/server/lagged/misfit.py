@@ -11,6 +11,7 @@ import pandas as pd
 from scipy.special import chdtrc
 
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
+from ...statespace.matrices import hermitian
 from ..estimation.evidence import weighted_chi2_logsf
 
 LEVEL = 0.05  # family-wise, below which a plant of several lags is learned and compared
@@ -20,6 +21,9 @@ _LEAST_SEEN = 0.75  # share of rows in which a unit's states have to be seen
 _FEWEST_LAGS = 5  # that are worth a test
 _DECAYS = (0.1, 0.8)  # of the kernels that weigh later lags
 _TINY = 1e-300
+_NO_NOISE = 0.01  # share of the process noise up to which sensor noise is none
+_NOISE_ERROR = 0.1  # relative standard error of sensor noise that is estimated at home
+_UNKNOWN = 1e-8
 _AT_MOST = 0.9  # p value of a lag, where many are combined
 _TESTED = (0.02, 0.3, 0.7, 0.93)  # decays of the kernels of the tests
 _EXPLAINED = 0.97  # share of a kernel's variance that its basis holds
@@ -40,9 +44,9 @@ def misfit_p_values(plant, scoring):
     point, n = scoring.point, partition.n_states
     coefficients = np.zeros((n_lags + 1, *point.A.shape))
     coefficients[1] = point.A
-    grad = likelihood.evaluate(coefficients, point.Q).grad
+    found = likelihood.evaluate(coefficients, point.Q)
     info = plant.whittle().information(point.A, point.Q, n_lags)
-    test = MisfitTest(info, grad, likelihood.n_rows)
+    test = MisfitTest(info, found.grad, likelihood.n_rows, OpenNoise(plant.score_noise, point, found))
     in_plant, bases = scoring.structure.transition_mask, lag_bases(n_lags - 1, _DECAYS)
     sources = [[(k, rows) for k, rows in enumerate(partition.slices)], []]
     for k, rows in enumerate(partition.input_slices):
@@ -160,20 +164,45 @@ def combined(p_values, shares=None):
     return np.clip(np.where(t > 1e6, 1 / (np.pi * np.maximum(t, 1)), 0.5 - np.arctan(t) / np.pi), _TINY, 1.0)
 
 
+class OpenNoise:
+    """Sensor noise of units as what their own models found, which is no more than an estimate.
+
+    Too much or too little of it looks like later lags, so that the test of these allows for a little of both.
+    """
+
+    def __init__(self, N, point, found):
+        self.grads, self._N, self._Q, self._A = (found.grad_Q, found.grad_N), N, point.Q, point.A
+
+    def is_open(self, rows):
+        """Whether a unit's sensor noise matters beside its process noise."""
+        return np.trace(self._N[rows, rows]) > _NO_NOISE * np.trace(self._Q[rows, rows])
+
+    def precision(self, rows):
+        """What the unit's own model knows of the elements of its sensor noise."""
+        variance = self._N[rows, rows].diagonal()
+        pairs = _symmetric_pairs(len(variance))
+        return np.array([1 / (_NOISE_ERROR**2 * variance[a] * variance[b]) for a, b in pairs])
+
+    def filter(self, rows, frequencies):
+        """``Z`` of the unit alone."""
+        return np.eye(rows.stop - rows.start) - np.exp(-1j * frequencies)[:, None, None] * self._A[rows, rows]
+
+
 class MisfitTest:
     """Whether lags after the first act, at the maximum of a plant of one lag: score tests of its channels.
 
     `info` is the expected information of that plant per row (:class:`~..fisher.SpectralInformation`), `grad`
     (n_lags + 1, n, c) the gradient of the likelihood of several lags there. Every channel, in the plant or
-    not, is tested given its own first lag, the unit's other channels in the plant and its process noise.
+    not, is tested given its own first lag, the unit's other channels in the plant, its process noise and,
+    with an :class:`OpenNoise`, its sensor noise.
     """
 
-    def __init__(self, info, grad, n_rows):
-        self._info, self._score, self._n_rows = info, grad * n_rows, n_rows
+    def __init__(self, info, grad, n_rows, noise=None):
+        self._info, self._score, self._n_rows, self._noise = info, grad * n_rows, n_rows, noise
         self.n_lags = len(grad) - 1
         n_frequencies = len(info.U)
-        frequencies = (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
-        ahead = np.outer(np.arange(-self.n_lags, 2 * self.n_lags), frequencies)
+        self._frequencies = (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
+        ahead = np.outer(np.arange(-self.n_lags, 2 * self.n_lags), self._frequencies)
         self._turn = np.cos(ahead), np.sin(ahead)
 
     def _moments(self, products, first, stop):
@@ -195,24 +224,41 @@ class MisfitTest:
         own = np.einsum("faj,fci->fiajc", W[:, inside], W[:, cols])
         of_first += self._moments(own, 1 - self.n_lags, 1)[::-1]
         of_noise = []
-        for a in range(U.shape[1]):
-            for b in range(a + 1):
-                share = W[:, cols, a][:, None] * U[:, b, :, None] + W[:, cols, b][:, None] * U[:, a, :, None]
-                of_noise.append(self._moments(share * (0.5 if a == b else 1.0), 1 - self.n_lags, 1)[::-1])
+        for Z in self._noise_filters(rows):
+            left, right = W[:, cols] @ Z, hermitian(Z) @ U
+            for a, b in _symmetric_pairs(U.shape[1]):
+                share = left[..., a, None] * right[:, None, b] + left[..., b, None] * right[:, None, a]
+                share = np.swapaxes(share, 1, 2) * (0.5 if a == b else 1.0)
+                of_noise.append(self._moments(share, 1 - self.n_lags, 1)[::-1])
         p = U.shape[1]
         of_first = np.moveaxis(of_first, 0, -1).reshape(p * len(inside), p, len(cols), self.n_lags)
         return np.concatenate([of_first, np.moveaxis(np.array(of_noise), 1, -1)])
 
+    def _noise_filters(self, rows):
+        """What noise passes on its way into the residuals: process noise nothing, sensor noise Z."""
+        p = rows.stop - rows.start
+        filters = [np.broadcast_to(np.eye(p), (len(self._frequencies), p, p))]
+        if self._noise is not None and self._noise.is_open(rows):
+            filters.append(self._noise.filter(rows, self._frequencies))
+        return filters
+
+    def _noise_score(self, rows):
+        """Score of a unit's noise; that of process noise alone is zero at its maximum."""
+        pairs = _symmetric_pairs(rows.stop - rows.start)
+        if len(self._noise_filters(rows)) == 1:
+            return np.zeros(len(pairs))
+        grads = [grad[rows, rows] * self._n_rows for grad in self._noise.grads]
+        return np.array([grad[a, b] * (1.0 if a == b else 2.0) for grad in grads for a, b in pairs])
+
     def _of_noise(self, rows):
-        """Information of a unit's process noise with itself."""
+        """Information of a unit's noise with itself."""
         U = self._info.U[:, rows, rows]
-        p = U.shape[1]
-        directions = []
-        for a in range(p):
-            for b in range(a + 1):
+        p, directions = U.shape[1], []
+        for Z in self._noise_filters(rows):
+            for a, b in _symmetric_pairs(p):
                 d = np.zeros((p, p))
                 d[a, b] = d[b, a] = 1.0
-                directions.append(U @ d)
+                directions.append(U @ Z @ d @ hermitian(Z))
         x = np.array(directions)
         return 0.5 * self._n_rows * np.einsum("xfij,yfji->xy", x, x).real / len(U)
 
@@ -244,18 +290,21 @@ class MisfitTest:
         """P values of channels (m, k) of columns in a unit's rows; those `inside` (a,) are in the plant."""
         p, cols = rows.stop - rows.start, channels.ravel()
         against = self._against_first(rows, inside, cols)
-        p_noise = p * (p + 1) // 2
+        noise_score = self._noise_score(rows)
         nuisance = np.zeros((len(against),) * 2)
-        n_first = len(against) - p_noise
+        n_first = len(against) - len(noise_score)
         place = self._against_first(rows, inside, inside)
         nuisance[:, :n_first] = place[..., 0].reshape(len(against), n_first)
         nuisance[:n_first, n_first:] = nuisance[n_first:, :n_first].T
         nuisance[n_first:, n_first:] = self._of_noise(rows)
-        q_first = np.concatenate([self._score[1, rows][:, inside].ravel(), np.zeros(p_noise)])
+        if len(noise_score) > p * (p + 1) // 2:
+            known = np.arange(len(nuisance) - len(noise_score) // 2, len(nuisance))
+            nuisance[known, known] += self._noise.precision(rows)
+        q_first = np.concatenate([self._score[1, rows][:, inside].ravel(), noise_score])
         (m, k), n_lags = channels.shape, self.n_lags
         against = against.reshape(len(against), p, m, k, n_lags).transpose(2, 0, 1, 3, 4)
         against = against.reshape(m, len(nuisance), p * k * n_lags)
-        solved = np.linalg.solve(nuisance, np.concatenate([*against, q_first[:, None]], axis=1))
+        solved = _solved(nuisance, np.concatenate([*against, q_first[:, None]], axis=1))
         S = self._of_channels(rows, channels)
         explained = solved[:, :-1].reshape(len(nuisance), m, -1).transpose(1, 0, 2)
         S = S - np.swapaxes(against, 1, 2) @ explained
@@ -278,3 +327,16 @@ class MisfitTest:
         S_later = S[:, later[:, None], later] - (turned * inverse[:, None]) @ np.swapaxes(turned, 1, 2)
         along = np.einsum("xji,xj->xi", axes, q[:, first]) * inverse
         return S_later, q[:, later] - np.einsum("xij,xj->xi", turned, along)
+
+
+def _symmetric_pairs(p):
+    return [(a, b) for a in range(p) for b in range(a + 1)]
+
+
+def _solved(information, right):
+    """``information^-1 right``, without directions that a record tells nothing of."""
+    scale = 1 / np.sqrt(information.diagonal())
+    values, axes = np.linalg.eigh(scale[:, None] * information * scale)
+    known = values > _UNKNOWN
+    axes = scale[:, None] * axes[:, known]
+    return axes @ ((axes.T @ right) / values[known, None])

@@ -78,6 +78,7 @@ class LaggedPoint(NamedTuple):
     grad: np.ndarray  # (n_lags + 1, n, c) with respect to the coefficients of `[s; u]` by lag
     grad_Q: np.ndarray  # (n, n)
     inverse: np.ndarray  # (n_frequencies, n, n): Phi^-1
+    grad_N: np.ndarray  # (n, n)
 
 
 class LaggedLikelihood:
@@ -147,7 +148,8 @@ class LaggedLikelihood:
         grad /= n_rows
         # mean_w of exp(iwk) E Z N
         grad[:, :, :n] -= np.fft.irfft(E @ ZN, self.n_fft, axis=0)[: self.n_lags + 1]
-        return LaggedPoint(value, grad, (grad_Q + grad_Q.T) / 2, X)
+        grad_N = 0.5 * np.einsum("f,fij->ij", self.weights, (hermitian(Z) @ E @ Z).real)
+        return LaggedPoint(value, grad, (grad_Q + grad_Q.T) / 2, X, (grad_N + grad_N.T) / 2)
 
     def _near(self, x):
         """A spectrum without what it has beyond the lags that the likelihood remembers."""
