@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from scipy.linalg import eigh
 from scipy.stats import kstest, multivariate_normal
 
 from skfedcausal.server.estimation.evidence import weighted_chi2_logsf
 from skfedcausal.server.lagged.misfit import MisfitTest, kernel_p_values, lag_bases
 from skfedcausal.statespace.episodes import episodes
-from skfedcausal.statespace.lagged.information import RowInformation, averaged_periodogram
+from skfedcausal.statespace.lagged.information import RowInformation, averaged_periodogram, floored_sum
 from skfedcausal.statespace.lagged.kernels import (
     CHANNEL_SCALES,
     DECAYS,
@@ -128,6 +129,51 @@ def test_information_is_the_covariance_of_the_scores(scores):
     assert np.abs(z.mean(axis=0)).max() < 4 / np.sqrt(len(q))
 
 
+def test_information_of_a_unit_behind_its_own_effect_is_the_covariance_of_the_scores():
+    # 2 follows 1, so that the noise of unit 1 comes back in what its link from 2 is estimated from
+    A, n_lags, rng = np.zeros((1, 2, 2)), 4, np.random.default_rng(7)
+    A[0] = [[0.6, 0.0], [0.7, 0.3]]
+    Q, noise, gradients = np.eye(2), 2.0 * np.eye(2), []
+    coefficients = np.zeros((n_lags + 1, 2, 2))
+    coefficients[1] = A[0]
+    for _ in range(400):
+        s = simulated(rng, 1000, A, Q, noise)
+        likelihood = LaggedLikelihood(LagSums.of(s, (0,), n_lags, 20), noise)
+        gradients.append(likelihood.evaluate(coefficients, Q).grad[1:, 0] * likelihood.n_rows)
+    info = RowInformation(likelihood, coefficients, Q, averaged_periodogram(s, (0,)))
+    lags = np.arange(1, n_lags + 1)
+    H = info.of_rows(slice(0, 1), [(0, lags), (1, lags)])
+    q = np.moveaxis(np.array(gradients), 1, -1).reshape(len(gradients), -1)
+    # of 400 scores and one record's periodogram, four standard errors: every combination, and the link's given
+    # the unit's own coefficients
+    tolerance = 4 * np.sqrt(2 / len(q)) + 4 * np.sqrt(2 / 1000)
+    white = q @ np.linalg.inv(np.linalg.cholesky(H)).T
+    assert np.abs(np.square(white).mean(axis=0) - 1).max() < tolerance
+    inside = info.of_rows(slice(0, 1), [(0, lags)])
+    cross, own = (info.between(slice(0, 1), first, [(1, lags)])[0] for first in ([(0, lags)], [(1, lags)]))
+    np.testing.assert_allclose(np.block([[inside, cross[:, 0]], [cross[:, 0].T, own[:, 0]]]), H, atol=1e-6 * H.max())
+
+
+def test_gradient_with_respect_to_sensor_noise_is_that_of_the_value():
+    coefficients, Q, noise = plant()
+    x = np.random.default_rng(1).standard_normal((150, N + K))
+    sums, step = LagSums.of(x, (0,), N_LAGS, MEMORY), 1e-5
+    D = np.array([[1.0, 0.5, 0.0], [0.5, 0.0, 0.0], [0.0, 0.0, 2.0]])
+    values = [LaggedLikelihood(sums, noise + k * step * D).evaluate(coefficients, Q).value for k in (-1, 1)]
+    found = LaggedLikelihood(sums, noise).evaluate(coefficients, Q).grad_N
+    np.testing.assert_allclose((found * D).sum(), (values[1] - values[0]) / (2 * step), rtol=1e-6)
+
+
+def test_a_sum_is_floored_where_it_would_not_be_positive():
+    rng = np.random.default_rng(0)
+    X, Y = rng.normal(size=(2, 30, 5))
+    H, term = X.T @ X, 0.1 * Y.T @ Y
+    np.testing.assert_allclose(floored_sum(H, term), H + term, rtol=1e-8)
+    floored = floored_sum(H, -10 * term)
+    shares = eigh(floored, H, eigvals_only=True)
+    np.testing.assert_allclose(shares, np.maximum(1 - eigh(10 * term, H, eigvals_only=True)[::-1], 0.25), rtol=1e-6)
+
+
 def test_the_test_of_misfit_has_its_size(scores):
     gradients, likelihood, _, _ = scores
     sums = np.zeros((30, 3, 3))
@@ -151,6 +197,41 @@ def test_kernel_p_values_are_uniform_without_an_effect():
     q = np.einsum("xij,xj->xi", np.linalg.cholesky(S), rng.normal(size=(400, 12)))
     for basis in lag_bases(6):
         assert kstest(kernel_p_values(S, q, 6, [basis], weighted_chi2_logsf), "uniform").pvalue > 1e-3
+
+
+def test_single_lags_find_a_link_with_a_dead_time_and_keep_the_size():
+    n_lags, rng = 20, np.random.default_rng(6)
+    S = 100 * (0.7 ** np.abs(np.subtract.outer(np.arange(n_lags), np.arange(n_lags))))
+    L, S = np.linalg.cholesky(S), np.broadcast_to(S, (4000, n_lags, n_lags))
+    q = rng.normal(size=(4000, n_lags)) @ L.T
+    settings = n_lags, lag_bases(n_lags), weighted_chi2_logsf
+    p = kernel_p_values(S, q, *settings, of_each_lag=True)
+    # Cauchy's rule is exact in the tail only: a fifth more than the level at 5 %
+    for level, excess in ((0.05, 1.2), (0.005, 1.1)):
+        assert np.mean(p < level) < excess * level + 4 * np.sqrt(level / len(p))
+    q = q + 0.45 * S[0, 14]  # of a coefficient of 0.45 at lag 15
+    powers = [np.mean(kernel_p_values(S, q, *settings, of_each_lag=each) < 0.001) for each in (False, True)]
+    assert powers[1] > powers[0] + 4 * np.sqrt(0.25 / len(p))
+
+
+@pytest.mark.parametrize("dead", [1, 4])
+def test_kernels_may_begin_late(dead):
+    late, early = kernel_root(12, 3 + dead * len(DECAYS)), kernel_root(12 - dead, 3)
+    np.testing.assert_array_equal(late[:dead], 0.0)
+    np.testing.assert_array_equal(late[dead:], early)
+
+
+def test_a_sweep_finds_a_dead_time():
+    rng, n_lags = np.random.default_rng(5), 10
+    channels = [Channel(("unit", 0), (0,), np.arange(1, 11), 1), Channel(("unit", 1), (1,), np.arange(1, 11), 1)]
+    X, theta = rng.normal(size=(500, 20)), np.zeros(20)
+    theta[0], theta[n_lags + 6] = 0.5, 0.8
+    y = X @ theta + rng.normal(size=500)
+    scales, decays = swept(X.T @ X, X.T @ y, channels, np.full(2, 0.03), np.array([2, 2]), coarse=True)
+    assert decays[0] < len(DECAYS)
+    assert decays[1] // len(DECAYS) == 6
+    before = posterior(X.T @ X, X.T @ y, channels, scales, np.array([decays[0], 2])).log_evidence
+    assert posterior(X.T @ X, X.T @ y, channels, scales, decays).log_evidence > before
 
 
 @pytest.mark.parametrize("number", range(len(DECAYS)))
