@@ -9,9 +9,11 @@ import warnings
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
+from itertools import chain
 from time import process_time
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.stats import chi2
 from sklearn.metrics import roc_auc_score
 from statsmodels.tsa.api import VAR
@@ -154,6 +156,7 @@ def timing_of(found, units):
 
 def compare(name, make, seeds, n_slow, *, is_published):
     """Rows of the methods over networks; slow ones see the first few."""
+    warnings.simplefilter("ignore")
     methods = {"default": (default, False), "VAR(AIC), pooled": (autoregression, False), **others(is_published)}
     values: dict = {method: [] for method in methods}
     timings, lagged = [], []
@@ -199,21 +202,23 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=20)
     parser.add_argument("--slow-sets", type=int, default=6, help="records that PCMCI and LPCMCI see")
+    parser.add_argument("--n-jobs", type=int, default=1, help="networks that are run at a time")
     options = parser.parse_args()
-    seeds = range(options.sets)
-    warnings.simplefilter("ignore")
+    settings = range(options.sets), options.slow_sets
     columns = ["network", "method", "records", "AUROC", "F1", "false pairs below 5 %", "seconds", "several lags"]
     columns += ["delay right", "within a row", "in its 90 % set", "rows of the set"]
-    rows = []
+    cases = []
     for network in PUBLISHED:
         for n_sensors, label in ((1, "one sensor"), (4, "four noisy sensors")):
             make = partial(published, network, 2000, n_sensors=n_sensors)
-            rows += compare(f"{network.name}, {label}", make, seeds, options.slow_sets, is_published=True)
+            cases.append((f"{network.name}, {label}", make, True))
     sources = "\n".join(f"- {network.name}: {network.source}" for network in PUBLISHED)
-    late = []
+    n_published = len(cases)
     for name, settings in _CASES.items():
         make = partial(dead_times, 8, 3000, **settings)
-        late += compare(name, make, seeds, options.slow_sets, is_published=False)
+        cases.append((name, make, False))
+    found = Parallel(options.n_jobs)(delayed(compare)(*case[:2], *settings, is_published=case[2]) for case in cases)
+    rows, late = (list(chain.from_iterable(part)) for part in (found[:n_published], found[n_published:]))
     first = f"## Published networks, 2000 rows, noisy sensors with the variance of the node\n\n{sources}"
     second = "## Eight units behind four sensors each, 3000 rows, twelve links"
     tables = [table(part, columns) for part in (rows, late)]
