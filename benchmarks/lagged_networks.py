@@ -204,7 +204,7 @@ def main():
     parser.add_argument("--slow-sets", type=int, default=6, help="records that PCMCI and LPCMCI see")
     parser.add_argument("--n-jobs", type=int, default=1, help="networks that are run at a time")
     options = parser.parse_args()
-    settings = range(options.sets), options.slow_sets
+    seeds = range(options.sets)
     columns = ["network", "method", "records", "AUROC", "F1", "false pairs below 5 %", "seconds", "several lags"]
     columns += ["delay right", "within a row", "in its 90 % set", "rows of the set"]
     cases = []
@@ -217,7 +217,9 @@ def main():
     for name, settings in _CASES.items():
         make = partial(dead_times, 8, 3000, **settings)
         cases.append((name, make, False))
-    found = Parallel(options.n_jobs)(delayed(compare)(*case[:2], *settings, is_published=case[2]) for case in cases)
+    found = Parallel(options.n_jobs)(
+        delayed(compare)(name, make, seeds, options.slow_sets, is_published=early) for name, make, early in cases
+    )
     rows, late = (list(chain.from_iterable(part)) for part in (found[:n_published], found[n_published:]))
     first = f"## Published networks, 2000 rows, noisy sensors with the variance of the node\n\n{sources}"
     second = "## Eight units behind four sensors each, 3000 rows, twelve links"

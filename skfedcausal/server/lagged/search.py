@@ -114,14 +114,15 @@ def _outside(problem, fitted, unit, rows, info, point, sources, active):
     for source in np.flatnonzero(~active[unit] & ~sources.own[unit]):
         columns = list(zip(sources.columns[source], sources.lags[source], strict=True))
         # against the own rows' coefficients: (rows, columns, lags) of both, the first in channel order
-        cross = info.between(own_rows, rows.columns, columns)
-        size = cross.shape[3] * p
-        blocks = rows.G, cross.reshape(-1, size)[rows.order], info.between(own_rows, columns, columns)
-        blocks = (*blocks[:2], blocks[2].reshape(size, size))
+        between = info.between(own_rows, rows.columns, columns)
+        size = between.shape[3] * p
+        cross = between.reshape(-1, size)[rows.order]
+        own = info.between(own_rows, columns, columns).reshape(size, size)
         score = gathered(point.grad, own_rows, columns) * problem.likelihood.n_rows
-        S, q = _given(*blocks, score, rows, R)
+        S, q = _given(rows.G, cross, own, score, rows, R)
         if np.linalg.eigvalsh(S)[0] <= 0:  # far from the maximum
-            S, q = _given(*_floored(info, own_rows, rows, columns), score, rows, R)
+            G, cross, own = _floored(info, own_rows, rows, columns)
+            S, q = _given(G, cross, own, score, rows, R)
         found[int(source)] = S, q, len(columns[0][1])
     return found
 
