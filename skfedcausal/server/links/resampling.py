@@ -42,8 +42,7 @@ class Resampling:
             block_length = int(np.ceil(max(_MEMORIES * forgotten, np.cbrt(len(self._series)))))
         self._blocks = _blocks(self._starts, len(self._series), block_length)
         self.n_blocks = len(self._blocks)
-        self._gappy = None if plant.is_complete else plant
-        self._centred = None if plant.is_complete else plant.standard_record.centred()  # of every draw the same
+        self._gappy = None if plant.is_complete else (plant, plant.standard_record.centred())
         self.information = plant.standard_record.mean_information()
 
     def require_blocks(self):
@@ -80,15 +79,15 @@ class Resampling:
         """Likelihood of the blocks, each as many times as `counts` says; the exact one if there are gaps."""
         if self._gappy is None:
             return self._likelihood(self._series, np.repeat(counts, [b.stop - b.start for b in self._blocks]))
+        plant, centred = self._gappy
         drawn = [block for block, n in zip(self._blocks, counts, strict=True) for _ in range(int(n))]
         rows = np.concatenate([np.arange(block.start, block.stop) for block in drawn])
         starts = (0, *np.cumsum([block.stop - block.start for block in drawn])[:-1].tolist())
         parts = tuple(
             replace(part, z=part.z[rows], index=None if part.is_constant else part.index[rows], const=None)
-            for part in self._centred.parts
+            for part in centred.parts
         )
-        drawn_record = replace(self._centred, parts=parts, starts=starts)
-        return self._gappy.time_domain(drawn_record, rows=rows, levels=False)
+        return plant.time_domain(replace(centred, parts=parts, starts=starts), rows=rows, levels=False)
 
     def _likelihood(self, series, weights):
         moments = TransitionMoments.weighted(series, weights, self._n_lags, self._starts)
