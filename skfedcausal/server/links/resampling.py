@@ -67,7 +67,7 @@ class Resampling:
     def parametric(self, rng):
         """Of a record simulated from the plant, with the inputs as they were."""
         if self._gappy is not None:
-            return self._gappy.time_domain(self._gappy.simulated(self._point, rng))
+            return self._gappy[0].time_domain(self._gappy[0].simulated(self._point, rng))
         A, Q = self._point.A, self._point.Q
         n, series = len(Q), self._series.copy()
         known = input_term(A[:, n:], series[:, n:], self._starts)
