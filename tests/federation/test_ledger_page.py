@@ -29,6 +29,7 @@ def test_each_kind_of_packet_has_a_row_and_each_field_one_with_its_bytes_added_u
     entries = ledger.entries()
     header = ["packet", "purpose, or field", "meaning", "bytes", "rounding", "noise"]
     purpose = "sufficient statistic of a unit's measurements, to learn the plant".replace("'", "&#x27;")
+    z = "sufficient statistic of the states, one row per time step"
     assert rows == [
         ["Site", "mill"],
         ["From", entries[0]["time"]],
@@ -42,8 +43,7 @@ def test_each_kind_of_packet_has_a_row_and_each_field_one_with_its_bytes_added_u
         header,
         ["states", purpose, "2 packets", "3,000", "", "none"],
         # two bytes for each of 6 and 8 numbers; the shape is that of the last packet
-        ["", "z", "sufficient statistic of the states, one row per time step (float16, 4 × 2)", "28"]
-        + ["11 significant bits", ""],
+        ["", "z", f"{z} (float16, 4 × 2)", "28", "11 significant bits", ""],
         ["", "k", "unknown to this version of the library (float64, one number)", "16", "none", ""],
         header,
         ["fit", "asks for the first message: the unit identifies its model", "1 packets", "70", "", "not ours"],
