@@ -17,7 +17,7 @@ def sealed(entry):
 
 @pytest.fixture
 def chain(tmp_path):
-    chain = Chain(tmp_path / "site" / "ledger.jsonl")
+    chain = Chain(tmp_path / "home" / "mill" / "ledger.jsonl")
     for word in ("zero", "one", "two"):
         chain.append({"word": word, "about": 1})
     return chain

@@ -237,6 +237,11 @@ def test_pauses_double_up_to_half_a_minute_and_end_with_the_time(clock):
     assert {timeout for _, timeout in transport.asked} == {None}
 
 
+def test_the_last_pause_ends_with_the_time(clock):
+    assert when_there(Scripted(a=[NOTHING]), 0.25) is None
+    assert clock.slept == pytest.approx([0.1, 0.15])
+
+
 def test_who_has_answered_is_not_asked_again(clock):
     transport = Scripted(a=[NOTHING, NOTHING, STATES], b=[STATES])
     messages = when_there(transport, 10.0)

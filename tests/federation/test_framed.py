@@ -6,6 +6,7 @@ import inspect
 import numpy as np
 import pytest
 
+from skfedcausal.federation import framed as module
 from skfedcausal.federation.envelope import Envelope
 from skfedcausal.federation.framed import FramedTransport
 from skfedcausal.message import Acknowledgement, Failed, NothingYet
@@ -49,8 +50,15 @@ def test_packets_travel_in_envelopes_that_are_numbered_from_one():
         assert frames == {"mill": Envelope("march", "mill", "down", number).seal(QUESTION.encode(), KEY)}
         assert (sequence, timeout) == (number, 600.0)
     assert transport.clients() == ("mill", "kiln")
-    assert len(transport.seconds) == 2
-    assert min(transport.seconds) >= 0
+
+
+def test_the_time_of_every_exchange_is_noted(monkeypatch):
+    now = iter([10.0, 12.5, 20.0, 21.0])
+    monkeypatch.setattr(module.time, "monotonic", lambda: next(now))
+    transport = Carrier({"mill": DONE})
+    for _ in range(2):
+        transport.exchange({"mill": QUESTION})
+    assert transport.seconds == [2.5, 1.0]
 
 
 def test_the_bytes_of_whole_envelopes_are_counted_both_ways():

@@ -25,15 +25,15 @@ def test_each_kind_of_packet_has_a_row_and_each_field_one_with_its_bytes_added_u
         arrays = {"z": np.full((n, 2), 0.1, "<f2"), "k": np.zeros(())}
         ledger.record("march", "mill", "up", Packet("states", k, arrays), bytes(1000 * k), k)
     ledger.record("march", "mill", "down", Packet("fit", 1), bytes(70), 1)
-    rows = rows_of(ledger_page(ledger.entries(), ledger.verify()))
-    entries = ledger.entries()
+    entries = [{**entry, "time": f"{entry['number']} o'clock"} for entry in ledger.entries()]
+    rows = rows_of(ledger_page(entries, ledger.verify()))
     header = ["packet", "purpose, or field", "meaning", "bytes", "rounding", "noise"]
     purpose = "sufficient statistic of a unit's measurements, to learn the plant".replace("'", "&#x27;")
     z = "sufficient statistic of the states, one row per time step"
     assert rows == [
         ["Site", "mill"],
-        ["From", entries[0]["time"]],
-        ["To", entries[-1]["time"]],
+        ["From", "1 o&#x27;clock"],
+        ["To", "3 o&#x27;clock"],
         ["Packets in the account", "3"],
         ["Bytes that left", "3,000"],
         ["Bytes that came", "70"],
