@@ -345,8 +345,7 @@ def test_a_local_model_knows_its_sizes():
     ],
 )  # fmt: skip
 def test_units_with_a_constant_send_predictions_alone_from_the_second_round_on(mode, constant, kind):
-    later = later_answer(mode, constant)
-    assert later.OP == kind
+    assert later_answer(mode, constant) is KINDS[kind]
 
 
 def test_words_for_every_precision_of_an_array_and_its_bytes():
