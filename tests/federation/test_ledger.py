@@ -61,10 +61,10 @@ def test_entries_of_packets_of_the_same_kind_share_what_they_say_of_it():
 
 def test_rounds_are_those_in_which_something_came():
     ledger = Ledger()
-    for direction, number in (("down", 1), ("up", 1), ("up", 1), ("up", 3), ("down", 4)):
+    for direction, number in (("down", 1), ("up", 1), ("up", 1), ("up", 3), ("down", 4), ("down", 5)):
         ledger.record("mill", direction, Packet("done", number))
     summary = ledger.communication({"mill": 100})
     assert summary == {
-        "rounds": 2, "bytes_up": 3 * SMALL.nbytes, "bytes_down": 2 * SMALL.nbytes, "raw_bytes": 100,
-        "per_client": {"mill": {"bytes_up": 3 * SMALL.nbytes, "bytes_down": 2 * SMALL.nbytes, "raw_bytes": 100}},
+        "rounds": 2, "bytes_up": 3 * SMALL.nbytes, "bytes_down": 3 * SMALL.nbytes, "raw_bytes": 100,
+        "per_client": {"mill": {"bytes_up": 3 * SMALL.nbytes, "bytes_down": 3 * SMALL.nbytes, "raw_bytes": 100}},
     }  # fmt: skip

@@ -2,6 +2,8 @@
 
 import json
 import struct
+from collections import OrderedDict
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -330,6 +332,20 @@ def test_a_table_has_one_to_64_values(dtype, spec):
 def test_other_numbers_have_no_table(dtype):
     with pytest.raises(PacketError, match="'a' has no valid dtype and shape"):
         Packet.decode(raw_bytes(header(arrays={"a": [dtype, [16], 1]}), bytes(200)))
+
+
+def test_any_mapping_and_numbers_of_numpy_travel():
+    arrays = {"a": np.float64(2.5), "b": np.ones(3)}
+    for kind in (MappingProxyType, OrderedDict):
+        packet = Packet("x", 0, kind(arrays), kind({"s": 1}))
+        assert_same_packet(packet, round_trip(packet))
+        assert packet.nbytes == len(packet.encode())
+
+
+def test_packets_with_equal_arrays_and_other_scalars_have_headers_of_their_own():
+    plain, told = Packet("x", 1, {"a": np.ones(3)}), Packet("x", 1, {"a": np.ones(3)}, {"s": 1})
+    for packet in (plain, told, plain):
+        assert round_trip(Packet("x", 1, packet.arrays, packet.scalars)).scalars == packet.scalars
 
 
 def test_a_packet_is_of_round_0_unless_it_says_otherwise():

@@ -175,6 +175,9 @@ def test_equal_letters_stand_for_equal_sizes():
         LocalModel.from_packet(blocks)
     with pytest.raises(PacketError, match=r"shape \(2,\), expected 2 dimensions"):
         LocalModel.from_packet(Packet("local-model", 0, {"transition": np.zeros(2)}))
+    full = next(m for m in SAMPLES if isinstance(m, LocalModel) and m.input_matrix is not None).to_packet()
+    with pytest.raises(PacketError, match=r"'input_matrix'.*shape \(2,\), expected 2 dimensions"):
+        LocalModel.from_packet(Packet("local-model", 0, {**full.arrays, "input_matrix": np.zeros(2)}))
 
 
 def test_an_array_of_something_else_is_refused():
