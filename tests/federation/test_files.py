@@ -551,10 +551,11 @@ def test_units_of_this_process_have_folders_keys_and_threads_of_their_own(tmp_pa
     assert loopback.timeout == 600.0
     sites = {"raw mix/2": Echo(), "mill": Echo()}
     transport = loopback(sites)
-    assert all(thread.daemon for thread in transport.threads)  # who forgets to close can leave
-    assert transport.exchange(dict.fromkeys(sites, Packet("ask")), timeout=30.0)["mill"].scalars == {"of": "ask"}
+    answers = transport.exchange(dict.fromkeys(sites, Packet("ask")), timeout=30.0)
     transport.close()
+    assert {name: answer.scalars for name, answer in answers.items()} == dict.fromkeys(sites, {"of": "ask"})
     assert not any(thread.is_alive() for thread in transport.threads)
+    assert all(thread.daemon for thread in transport.threads)  # who forgets to close can leave
     assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["mill", "raw mix%2F2"]
     assert len(set(transport._keys.values())) == 2
     assert {len(key) for key in transport._keys.values()} == {32}
