@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal.message import codes as codes_module
 from skfedcausal.message.codes import stepped, unstepped
@@ -131,3 +131,12 @@ def test_rows_of_zeros_are_rounded_like_others_and_do_not_count_for_the_mean():
     error = unstepped(*stepped(series), 101) - series
     assert_allclose(error[50:].mean(axis=0), 0.0, atol=1e-12)
     assert (np.abs(error[:50].mean(axis=0)) > 1e-6).all()
+
+
+@pytest.mark.parametrize("size", [2.0**-996, 2.0**996])
+def test_long_series_of_any_size_have_the_codes_of_their_shape(size):
+    # powers of two, by which every number of the way is multiplied exactly; squares would leave the range
+    series = series_of("noise")
+    codes, beyond, level, step = stepped(series)
+    for one, expected in zip(stepped(size * series), (codes, beyond, size * level, size * step), strict=True):
+        assert_array_equal(one, expected)
