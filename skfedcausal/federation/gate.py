@@ -89,6 +89,7 @@ class Gate:
         self.closed = False
         self._key, self._max_frame, self._fingerprint = key, max_frame, fingerprint
         self._after = after
+        self._sequence = 0
 
     # -- answering -------------------------------------------------------------------------------
 
