@@ -7,8 +7,8 @@ import pytest
 
 from skfedcausal import KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.estimate import Settings, estimate_plant, screen_plant
-from skfedcausal.server.estimation.scoring import Point, Scoring, ascend, is_valid
+from skfedcausal.server.estimation.estimate import Settings, estimate_plant, fitted_likelihood, screen_plant
+from skfedcausal.server.estimation.scoring import Point, Scoring, ascend, is_valid, observed_information
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.statespace.observation import Information, information
@@ -87,6 +87,15 @@ def test_fixed_local_blocks_are_exactly_the_units_own(sparsity, missing):
     for (A, _), rows in zip(models, coupled.partition.slices, strict=True):
         np.testing.assert_allclose(estimate.A[rows, rows], A, rtol=0, atol=1e-12)
         np.testing.assert_allclose(estimate.shrunk_A[rows, rows], A, rtol=0, atol=1e-12)
+
+
+def test_under_feedback_errors_are_those_of_the_curvature_of_the_likelihood_at_its_top():
+    coupled, Y = example(n_samples=300)
+    record, settings = coupled.record(Y), Settings(sparsity=None, feedback=True, **GOAL)
+    top = fitted_likelihood(record, settings)[1]
+    curvature = observed_information(top.objective, top.scoring.structure.free, top.scoring.point)
+    covariance = estimate_plant(record, settings).parameters.covariance
+    np.testing.assert_allclose(covariance, np.linalg.inv(top.objective.n_samples * curvature), rtol=1e-8)
 
 
 def test_shrinkage_moves_off_diagonal_blocks_only_towards_zero():
