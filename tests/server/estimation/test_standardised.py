@@ -136,6 +136,29 @@ def test_short_records_are_not_asked_for_more_lags_than_they_have():
     assert np.isfinite(Q).all()
 
 
+@pytest.mark.parametrize("noise", [0.1, 2.0, 10.0])
+def test_at_the_last_lag_a_filter_remembers_two_thousandths_at_most(noise):
+    """Of one state: the variance P of a prediction, the share ``N / (P + N)`` of it that a measurement leaves."""
+    coupled = coupled_plant(0, (1,), n_sensors=1, noise=noise)
+    plant = standardised(coupled, coupled.simulate(4000, 1))
+    a, q, N = 0.9, 0.19, plant.score_noise[0, 0]
+    P = 1.0
+    for _ in range(1000):
+        P = a**2 * P * N / (P + N) + q
+    memory = a * N / (P + N)
+    n_lags = plant.lags_of_filter(np.array([[a]]), np.array([[q]]), 1)
+    assert memory**n_lags <= 2e-3 < memory ** (n_lags - 1)
+
+
+@pytest.mark.parametrize(("n_samples", "most"), [(4000, 400), (3199, 399), (120, 15), (8, 1), (7, 1)])
+def test_lags_are_four_hundred_or_an_eighth_of_the_rows_at_most(n_samples, most):
+    coupled = coupled_plant(0, (1,), noise=1.0)
+    plant = standardised(coupled, coupled.simulate(n_samples, 1))
+    slow, q = np.array([[1 - 1e-9]]), np.array([[1e-12]])
+    assert plant.lags_of_filter(slow, q, 1) == most
+    assert plant.lags_of_filter(np.zeros((1, 1)), q, 1) == 1
+
+
 def one_sensor_for_two_states():
     coupled = coupled_plant(0, (2, 1))
     Y = coupled.simulate(200, 1)
