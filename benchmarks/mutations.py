@@ -70,6 +70,9 @@ AREAS = {
             "tests/server/estimation",
             "tests/server/links",
             "tests/server/test_likelihood_server.py",
+            "tests/server/test_inputs.py",
+            "tests/theory/test_unified.py",
+            "tests/theory/test_descent.py",
         ),
     ),
 }

@@ -182,6 +182,30 @@ def test_statistic_is_recovered_from_a_filter_with_its_own_gain_at_each_step(gap
     assert_within(info.z, expected.z, error)
 
 
+def filtered_by(prior_cov, posterior_cov):
+    states = np.zeros((3, len(prior_cov)))
+    return information_from_filter(states, np.asarray(prior_cov), states, np.asarray(posterior_cov))
+
+
+@pytest.mark.parametrize("which", ["predicted", "filtered"])
+def test_states_known_to_the_last_bit_cannot_be_read_from_a_filter(which):
+    good, flat = np.eye(2), np.diag([1.0, 0.9 * EPS])
+    covariances = (flat, good) if which == "predicted" else (good, flat)
+    with pytest.raises(ValueError, match=f"covariance of the {which} states is not positive definite"):
+        filtered_by(*covariances)
+    fine = np.diag([1.0, 1.1 * EPS])
+    assert np.abs(filtered_by(fine, fine).patterns).max() == 0
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e-3])
+def test_a_filter_that_is_less_certain_after_a_measurement_is_refused_beyond_a_millionth(unit):
+    before, after = np.eye(2) * unit, np.diag([0.5, 1 / (1 - 2 * 1.2e-6)]) * unit  # precision 2 at most
+    with pytest.raises(ValueError, match="larger than the predicted one"):
+        filtered_by(before, after)
+    rounded = np.diag([0.5, 1 / (1 - 2 * 0.8e-6)]) * unit
+    np.testing.assert_allclose(filtered_by(before, rounded).patterns[0] * unit, np.diag([1.0, 0.0]), atol=1e-12)
+
+
 def test_a_statistic_holds_what_it_was_given():
     z, patterns, index = np.zeros((3, 2)), np.array([np.eye(2), np.zeros((2, 2))]), np.array([0, 1, 1])
     info = Information(z, patterns, index)
