@@ -6,8 +6,9 @@ import pytest
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.states import PacketError, StateMessage, StateReply
+from skfedcausal.server.estimation import noise_share
 from skfedcausal.server.estimation.estimate import Settings, estimate_plant
-from skfedcausal.server.estimation.noise_share import FILTERED, SHARES, process_covariance
+from skfedcausal.server.estimation.noise_share import FILTERED, SHARES, _best_of, process_covariance
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.prediction import InputDrive, PlantFilter
 
@@ -164,3 +165,33 @@ def test_process_noise_for_known_coefficients_is_at_the_top_of_the_likelihood():
 def test_shares_rise_from_none_so_that_the_first_good_one_is_the_smallest(shares):
     assert shares[0] == 0.0
     assert list(shares) == sorted(set(shares))
+
+
+@pytest.mark.parametrize(
+    ("errors", "tried", "best"),
+    [
+        ([3.0, 2.0, 1.0, 2.0, 0.9, 0.8], 6, 5),
+        ([3.0, 1.0, 1.0, 2.0, 2.0, 2.0], 5, 1),  # beyond one, shares are tried as long as they forecast better
+        ([3.0, 1.0, 1.0, 2.0, 0.9, 1.0], 6, 4),
+        ([1.001, 1.0, 2.0, 2.0, 2.0, 2.0], 5, 0),  # a thousandth is worth a smaller share
+        ([1.0011, 1.0, 2.0, 2.0, 2.0, 2.0], 5, 1),
+    ],
+)
+def test_the_smallest_share_within_a_thousandth_of_the_best_forecasts_is_chosen(errors, tried, best, monkeypatch):
+    shares, plants = (0.0, 0.5, 0.9, 1.0, 2.0, 5.0), []
+
+    class Record:
+        def with_noise_share(self, share):
+            return share
+
+    def learn(share):
+        plants.append(f"plant of {share}")
+        return plants[-1]
+
+    def forecast_error(share, plant, horizon):
+        assert (plant, horizon) == (f"plant of {share}", 7)
+        return errors[shares.index(share)]
+
+    monkeypatch.setattr(noise_share, "forecast_error", forecast_error)
+    assert _best_of(shares, Record(), learn, 7) == (shares[best], f"plant of {shares[best]}")
+    assert len(plants) == tried

@@ -159,6 +159,23 @@ def test_lags_are_four_hundred_or_an_eighth_of_the_rows_at_most(n_samples, most)
     assert plant.lags_of_filter(np.zeros((1, 1)), q, 1) == 1
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_likelihood_is_lengthened_where_the_filter_remembers_more_lags(more):
+    coupled = coupled_plant(0, (1,), noise=0.1)
+    plant = standardised(coupled, coupled.simulate(4000, 1))
+    plant.uncoupled
+    assert plant.whittle().n_covariances == 12
+    # the poles of slow states, of which the filter remembers the more the slower they are
+    poles = [pole for pole in np.linspace(0.9, 1, 2000, endpoint=False) if lags(plant, pole) == 12 + more]
+    A, Q = np.array([[poles[0]]]), np.array([[1e-2]])
+    assert plant.lengthen(A, Q) == bool(more)
+    assert plant.whittle().n_covariances == 12 + more
+
+
+def lags(plant, pole):
+    return plant.lags_of_filter(np.array([[pole]]), np.array([[1e-2]]), 1)
+
+
 def one_sensor_for_two_states():
     coupled = coupled_plant(0, (2, 1))
     Y = coupled.simulate(200, 1)
@@ -176,7 +193,7 @@ def test_a_unit_whose_sensors_do_not_determine_its_states_must_send_a_model():
 def test_such_a_unit_keeps_its_own_model():
     coupled, record = one_sensor_for_two_states()
     models = own_models(coupled)
-    plant = StandardisedPlant(record, local=[models[0], None])
+    plant = StandardisedPlant(record, local=[(*models[0], None), None])
     assert not plant.determined.all()
     assert not plant.is_complete
     A, Q = plant.uncoupled

@@ -160,3 +160,11 @@ def test_errors_of_means_are_those_of_statsmodels():
     mean, stderr = mean_with_error(values)
     assert mean == pytest.approx(fit.params[0], rel=1e-9)
     assert stderr == pytest.approx(fit.bse[0], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [([], (np.nan, np.nan)), ([3.0], (3.0, 0.0)), ([1.0, 3.0], (2.0, 0.5))]
+)
+def test_means_of_very_few_values_have_errors(values, expected):
+    """Of 1 and 3: squares 1 + 1, and the product -1 at lag 1 with weight 1/2, twice; the root of 1 over 2 rows."""
+    np.testing.assert_allclose(mean_with_error(np.array(values)), expected)
