@@ -193,8 +193,24 @@ def test_states_known_to_the_last_bit_cannot_be_read_from_a_filter(which):
     covariances = (flat, good) if which == "predicted" else (good, flat)
     with pytest.raises(ValueError, match=f"covariance of the {which} states is not positive definite"):
         filtered_by(*covariances)
+    with pytest.raises(ValueError, match="is not positive definite"):  # one row of several
+        filtered_by(*(np.array([good, x, good]) for x in covariances))
     fine = np.diag([1.0, 1.1 * EPS])
     assert np.abs(filtered_by(fine, fine).patterns).max() == 0
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_directions_that_a_measurement_does_not_see_are_taken_out_of_what_it_says(stacked):
+    """One sensor along ``seen``; what rounding puts into the other directions of z is no information."""
+    seen, unseen = np.array([0.6, 0.8]), np.array([0.8, -0.6])
+    after = np.linalg.inv(np.eye(2) + np.outer(seen, seen))
+    prior, posterior = np.zeros((3, 2)), after @ (2.0 * seen + 1e-13 * unseen) * np.ones((3, 1))
+    covariances = (np.tile(x, (3, 1, 1)) if stacked else x for x in (np.eye(2), after))
+    before, after = covariances
+    info = information_from_filter(prior, before, posterior, after)
+    np.testing.assert_allclose(info.patterns, [np.outer(seen, seen)], atol=4 * EPS)
+    np.testing.assert_allclose(info.z, np.tile(2.0 * seen, (3, 1)), rtol=1e-12)
+    assert np.abs(info.z @ unseen).max() < 1e-15
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e3, 1e-3])
