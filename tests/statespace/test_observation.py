@@ -201,16 +201,15 @@ def test_states_known_to_the_last_bit_cannot_be_read_from_a_filter(which):
 
 @pytest.mark.parametrize("stacked", [False, True])
 def test_directions_that_a_measurement_does_not_see_are_taken_out_of_what_it_says(stacked):
-    """One sensor along ``seen``; what rounding puts into the other directions of z is no information."""
-    seen, unseen = np.array([0.6, 0.8]), np.array([0.8, -0.6])
-    after = np.linalg.inv(np.eye(2) + np.outer(seen, seen))
-    prior, posterior = np.zeros((3, 2)), after @ (2.0 * seen + 1e-13 * unseen) * np.ones((3, 1))
-    covariances = (np.tile(x, (3, 1, 1)) if stacked else x for x in (np.eye(2), after))
-    before, after = covariances
+    """One sensor along ``seen``; what rounding puts into another direction of z is no information."""
+    seen, unseen = np.array([0.48, 0.6, 0.64]), np.array([0.64, 0.0, -0.48])
+    after = np.linalg.inv(np.eye(3) + np.outer(seen, seen))
+    prior, posterior = np.zeros((4, 3)), after @ (2.0 * seen + 1e-13 * unseen) * np.ones((4, 1))
+    before, after = (np.tile(x, (4, 1, 1)) if stacked else x for x in (np.eye(3), after))
     info = information_from_filter(prior, before, posterior, after)
-    np.testing.assert_allclose(info.patterns, [np.outer(seen, seen)], atol=4 * EPS)
-    np.testing.assert_allclose(info.z, np.tile(2.0 * seen, (3, 1)), rtol=1e-12)
-    assert np.abs(info.z @ unseen).max() < 1e-15
+    np.testing.assert_allclose(info.patterns, [np.outer(seen, seen)], atol=8 * EPS)
+    np.testing.assert_allclose(info.z, np.tile(2.0 * seen, (4, 1)), rtol=1e-12)
+    assert np.abs(info.z @ unseen).max() < 4e-15
 
 
 @pytest.mark.parametrize("unit", [1.0, 1e3, 1e-3])

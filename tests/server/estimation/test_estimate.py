@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skfedcausal import KalmanClient
+from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.estimate import Settings, estimate_plant, fitted_likelihood, screen_plant
 from skfedcausal.server.estimation.scoring import Point, Scoring, ascend, is_valid, observed_information
@@ -28,6 +28,11 @@ def example(missing=0.0, n_samples=600, **options):
     coupled = coupled_plant(1, **{"sizes": (2, 1), "links": [(1, 0)], "strength": 0.5, **options})
     Y = coupled.simulate(n_samples, 4)
     return coupled, with_gaps(Y, 3, missing) if missing else Y
+
+
+def test_settings_are_those_of_a_server_unless_told():
+    parameters = LikelihoodServer().get_params(deep=False)
+    assert Settings() == Settings(**{name: value for name, value in parameters.items() if name in Settings._fields})
 
 
 def test_dense_estimate_with_gaps_is_where_the_joint_gaussian_is_flat():

@@ -469,3 +469,10 @@ def test_misfit_is_the_power_of_innovations_at_low_frequencies_and_one_for_white
         # the mean of the logarithm of a unit exponential variable is minus Euler's constant
         formula = max(np.exp(np.mean(np.log(power)) + np.euler_gamma), 1.0)
         assert unit.misfit([], fit) == pytest.approx(formula if expected is None else expected, rel=1e-9)
+
+
+def test_where_measurements_are_missing_the_model_is_trusted():
+    unit = UnitRecord(
+        np.zeros((100, 1)) + np.eye(100)[:, :1], np.ones((100, 1)), np.eye(1), np.zeros((100, 0)), (0,), 12
+    )
+    assert unit.misfit([], model(0.5)) == 1.0

@@ -118,7 +118,9 @@ def test_a_delay_is_found_and_nothing_else():
     each = est.lagged_links(X, 3, by="lag").query("cause == 'unit0' and effect == 'unit1'")
     assert each["lag"].tolist() == [1, 2, 3]
     assert (each["p_value"] < 1e-6).tolist() == [False, False, True]
-    assert "seconds" not in table
+    columns = "cause effect delay delay_probability strength stderr delay_strength statistic dof"
+    assert table.columns.tolist() == [*columns.split(), "p_value", "p_adjusted", "verdict"]
+    assert (table["dof"] == 3 * 2 * 2).all()
 
 
 def test_delays_come_in_seconds_where_rows_have_times_and_episodes_do_not_mix():
