@@ -67,6 +67,10 @@ def test_triangles_are_unpacked_as_they_were_packed():
     assert_array_equal(packed_products(units), packed_triangles(np.outer(units, units)[None])[0])
 
 
+def test_numbers_beyond_those_of_doubles_are_no_covariances():
+    assert not are_covariances(np.array([[[1e-300, 1e300], [1e300, 1e-300]]]))
+
+
 @pytest.mark.parametrize("units", [np.ones(3), np.array([1e-100, 1.0, 1e100])], ids=["alike", "far apart"])
 def test_covariances_are_told_by_their_signs_and_symmetry_in_any_units(units):
     rng = np.random.default_rng(0)

@@ -10,7 +10,14 @@ from scipy import stats
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation import covariance as module
-from skfedcausal.server.estimation.covariance import ScoreProducts, _hotelling, _summed, effective_rows, lags_of
+from skfedcausal.server.estimation.covariance import (
+    Sandwich,
+    ScoreProducts,
+    _hotelling,
+    _summed,
+    effective_rows,
+    lags_of,
+)
 from skfedcausal.statespace.contributions import Contributions
 from skfedcausal.statespace.partition import Partition
 
@@ -177,3 +184,13 @@ def test_products_of_gradients_are_those_of_time_steps_or_of_sums_over_neighbour
         squared = own**2 @ np.array([1.0, 2.0, 3.0, 4.0])
         np.testing.assert_allclose(found.sizes["state"][pair], [squared.sum(), (squared**2).sum()])
     assert not ScoreProducts(structure, pieces, blocks, **given).sizes["state"].any()
+
+
+def test_a_sandwich_takes_time_steps_as_uncorrelated_unless_told():
+    contributions = [Contributions(slice(0, 9), *np.random.default_rng(0).standard_normal((2, 9, 3, 3)))]
+    structure, solved = structure_of(Partition((2, 1))), SimpleNamespace(n_samples=9, solved=lambda x: x)
+    scoring = SimpleNamespace(structure=structure, **vars(solved))
+    alone, together = (Sandwich(scoring, contributions, {}, *n_lags).covariance() for n_lags in ((), (1,)))
+    inside = ScoreProducts(structure, contributions, {}).inside
+    np.testing.assert_allclose(alone, inside / 81)
+    assert np.abs(together - alone).max() > 1e-3

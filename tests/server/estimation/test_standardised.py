@@ -34,6 +34,18 @@ def test_states_have_unit_variance_as_far_as_the_scores_tell():
         assert own.shape == (p, p)
 
 
+def test_regressors_are_states_of_unit_variance_and_what_they_have_in_common():
+    coupled = coupled_plant(0, (2, 1), links=[(1, 0)], strength=0.5)
+    record = coupled.record(coupled.simulate(500, 1))
+    plant = StandardisedPlant(record)
+    covariance, scores = plant.regressor_covariance(), Scores(record)
+    for rows in coupled.partition.slices:
+        np.testing.assert_allclose(covariance[rows, rows], np.eye(rows.stop - rows.start), atol=1e-12)
+    own, other = coupled.partition.slices
+    between = plant.state_scale[own, own] @ covariance[own, other] @ plant.state_scale[other, other].T
+    np.testing.assert_allclose(between, scores.covariance()[own, other], atol=1e-12)
+
+
 def test_units_keep_their_own_coordinates():
     coupled = coupled_plant(0, (2, 1), links=[(1, 0)])
     plant = standardised(coupled, coupled.simulate(200, 1))

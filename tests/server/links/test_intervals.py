@@ -137,6 +137,18 @@ def test_rows_that_decide_find_an_influence_of_the_margin_four_times_in_five():
     assert np.mean(longer.p_value < 0.05) == pytest.approx(0.8, abs=3 * np.sqrt(0.16 / n))
 
 
+def test_rows_that_decide_are_those_of_the_direction_that_is_known_worst():
+    """In proportion to its variance, whatever the others are and however many elements are padded."""
+    spread = np.array([[1.0, 2.0, 1e8, 1e8], [1.0, 2.0, 3.0, 4.0], [4.0, 4.0, 4.0, 4.0]])
+    covariance = np.array([np.diag(variances) for variances in spread])
+    dof = np.array([2, 4, 4])
+    rows = deciding_rows(BlockEstimates(np.zeros((3, 4)), covariance, dof), 10**6, 0.05, 0.5)
+    assert rows[1] == rows[2]
+    for found, k, worst in zip(rows, dof, (2.0, 4.0, 4.0), strict=True):
+        shift = found / 10**6 / worst * 0.5**2  # noncentrality of an influence of the margin
+        assert stats.ncx2.sf(stats.chi2.isf(0.05, k), k, shift) == pytest.approx(0.8, abs=1e-5)
+
+
 def test_estimator_gives_intervals_that_agree_with_its_links():
     X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
     est = FederatedGrangerEstimator().fit(X)

@@ -167,3 +167,9 @@ def test_best_onset_is_that_of_least_squares_on_signatures(plant, radius):
             gains.append(y @ D @ np.linalg.lstsq(D, y, rcond=None)[0])
         allowed = range(shortest, n_rows - shortest + 1)
         assert best_onset(model, u, shortest) == max(allowed, key=gains.__getitem__)
+
+
+def test_candidates_of_one_number_of_states_have_windows_as_long_as_any(plant):
+    model = InnovationModel(plant[0], plant[1], plant[2].T @ np.linalg.solve(plant[3], plant[2]))
+    candidates = [np.array([0]), np.array([2])]
+    assert Signatures.prepare(step_information(model.carry, model.weight, T), candidates).n_rows == T
