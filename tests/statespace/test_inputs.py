@@ -73,7 +73,9 @@ def test_the_two_exact_smoothers_agree_and_whittle_differs_by_edges_only():
 
 
 @pytest.mark.parametrize(
-    "partition", [Partition((1, 2), (1, 1)), Partition((2, 1), (2, 0)), Partition((1, 2), n_steps=2)], ids=str
+    "partition",
+    [Partition((1, 2), (1, 1)), Partition((2, 1), (2, 0)), Partition((1, 2), n_steps=2)],
+    ids=["alike", "one", "steps"],
 )
 def test_information_of_blocks_of_inputs_and_steps_is_that_of_their_elements(partition):
     """Padded elements have an information of one that has nothing to do with anything."""
