@@ -231,3 +231,24 @@ def test_means_do_not_depend_on_where_the_rows_lie(width):
     table = np.random.default_rng(0).standard_normal((501, width + 3))
     part = table[:, 2 : 2 + width]
     np.testing.assert_array_equal(column_mean(part), column_mean(np.ascontiguousarray(part)))
+
+
+@EPISODES
+def test_weighted_moments_are_those_of_transitions_each_with_the_weight_of_the_earlier_one(starts):
+    s, weights = series(), np.random.default_rng(1).random(T) + 0.5
+    found = TransitionMoments.weighted(s, weights, N_LAGS, starts)
+    first = transition_pairs(starts, T, 0)
+    total = sum(weights[t] for t, _ in first)
+    assert found.n_transitions == pytest.approx(total)
+    before = np.vstack([np.zeros((1, 2)), s[:-1]])
+    w, w_before = weights[:, None] * s, weights[:, None] * before
+    for lag in range(N_LAGS + 1):
+        pairs = transition_pairs(starts, T, lag)
+        for part, late, early in (
+            ("late", s, w),
+            ("cross", s, w_before),
+            ("early", before, w_before),
+            ("back", before, w),
+        ):
+            expected = products(late, early, pairs) / max(total, 1.0)
+            assert_within(getattr(found, part)[lag], expected, rounding(s))

@@ -253,7 +253,7 @@ class UnitRecord:
                 ends = rows[:n_lags], rows[-n_lags:]
                 recentre_lag_sums(sums, range(n_lags), total / len(rows), total, len(rows), *ends)
         else:
-            sums = lag_covariances(remove_episode_means(self.scores, starts), range(3), starts, self.present)
+            sums = lag_covariances(remove_episode_means(self.scores, starts), range(_SUMS), starts, self.present)
         moments = TransitionMoments.from_sums(sums, np.zeros_like(self.scores), starts)
         A, Q = moment_start(moments, self.N)
         gain = np.linalg.inv(np.eye(len(A)) - A)

@@ -1,5 +1,7 @@
 """Multiplicity control and tails against statsmodels, scipy and simulation."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -184,3 +186,11 @@ def test_family_wise_error_rate_is_the_level():
     for level in (0.05, 0.2):
         error = np.sqrt(level * (1 - level) / len(draws))
         assert abs(np.mean(draws < level) - level) <= 4 * error
+
+
+def test_what_follows_from_estimates_does_not_travel_with_them():
+    blocks = BlockEstimates(np.ones((2, 1)), np.ones((2, 1, 1)), np.ones(2, dtype=int))
+    blocks.spectra  # keeps what it found
+    copy = pickle.loads(pickle.dumps(blocks))
+    assert set(vars(copy)) == {"estimate", "covariance", "dof"}
+    np.testing.assert_array_equal(copy.spectra[0], blocks.spectra[0])

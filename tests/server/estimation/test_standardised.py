@@ -34,6 +34,18 @@ def test_states_have_unit_variance_as_far_as_the_scores_tell():
         assert own.shape == (p, p)
 
 
+def test_regressors_are_states_of_unit_variance_and_what_they_have_in_common():
+    coupled = coupled_plant(0, (2, 1), links=[(1, 0)], strength=0.5)
+    record = coupled.record(coupled.simulate(500, 1))
+    plant = StandardisedPlant(record)
+    covariance, scores = plant.regressor_covariance(), Scores(record)
+    for rows in coupled.partition.slices:
+        np.testing.assert_allclose(covariance[rows, rows], np.eye(rows.stop - rows.start), atol=1e-12)
+    own, other = coupled.partition.slices
+    between = plant.state_scale[own, own] @ covariance[own, other] @ plant.state_scale[other, other].T
+    np.testing.assert_allclose(between, scores.covariance()[own, other], atol=1e-12)
+
+
 def test_units_keep_their_own_coordinates():
     coupled = coupled_plant(0, (2, 1), links=[(1, 0)])
     plant = standardised(coupled, coupled.simulate(200, 1))
@@ -136,6 +148,46 @@ def test_short_records_are_not_asked_for_more_lags_than_they_have():
     assert np.isfinite(Q).all()
 
 
+@pytest.mark.parametrize("noise", [0.1, 2.0, 10.0])
+def test_at_the_last_lag_a_filter_remembers_two_thousandths_at_most(noise):
+    """Of one state: the variance P of a prediction, the share ``N / (P + N)`` of it that a measurement leaves."""
+    coupled = coupled_plant(0, (1,), n_sensors=1, noise=noise)
+    plant = standardised(coupled, coupled.simulate(4000, 1))
+    a, q, N = 0.9, 0.19, plant.score_noise[0, 0]
+    P = 1.0
+    for _ in range(1000):
+        P = a**2 * P * N / (P + N) + q
+    memory = a * N / (P + N)
+    n_lags = plant.lags_of_filter(np.array([[a]]), np.array([[q]]), 1)
+    assert memory**n_lags <= 2e-3 < memory ** (n_lags - 1)
+
+
+@pytest.mark.parametrize(("n_samples", "most"), [(4000, 400), (3199, 399), (120, 15), (8, 1), (7, 1)])
+def test_lags_are_four_hundred_or_an_eighth_of_the_rows_at_most(n_samples, most):
+    coupled = coupled_plant(0, (1,), noise=1.0)
+    plant = standardised(coupled, coupled.simulate(n_samples, 1))
+    slow, q = np.array([[1 - 1e-9]]), np.array([[1e-12]])
+    assert plant.lags_of_filter(slow, q, 1) == most
+    assert plant.lags_of_filter(np.zeros((1, 1)), q, 1) == 1
+
+
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_likelihood_is_lengthened_where_the_filter_remembers_more_lags(more):
+    coupled = coupled_plant(0, (1,), noise=0.1)
+    plant = standardised(coupled, coupled.simulate(4000, 1))
+    plant.uncoupled
+    assert plant.whittle().n_covariances == 12
+    # the poles of slow states, of which the filter remembers the more the slower they are
+    poles = [pole for pole in np.linspace(0.9, 1, 2000, endpoint=False) if lags(plant, pole) == 12 + more]
+    A, Q = np.array([[poles[0]]]), np.array([[1e-2]])
+    assert plant.lengthen(A, Q) == bool(more)
+    assert plant.whittle().n_covariances == 12 + more
+
+
+def lags(plant, pole):
+    return plant.lags_of_filter(np.array([[pole]]), np.array([[1e-2]]), 1)
+
+
 def one_sensor_for_two_states():
     coupled = coupled_plant(0, (2, 1))
     Y = coupled.simulate(200, 1)
@@ -153,7 +205,7 @@ def test_a_unit_whose_sensors_do_not_determine_its_states_must_send_a_model():
 def test_such_a_unit_keeps_its_own_model():
     coupled, record = one_sensor_for_two_states()
     models = own_models(coupled)
-    plant = StandardisedPlant(record, local=[models[0], None])
+    plant = StandardisedPlant(record, local=[(*models[0], None), None])
     assert not plant.determined.all()
     assert not plant.is_complete
     A, Q = plant.uncoupled

@@ -82,6 +82,23 @@ def test_of_a_measured_var_it_is_that_of_a_central_machine(n_lags):
     assert gain == pytest.approx(values[1] - values[0], abs=1e-4)
 
 
+@pytest.mark.parametrize("pole", [0.0, 0.9])
+def test_a_likelihood_has_the_lags_that_its_filter_remembers_and_those_of_its_plant(pole):
+    """Units that look white from one row to the next remember much where they last for three rows."""
+    rng, n_lags = np.random.default_rng(0), 3
+    h = rng.normal(size=(1500, 2))
+    for t in range(n_lags, len(h)):
+        h[t] += pole * h[t - n_lags]
+    Y = h + rng.normal(size=h.shape)
+    unit = {"A": np.zeros((1, 1)), "C": np.eye(1), "R": np.eye(1), "Q": np.eye(1)}
+    messages = messages_of({f"unit{k}": Y[:, [k]] for k in range(2)}, [KalmanClient(**unit)] * 2)
+    fit = fit_lags(JointRecord.from_messages(messages), n_lags, Settings(sparsity=None, **GOAL))
+    point = fit.scoring.point
+    remembered = max(fit.plant.lags_of_filter(point.A, point.Q, n_lags), 12)  # which all likelihoods have
+    assert (remembered > 12) == (pole > 0)
+    assert fit.likelihood.n_covariances == remembered + n_lags - 1
+
+
 def test_a_delay_is_found_and_nothing_else():
     X, clients, h = delayed(4000, 3, seed=0)
     est = FederatedGrangerEstimator(clients).fit(X)
@@ -101,7 +118,9 @@ def test_a_delay_is_found_and_nothing_else():
     each = est.lagged_links(X, 3, by="lag").query("cause == 'unit0' and effect == 'unit1'")
     assert each["lag"].tolist() == [1, 2, 3]
     assert (each["p_value"] < 1e-6).tolist() == [False, False, True]
-    assert "seconds" not in table
+    columns = "cause effect delay delay_probability strength stderr delay_strength statistic dof"
+    assert table.columns.tolist() == [*columns.split(), "p_value", "p_adjusted", "verdict"]
+    assert (table["dof"] == 3 * 2 * 2).all()
 
 
 def test_delays_come_in_seconds_where_rows_have_times_and_episodes_do_not_mix():
