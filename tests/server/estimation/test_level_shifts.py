@@ -505,3 +505,16 @@ def test_ratio_of_a_split_is_that_of_scores_as_correlated_as_they_are(noise):
     _, ratio = unit.best_split([])
     _, white = unit._split(0, n_rows)
     assert ratio == pytest.approx(white * scores.var() / (25 + noise), rel=0.25)
+
+
+def test_a_misfit_is_the_power_of_innovations_at_the_sixteen_lowest_frequencies():
+    """Their geometric mean over that of white noise of the same variance, ``exp(digamma(1))``."""
+    rng, n_rows = np.random.default_rng(0), 1000
+    scores = remove_episode_means(np.cumsum(rng.normal(size=(n_rows, 1)), axis=0), (0,))
+    unit = UnitRecord(scores, None, np.eye(1), np.zeros((n_rows, 0)), (0,), 12)
+    u = scores / scores.std()
+    unit._innovations = lambda A, Q, onsets: (None, u)
+    cycles = np.exp(-2j * np.pi * np.outer(np.arange(1, 17), np.arange(n_rows)) / n_rows)
+    power = np.abs(cycles @ u[:, 0]) ** 2 / n_rows
+    expected = np.exp(np.log(power).mean() + np.euler_gamma)
+    assert unit.misfit([], unit.fit([])) == pytest.approx(expected)

@@ -210,6 +210,7 @@ def test_such_a_unit_keeps_its_own_model():
     models = own_models(coupled)
     plant = StandardisedPlant(record, local=[(*models[0], None), None])
     assert not plant.determined.all()
+    assert not plant.has_clear_scores
     assert not plant.is_complete
     A, Q = plant.uncoupled
     own = slice(0, 2)
