@@ -129,7 +129,7 @@ def test_states_are_determined_when_sensors_of_different_times_see_them_together
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
 @pytest.mark.parametrize(
     ("eigenvalues", "regular"),
-    [([1, 1], True), ([1, 1e-11], True), ([1, 1e-13], False), ([1, 0], False), ([1, -1], False)],
+    [([1, 1], True), ([1, 1.1e-12], True), ([1, 0.9e-12], False), ([1, 0], False), ([1, -1], False)],
 )
 def test_regular_means_positive_definite_with_a_bounded_condition_in_any_units(eigenvalues, regular, scale):
     J = scale * np.diag(np.array(eigenvalues, dtype=float))

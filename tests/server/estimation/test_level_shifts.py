@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from skfedcausal import (
     FederatedCounterfactualEstimator,
@@ -507,14 +507,15 @@ def test_ratio_of_a_split_is_that_of_scores_as_correlated_as_they_are(noise):
     assert ratio == pytest.approx(white * scores.var() / (25 + noise), rel=0.25)
 
 
-def test_a_misfit_is_the_power_of_innovations_at_the_sixteen_lowest_frequencies():
-    """Their geometric mean over that of white noise of the same variance, ``exp(digamma(1))``."""
+@pytest.mark.parametrize("p", [1, 3])
+def test_a_misfit_is_the_power_of_innovations_at_the_sixteen_lowest_frequencies(p):
+    """Their geometric mean over that of white noise, for means of p series ``exp(digamma(p)) / p``."""
     rng, n_rows = np.random.default_rng(0), 1000
-    scores = remove_episode_means(np.cumsum(rng.normal(size=(n_rows, 1)), axis=0), (0,))
-    unit = UnitRecord(scores, None, np.eye(1), np.zeros((n_rows, 0)), (0,), 12)
-    u = scores / scores.std()
+    scores = remove_episode_means(np.cumsum(rng.normal(size=(n_rows, p)), axis=0), (0,))
+    unit = UnitRecord(scores, None, np.eye(p), np.zeros((n_rows, 0)), (0,), 12)
+    u = scores / scores.std(axis=0)
     unit._innovations = lambda A, Q, onsets: (None, u)
     cycles = np.exp(-2j * np.pi * np.outer(np.arange(1, 17), np.arange(n_rows)) / n_rows)
-    power = np.abs(cycles @ u[:, 0]) ** 2 / n_rows
-    expected = np.exp(np.log(power).mean() + np.euler_gamma)
+    power = (np.abs(cycles @ u) ** 2 / n_rows).mean(axis=1)
+    expected = np.exp(np.log(power).mean()) * p / np.exp(special.digamma(p))
     assert unit.misfit([], unit.fit([])) == pytest.approx(expected)

@@ -319,3 +319,16 @@ def test_what_is_left_after_links_were_dropped_is_not_known():
     linked = structure.with_masks(linked=np.ones(6, dtype=bool))
     _, left, n_further = search._next_point(objective, Scoring(objective, linked, point), structure, 1.0, None)
     assert (left, n_further) == (np.inf, 0)
+
+
+def test_a_search_ends_after_sixty_rounds(monkeypatch):
+    objective, structure, point = started(LINKS["one"])
+    linked, rounds = structure.with_masks(linked=np.ones(6, dtype=bool)), []
+
+    def next_point(objective, scoring, *_):
+        rounds.append(Point(*scoring.point))
+        return rounds[-1], np.inf, 0
+
+    monkeypatch.setattr(search, "_next_point", next_point)
+    found = search_structure(objective, linked, point, near=0.0)
+    assert (len(rounds), found.settled) == (60, False)
