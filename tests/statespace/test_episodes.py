@@ -10,6 +10,7 @@ from skfedcausal.statespace.episodes import (
     column_mean,
     episodes,
     lag_covariances,
+    lagged_rows,
     remove_episode_means,
     side_by_side,
 )
@@ -252,3 +253,13 @@ def test_weighted_moments_are_those_of_transitions_each_with_the_weight_of_the_e
         ):
             expected = products(late, early, pairs) / max(total, 1.0)
             assert_within(getattr(found, part)[lag], expected, rounding(s))
+
+
+@pytest.mark.parametrize("starts", [(0,), (0, 2, 3, 9)])
+def test_lagged_rows_are_those_of_the_same_episode(starts):
+    Y, n_lags = series(n_samples=12), 4
+    Z = lagged_rows(Y, n_lags, starts)
+    for rows in episode_slices(starts, 12):
+        for t in range(rows.start, rows.stop):
+            before = [Y[t - lag] if t - lag >= rows.start else np.zeros(2) for lag in range(1, n_lags + 1)]
+            np.testing.assert_array_equal(Z[t], np.concatenate(before))

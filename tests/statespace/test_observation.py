@@ -129,7 +129,7 @@ def test_states_are_determined_when_sensors_of_different_times_see_them_together
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
 @pytest.mark.parametrize(
     ("eigenvalues", "regular"),
-    [([1, 1], True), ([1, 1e-11], True), ([1, 1e-13], False), ([1, 0], False), ([1, -1], False)],
+    [([1, 1], True), ([1, 1.1e-12], True), ([1, 0.9e-12], False), ([1, 0], False), ([1, -1], False)],
 )
 def test_regular_means_positive_definite_with_a_bounded_condition_in_any_units(eigenvalues, regular, scale):
     J = scale * np.diag(np.array(eigenvalues, dtype=float))
@@ -236,3 +236,17 @@ def test_every_row_has_the_pattern_of_the_row_that_shows_it_first():
     for k, rows in enumerate(rows_of_patterns(index, len(first))):
         np.testing.assert_array_equal(rows, np.flatnonzero(index == k))
         assert rows[0] == first[k]
+
+
+@pytest.mark.parametrize("unit", [1e-10, 1.0, 1e10])
+def test_what_a_filter_made_of_measurements_has_the_same_patterns_in_any_units_of_the_states(unit):
+    plant = random_plant(0, N_STATES, N_SENSORS)
+    Y = simulate(plant, T, 1)
+    Y[::2, 0] = np.nan
+    run = statsmodels_moments(plant, Y)
+    moments = run.predicted, run.predicted_cov, run.filtered, run.filtered_cov
+    plain = information_from_filter(*moments)
+    scaled = information_from_filter(*(x * unit ** (x.ndim - 1) for x in moments))
+    assert len(plain.patterns) == len(scaled.patterns) == 2
+    np.testing.assert_allclose(scaled.matrices() * unit**2, plain.matrices(), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(scaled.z * unit, plain.z, rtol=1e-6, atol=1e-9)

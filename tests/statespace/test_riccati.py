@@ -266,3 +266,11 @@ def test_spectral_radius_of_each_matrix_in_a_stack():
     turn = np.array([[0.0, -0.5], [0.5, 0.0]])  # eigenvalues +-0.5 i
     assert spectral_radius(turn) == pytest.approx(0.5, rel=4 * EPS)
     np.testing.assert_allclose(spectral_radius(np.array([turn, np.diag([-0.9, 0.1])])), [0.5, 0.9], rtol=4 * EPS)
+
+
+@pytest.mark.parametrize("name", ["A", "J", "Q"])
+def test_matrices_with_a_number_that_is_none_are_refused_by_name(name):
+    matrices = {"A": 0.5 * np.eye(2), "J": np.eye(2), "Q": np.eye(2)}
+    matrices[name][1, 0] = np.nan
+    with pytest.raises(ValueError, match=f"^{name} has values that are not finite"):
+        predicted_covariance(**matrices)

@@ -100,3 +100,20 @@ def test_sums_that_differ_by_rounding_become_the_same_number():
     assert_array_equal(without_last_bits(one, scale), without_last_bits(other, scale))
     error = np.abs(without_last_bits(one, scale) - one) / np.outer(scale, scale)
     assert error.max() <= 2.0**-31
+
+
+@pytest.mark.parametrize(("share", "is_rounding"), [(0.9e-6, True), (1.1e-6, False)])
+def test_a_millionth_of_the_variances_may_be_rounding(share, is_rounding):
+    indefinite = np.eye(2)
+    indefinite[[0, 1], [1, 0]] = 1 + 2 * share  # two variances of one, an eigenvalue of minus two shares
+    assert are_covariances(indefinite[None]) is is_rounding
+    asymmetric = np.eye(2)
+    asymmetric[0, 1] = share
+    assert are_covariances(asymmetric[None]) is is_rounding
+
+
+def test_covariances_keep_thirty_bits_below_the_product_of_their_scales():
+    kept = 2.0**-30
+    S = np.array([[3.4 * kept, 1 + 1.6 * kept], [4 + 6.4 * kept, 16 - 7.6 * kept]])
+    expected = [[3 * kept, 1], [4 + 8 * kept, 16]]  # in units of 1, 4, 4 and 16 times 2^-30
+    assert_array_equal(without_last_bits(S, np.array([1.0, 4.0])), expected)

@@ -188,8 +188,7 @@ class UnitRecord:
         """
         best = (None, 0.0)
         for start, stop in episodes(sorted({*self.starts, *onsets}), len(self.scores)):
-            if stop - start >= 2 * SHORTEST:
-                best = max(best, self._split(start, stop), key=lambda split: split[1])
+            best = max(best, self._split(start, stop), key=lambda split: split[1])
         if best[0] is None:
             return best
         long_run = self._long_run_covariance([*onsets, best[0]])

@@ -59,7 +59,13 @@ def measured_var(rng, n_samples):
 @pytest.mark.parametrize("covariance", ["sandwich", "hac"])
 def test_of_a_measured_var_it_is_that_of_least_squares(covariance, monkeypatch):
     """Against the heteroscedasticity-consistent covariances of statsmodels, which suppose large samples."""
-    monkeypatch.setattr(module, "_hotelling", lambda rows, dof, level: np.ones(len(rows)))
+    levels = []
+
+    def hotelling(rows, dof, level):
+        levels.append(level)
+        return np.ones(len(rows))
+
+    monkeypatch.setattr(module, "_hotelling", hotelling)
     h = measured_var(np.random.default_rng(0), 4000)
     unit = {"C": np.eye(1), "R": 1e-8 * np.eye(1), "Q": np.eye(1)}
     messages = {
@@ -77,6 +83,7 @@ def test_of_a_measured_var_it_is_that_of_least_squares(covariance, monkeypatch):
             scale = h[:, cause].std() / h[:, effect].std()
             # ends of the record, and noise whose variance is an estimate in one and 1e-8 off in the other
             assert link["stderr"] == pytest.approx(fit.bse[cause] * scale, rel=0.01)
+    np.testing.assert_allclose(levels, 0.05 / 6)  # of every pair, 0.05 of all
 
 
 def test_blocks_in_and_outside_the_model_have_the_same_covariance_in_large_records():

@@ -194,3 +194,11 @@ def test_what_follows_from_estimates_does_not_travel_with_them():
     copy = pickle.loads(pickle.dumps(blocks))
     assert set(vars(copy)) == {"estimate", "covariance", "dof"}
     np.testing.assert_array_equal(copy.spectra[0], blocks.spectra[0])
+
+
+def test_beyond_one_expected_pair_adjusted_values_only_keep_the_order():
+    """Two pairs of which three in four empty ones show as much: one and a half are expected."""
+    partition = Partition((1, 1))
+    size = np.full((2, 1), 0.1 * np.sqrt(stats.chi2.isf(0.75, 1)))
+    adjusted = adjusted_p_values(BlockEstimates.padded(size, np.full((2, 1, 1), 0.01), partition))
+    np.testing.assert_allclose(adjusted, 1 - np.exp(-1) / 1.5, rtol=0.03)  # the saddlepoint's error

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from skfedcausal import (
     FederatedCounterfactualEstimator,
@@ -236,7 +236,8 @@ def test_likelihood_ratios_of_a_step_anywhere_have_their_law():
 def test_the_best_split_is_that_of_all_rows(n_rows, known):
     """Split of the sum of squares between the two sides of every row, each around its own mean."""
     rng = np.random.default_rng(n_rows)
-    scores = remove_episode_means(rng.normal(size=(n_rows, 2)) + (np.arange(n_rows) >= 7 * n_rows // 9)[:, None], (0,))
+    step = (np.arange(n_rows) >= 7 * n_rows // 9)[:, None]
+    scores = remove_episode_means([30.0, 1.0] * rng.normal(size=(n_rows, 2)) + step, (0,))
     unit = UnitRecord(scores, None, np.eye(2), np.zeros((n_rows, 0)), (0,), 12)
     white = scores @ np.linalg.cholesky(np.linalg.inv(scores.T @ scores / n_rows))
     best, largest = None, 0.0
@@ -246,6 +247,8 @@ def test_the_best_split_is_that_of_all_rows(n_rows, known):
         total, n = white[start:stop].sum(axis=0), (rows - start)[:, None]
         levels = (before**2 / n + (total - before) ** 2 / (stop - start - n)).sum(axis=1)
         gain = levels - total @ total / (stop - start)
+        if stop - start < 8192:  # of longer stretches a few rows are looked at first
+            assert unit._split(start, stop)[1] == pytest.approx(gain.max())
         if gain.max() > largest:
             best, largest = rows[gain.argmax()], gain.max()
     assert unit.best_split(known)[0] == best
@@ -476,3 +479,43 @@ def test_where_measurements_are_missing_the_model_is_trusted():
         np.zeros((100, 1)) + np.eye(100)[:, :1], np.ones((100, 1)), np.eye(1), np.zeros((100, 0)), (0,), 12
     )
     assert unit.misfit([], model(0.5)) == 1.0
+
+
+@pytest.mark.parametrize(("length", "found"), [(2 * SHORTEST - 1, False), (2 * SHORTEST, True)])
+def test_stretches_are_split_if_both_parts_are_long_enough(length, found):
+    """Of the last stretch of a record, whose first one has no shift."""
+    rng, n_rows = np.random.default_rng(0), 40 + length
+    scores = 1e-3 * rng.normal(size=(n_rows, 1))
+    scores[40 + SHORTEST :] += 1.0
+    unit = UnitRecord(scores, None, np.eye(1), np.zeros((n_rows, 0)), (0, 40), 12)
+    assert (unit.best_split([])[0] == 40 + SHORTEST) is found
+
+
+@pytest.mark.parametrize("noise", [0.1, 4.0])
+def test_ratio_of_a_split_is_that_of_scores_as_correlated_as_they_are(noise):
+    """States ``x = 0.8 x + w`` have 25 times the variance of w in the long run, what is measured the noise as well."""
+    rng, n_rows = np.random.default_rng(1), 20000
+    x = np.zeros((n_rows, 1))
+    for t in range(1, n_rows):
+        x[t] = 0.8 * x[t - 1] + rng.normal()
+    scores = remove_episode_means(x + np.sqrt(noise) * rng.normal(size=x.shape), (0,))
+    unit = UnitRecord(scores, None, noise * np.eye(1), np.zeros((n_rows, 0)), (0,), 12)
+    # moments of so many rows, whose error the gain of 5 makes several times larger
+    assert unit._long_run_covariance([])[0, 0] == pytest.approx(25 + noise, rel=0.2)
+    _, ratio = unit.best_split([])
+    _, white = unit._split(0, n_rows)
+    assert ratio == pytest.approx(white * scores.var() / (25 + noise), rel=0.25)
+
+
+@pytest.mark.parametrize("p", [1, 3])
+def test_a_misfit_is_the_power_of_innovations_at_the_sixteen_lowest_frequencies(p):
+    """Their geometric mean over that of white noise, for means of p series ``exp(digamma(p)) / p``."""
+    rng, n_rows = np.random.default_rng(0), 1000
+    scores = remove_episode_means(np.cumsum(rng.normal(size=(n_rows, p)), axis=0), (0,))
+    unit = UnitRecord(scores, None, np.eye(p), np.zeros((n_rows, 0)), (0,), 12)
+    u = scores / scores.std(axis=0)
+    unit._innovations = lambda A, Q, onsets: (None, u)
+    cycles = np.exp(-2j * np.pi * np.outer(np.arange(1, 17), np.arange(n_rows)) / n_rows)
+    power = (np.abs(cycles @ u) ** 2 / n_rows).mean(axis=1)
+    expected = np.exp(np.log(power).mean()) * p / np.exp(special.digamma(p))
+    assert unit.misfit([], unit.fit([])) == pytest.approx(expected)

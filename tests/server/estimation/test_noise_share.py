@@ -11,6 +11,7 @@ from skfedcausal.message.states import PacketError, StateMessage, StateReply
 from skfedcausal.server.estimation import noise_share
 from skfedcausal.server.estimation.estimate import Settings, estimate_plant
 from skfedcausal.server.estimation.noise_share import FILTERED, SHARES, _best_of, forecast_error, process_covariance
+from skfedcausal.server.estimation.scoring import ascend
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.prediction import InputDrive, PlantFilter
 
@@ -145,11 +146,16 @@ def test_coefficients_are_learned_for_forecasts_and_filters_for_the_next_step():
     assert errors[0] < errors[1]
 
 
-@pytest.mark.parametrize(("horizon", "ahead"), [(3, 3), (50, 12)])
-def test_errors_of_forecasts_are_those_of_a_loop_over_rows_and_steps_ahead(horizon, ahead):
-    """A tenth of the longest episode at most; scores of unit variance, of the units that have a choice."""
-    lengths = [120, 80]
-    X, truth = noisy_plant(n_samples=200)
+@pytest.mark.parametrize(
+    ("lengths", "horizon", "ahead", "thin"),
+    [([120, 80], 3, 3, 1), ([120, 80], 50, 12, 1), ([4003], 3, 3, 2), ([4002], 3, 3, 1)],
+)
+def test_errors_of_forecasts_are_those_of_a_loop_over_rows_and_steps_ahead(lengths, horizon, ahead, thin):
+    """A tenth of the longest episode at most; scores of unit variance, of the units that have a choice.
+
+    From every row, or every second one of 4000.
+    """
+    X, truth = noisy_plant(n_samples=sum(lengths))
     messages = {
         name: KalmanClient().fit(Y, inputs=U, lengths=lengths).message(Y, inputs=U, lengths=lengths)
         for (name, Y), U in zip(X.items(), truth.inputs, strict=True)
@@ -161,8 +167,9 @@ def test_errors_of_forecasts_are_those_of_a_loop_over_rows_and_steps_ahead(horiz
     run = PlantFilter(plant.shrunk_A, plant.Q, record, InputDrive(plant.shrunk_B, record.input_level, S @ S.T))
     scores = messages["unit0"].z[:, 0] / messages["unit0"].patterns[0, 0, 0]
     errors = []
-    for start, stop in ((0, 120), (120, 200)):
-        for t in range(start, stop - ahead):
+    borders = np.cumsum([0, *lengths])
+    for start, stop in zip(borders[:-1], borders[1:], strict=True):
+        for t in range(start, stop - ahead, thin):
             h = run.filtered[t]
             for k in range(1, ahead + 1):
                 h = plant.shrunk_A @ h + plant.shrunk_B @ run.inputs[t + k - 1]
@@ -223,3 +230,26 @@ def test_the_smallest_share_within_a_thousandth_of_the_best_forecasts_is_chosen(
     monkeypatch.setattr(noise_share, "forecast_error", forecast_error)
     assert _best_of(shares, Record(), learn, 7) == (shares[best], f"plant of {shares[best]}")
     assert len(plants) == tried
+
+
+def test_shares_are_parts_of_what_the_past_leaves_and_multiples_of_it():
+    parts = [0, 1 / 10, 1 / 4, 1 / 2, 3 / 4, 9 / 10]
+    assert list(SHARES) == [*parts, 2, 5, 20]
+    assert list(FILTERED) == [*parts, 1]
+
+
+def test_process_noise_is_climbed_to_until_the_gradient_of_a_row_is_as_short_as_tol(monkeypatch):
+    X, truth = noisy_plant(n_samples=300)
+    units = zip(X.items(), truth.inputs, strict=True)
+    record = JointRecord.from_messages(
+        {name: KalmanClient().fit(Y, inputs=U).message(Y, inputs=U) for (name, Y), U in units}
+    )
+    estimate, goals = estimate_plant(record, Settings()), []
+
+    def climb(objective, scoring, *, gain_tol, max_iter):
+        goals.append((gain_tol, max_iter))
+        return ascend(objective, scoring, gain_tol=gain_tol, max_iter=max_iter)
+
+    monkeypatch.setattr(noise_share, "ascend", climb)
+    process_covariance(record.with_noise_share(0.5), estimate, Settings(tol=1e-3, max_iter=70))
+    assert goals == [(pytest.approx(300 * 1e-3**2), 70)]  # its square, over all rows

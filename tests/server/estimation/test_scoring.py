@@ -417,3 +417,19 @@ def test_inverse_curvature_ignores_steps_along_which_the_curvature_is_wrong():
     curvature = InverseCurvature()
     curvature.learn(np.array([1.0, 0.0]), np.array([-1.0, 0.0]))
     assert not curvature.pairs
+
+
+def test_a_climb_that_finds_nothing_higher_ends_at_once():
+    """No step along the gradient is left to try, however small."""
+    coupled, trials = coupled_plant(0, (1, 1)), []
+    objective, point = endless(coupled, at=(0.5 * coupled.plant.A, coupled.plant.Q))
+    start = Scoring(objective, structure_of(coupled.partition), point)
+
+    class Falling:
+        def evaluate(self, A, Q):
+            trials.append(A)
+            return point.evaluation._replace(value=point.evaluation.value - 1.0)
+
+    found = ascend(Falling(), start, gain_tol=1e-6)
+    assert (found.point, found.n_iter, found.converged) == (point, 0, False)
+    assert len(trials) == 25

@@ -1,5 +1,6 @@
 """The link search against an exhaustive one over all structures of three units."""
 
+from dataclasses import replace
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -121,6 +122,7 @@ def test_a_search_continued_from_its_answer_stays_there():
     first = search_structure(objective, structure, point)
     again = search_structure(objective, first.scoring.structure, first.scoring.point)
     assert again.settled
+    assert again.n_further == 0
     assert again.scoring.structure.key == first.scoring.structure.key
 
 
@@ -290,3 +292,43 @@ def test_blocks_are_dropped_even_where_every_step_is_invalid():
     mask = partition.block_diagonal
     np.testing.assert_array_equal(safe.A, np.where(mask, scoring.point.A, 0))
     np.testing.assert_array_equal(safe.Q, np.where(mask, scoring.point.Q, 0))
+
+
+def test_a_search_with_nowhere_to_climb_has_not_settled(monkeypatch):
+    objective, structure, point = started(LINKS["one"])
+    linked = structure.with_masks(linked=np.ones(6, dtype=bool))
+    monkeypatch.setattr(search, "_next_point", lambda objective, scoring, *_: (scoring.point, np.inf, 0))
+    found = search_structure(objective, linked, point, near=0.0)
+    assert not found.settled
+    assert found.scoring.point is point
+
+
+def test_noise_of_a_single_pair_that_is_correlated_enters_before_any_link():
+    objective, structure, point = started(LINKS["none"])
+    links, correlations = uncoupled_estimates(objective, structure.partition, point)
+    pairs = structure.partition.pairs.tolist()
+    together = np.array([sorted(pair) == [0, 1] for pair in pairs])
+    size = np.where(together, 1.0, 0.0)[:, None]
+    tests = links, replace(correlations, estimate=size, covariance=np.full((6, 1, 1), 1e-4))
+    first, _ = search._first_structure(objective, structure, point, 0.05, 10.0, tests)
+    np.testing.assert_array_equal(first.correlated, together)
+
+
+def test_what_is_left_after_links_were_dropped_is_not_known():
+    objective, structure, point = started(LINKS["one"])
+    linked = structure.with_masks(linked=np.ones(6, dtype=bool))
+    _, left, n_further = search._next_point(objective, Scoring(objective, linked, point), structure, 1.0, None)
+    assert (left, n_further) == (np.inf, 0)
+
+
+def test_a_search_ends_after_sixty_rounds(monkeypatch):
+    objective, structure, point = started(LINKS["one"])
+    linked, rounds = structure.with_masks(linked=np.ones(6, dtype=bool)), []
+
+    def next_point(objective, scoring, *_):
+        rounds.append(Point(*scoring.point))
+        return rounds[-1], np.inf, 0
+
+    monkeypatch.setattr(search, "_next_point", next_point)
+    found = search_structure(objective, linked, point, near=0.0)
+    assert (len(rounds), found.settled) == (60, False)

@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from skfedcausal import KalmanClient
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation import standardised as standardised_module
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord, Scores
 from skfedcausal.statespace.observation import information
@@ -207,6 +210,7 @@ def test_such_a_unit_keeps_its_own_model():
     models = own_models(coupled)
     plant = StandardisedPlant(record, local=[(*models[0], None), None])
     assert not plant.determined.all()
+    assert not plant.has_clear_scores
     assert not plant.is_complete
     A, Q = plant.uncoupled
     own = slice(0, 2)
@@ -236,3 +240,69 @@ def test_a_record_is_complete_if_no_cell_is_missing(missing, complete):
     plant = standardised(coupled, Y)
     assert plant.is_complete is complete
     assert plant.determined.all()
+
+
+def with_reports(n_samples, rows, radius=0.97):
+    """Two units of one state; the second reports in some rows only."""
+    coupled = coupled_plant(0, (1, 1), radius=radius)
+    Y = coupled.simulate(n_samples, 1)
+    Y[np.setdiff1d(np.arange(n_samples), rows), coupled.sensors[1]] = np.nan
+    return coupled, coupled.record(Y)
+
+
+@pytest.mark.parametrize("period", [12, 13, 20])
+def test_a_unit_that_reports_rarely_starts_with_the_model_of_its_reports(period):
+    n_samples = 12000
+    coupled, record = with_reports(n_samples, np.arange(0, n_samples, period))
+    A, _ = StandardisedPlant(record).uncoupled
+    # error of the pole of so many reports, sqrt((1 - pole^(2 period)) period / n_samples), per row of a period
+    pole = coupled.plant.A[1, 1]
+    error = 5 * np.sqrt((1 - pole ** (2 * period)) * period / n_samples) * pole / (period * pole**period)
+    assert A[1, 1] == pytest.approx(pole, abs=error)
+
+
+@pytest.mark.parametrize(
+    ("n_samples", "early", "period"),
+    [
+        (4000, 0, 20),
+        (4000, 2, 20),  # 2 of 201 distances are shorter: less than a hundredth
+        (4000, 3, 5),  # 3 of 202
+        (252, 0, 20),  # a dozen reports tell the distance, fewer do not
+        (251, 0, 1),
+    ],
+)
+def test_rate_of_reports_is_the_shortest_distance_that_is_not_rare(n_samples, early, period, monkeypatch):
+    reports = np.arange(0, n_samples, 20)
+    _, record = with_reports(n_samples, np.r_[reports, reports[3 : 3 + 2 * early : 2] + 5])
+    periods = []
+
+    def slow_start(scores, present, N, starts, period, n_lags):
+        periods.append(period)
+        return np.zeros_like(N), np.ones_like(N)
+
+    monkeypatch.setattr(standardised_module, "slow_start", slow_start)
+    StandardisedPlant(record).uncoupled
+    assert periods == [period]
+
+
+def test_units_on_their_own_are_those_that_measurements_determine_row_by_row():
+    coupled, record = one_sensor_for_two_states()
+    plant = StandardisedPlant(record, local=[(*own_models(coupled)[0], None), None])
+    assert [len(unit.N) for unit in plant.unit_records()] == [1]
+    _, record = with_reports(400, np.arange(0, 400, 2))
+    (unit,) = StandardisedPlant(record).unit_records()
+    assert unit.present.all()
+
+
+def test_fixed_models_of_units_keep_what_their_own_inputs_do():
+    X, truth = make_granger_plant(3, n_inputs=1, n_states=1, n_sensors=2, n_samples=200, random_state=0)
+    inputs = [10.0**k * U for k, U in enumerate(truth.inputs)]
+    units = zip(X.items(), inputs, strict=True)
+    record = JointRecord.from_messages(
+        {name: KalmanClient(n_states=1).fit(Y, inputs=U).message(Y, inputs=U) for (name, Y), U in units}
+    )
+    local = [(0.5 * np.eye(1), np.eye(1), np.full((1, 1), k + 1.0)) for k in range(3)]
+    plant = StandardisedPlant(record, local=local, fix_local=True)
+    of_inputs = plant.unscaled(plant.uncoupled[0])[:, 3:]
+    np.testing.assert_allclose(of_inputs[np.arange(3), np.arange(3)], [1.0, 2.0, 3.0])
+    assert not plant.structure().own_inputs.any()

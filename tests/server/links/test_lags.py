@@ -13,8 +13,13 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.estimate import Settings
+from skfedcausal.server.estimation.scoring import ascend
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.links.lags import fit_lags
+from skfedcausal.server.links import lags as lags_module
+from skfedcausal.server.links.lags import fit_lags, without_shifts
+from skfedcausal.statespace.observation import information
+
+from .._reference import coupled_plant
 
 GOAL = {"max_iter": 300, "tol": 1e-10}
 
@@ -176,3 +181,25 @@ def test_delays_over_many_records(delay):
     share = np.mean(np.array(p_values) < 0.05)
     assert abs(share - 0.05) < 3 * np.sqrt(0.05 * 0.95 / len(p_values))
     assert abs(np.mean(distance)) < 4 / np.sqrt(40) + 0.3  # the norm of three more numbers' noise
+
+
+def test_units_that_do_not_see_their_states_are_named():
+    coupled = coupled_plant(0, (2, 1, 2))
+    Y, parts = coupled.simulate(100, 1), []
+    for k, part in enumerate(coupled.parts(Y)):
+        C, R = coupled.own(k)
+        parts.append(information(Y[:, coupled.sensors[k]][:, :1], C[:1], R[:1, :1]) if k == 2 else part)
+    with pytest.raises(ValueError, match="those of unit2 do not"):
+        without_shifts(JointRecord(coupled.names, tuple(parts), (0,)))
+
+
+def test_the_last_climb_ends_where_the_gradient_of_a_row_is_as_short_as_tol(monkeypatch):
+    coupled, goals = coupled_plant(0, (1, 1)), []
+
+    def climb(objective, scoring, *, gain_tol, max_iter):
+        goals.append((gain_tol, max_iter))
+        return ascend(objective, scoring, gain_tol=gain_tol, max_iter=max_iter)
+
+    monkeypatch.setattr(lags_module, "ascend", climb)
+    fit = fit_lags(coupled.record(coupled.simulate(300, 1)), 2, Settings(sparsity=None, tol=1e-3, max_iter=70))
+    assert goals[-1] == (pytest.approx(fit.likelihood.n_samples * 1e-3**2), 70)  # its square, over all rows

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from joblib import parallel_config
+from scipy.optimize import brentq
 
 from skfedcausal import (
     FederatedCounterfactualEstimator,
@@ -14,8 +15,12 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.links.resampling import Resampling, _blocks, root_intervals
+from skfedcausal.server.estimation.block_tests import link_estimates
+from skfedcausal.server.estimation.scoring import Point, Scoring
+from skfedcausal.server.links.resampling import Resampling, _blocks, _refitted, root_intervals
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
+
+from .._reference import coupled_plant, endless, structure_of
 
 
 def test_weights_of_one_give_the_moments_of_the_record_and_those_of_parts_add_up():
@@ -192,3 +197,26 @@ def test_ten_blocks_are_enough_to_draw_from():
     resampling_of(0.5, 100, 10).require_blocks()
     with pytest.raises(ValueError, match="9 blocks to draw from, at least 10 are needed"):
         resampling_of(0.5, 90, 10).require_blocks()
+
+
+@pytest.mark.parametrize(("left", "climbs"), [(0.9e-4, False), (1.1e-4, True)])
+def test_a_refit_ends_where_a_step_promises_less_than_a_ten_thousandth(left, climbs):
+    """From a place next to the maximum at which a scoring step promises as much log-likelihood."""
+    coupled = coupled_plant(0, (1, 1), links=[(1, 0)])
+    structure = structure_of(coupled.partition, linked=[(1, 0)])
+    objective, top = endless(coupled)
+    direction = Scoring(objective, structure, top).covariance @ np.ones(structure.free.n_elements)
+
+    def point(size):
+        A, Q = structure.free.scatter(size * direction, top.A.shape)
+        return Point.at(objective, top.A + A, top.Q + Q)
+
+    def promised(size):
+        return Scoring(objective, structure, point(size)).gain
+
+    size = brentq(lambda size: promised(size) - left, 0.0, 10.0)
+    start = point(size)
+    estimates, _, converged = _refitted(lambda rng: objective, structure, start, np.eye(2), None)
+    stayed = link_estimates(Scoring(objective, structure, start)).estimate
+    assert converged
+    assert (not np.array_equal(estimates["state"], stayed)) is climbs
