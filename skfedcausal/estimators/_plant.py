@@ -143,7 +143,10 @@ class PlantEstimator(FederatedEstimator):
         with self._asking(X, inputs) as units:
             n_samples, whole = units.n_samples, isinstance(start, Integral) and not isinstance(start, bool)
             if not whole or not 0 < start < n_samples:
-                raise ValueError(f"Got start={start!r} for {n_samples} rows; forecast from 1 to {n_samples - 1}.")
+                raise ValueError(
+                    f"Got start={start!r} for {n_samples} rows; give the position of the first row to be forecast, 1 "
+                    f"to {n_samples - 1}."
+                )
             predicted = self.server_.filter(units.messages(until=int(start))).predicted
             index = None if units.index is None else units.index[start:]
             return self._table(self._mapped(units, predicted[start:]), index)
@@ -234,11 +237,13 @@ class PlantEstimator(FederatedEstimator):
         check_is_fitted(self)
         if self._channel is not None:
             raise ValueError(
-                "The oracle pools raw measurements, which sites keep. Compare with `fit(X)` where X may be pooled."
+                "The oracle pools raw measurements, which sites keep: it exists only for records in one process. "
+                "Compare with `fit(X)` where X may be pooled."
             )
         if self._message_mechanism is not None and self._message_mechanism.place != "record":
             raise ValueError(
-                "The oracle pools what units sent; noise inside training has none: use noise on the record."
+                "The oracle pools what the units sent; noise inside training has no counterpart there. Use noise on "
+                "the record, or none, to compare with it."
             )
         other = clone(self).set_params(transport=PooledTransport, wire_dtype="float64", lost_units=None)
         return self._taught(other, self._read(X, inputs, lengths))

@@ -32,7 +32,8 @@ def mechanisms(privacy):
     for mechanism in given:
         if not isinstance(mechanism, PrivacyMechanism):
             raise ValueError(
-                f"privacy holds a {type(mechanism).__name__}, which is not a PrivacyMechanism like GaussianMechanism."
+                f"privacy holds a {type(mechanism).__name__}, which is not a PrivacyMechanism. Give a "
+                "GaussianMechanism, or derive the class from PrivacyMechanism."
             )
     flags = [mechanism for mechanism in given if mechanism.place == "flags"]
     messages = [mechanism for mechanism in given if mechanism.place != "flags"]

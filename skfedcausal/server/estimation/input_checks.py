@@ -66,11 +66,7 @@ def excitation_table(record, regressors):
 def _persistent_order(u, longest, starts):
     """Number of steps of an input that do not determine each other, by elimination."""
     thin = max(len(u) // _WINDOWS, 1)
-    windows = [
-        sliding_window_view(u[start:stop], longest)[::thin]
-        for start, stop in episodes(starts, len(u))
-        if stop - start >= longest
-    ]
+    windows = [sliding_window_view(u[start:stop], longest)[::thin] for start, stop in episodes(starts, len(u))]
     gram = sum(w.T @ w for w in map(np.ascontiguousarray, windows))
     rest = gram / gram[0, 0]
     for order in range(longest):

@@ -172,12 +172,12 @@ class StandardisedPlant:
 
     def _slow_start(self, unit, n_lags):
         """Where a unit starts that reports at some lags only."""
-        rows = self.partition.slices[unit]
-        scores, present = self._scores.of_unit(unit)
-        period = 1 + np.argmax(self._shares[1:, unit, unit] >= _LEAST_SHARE)
-        scores = scores @ self._Sinv[rows, rows].T
-        N = self.score_noise[rows, rows]
-        return slow_start(scores, present[:, 0], N, self._record.starts, int(period), n_lags)
+        rows, (scores, present) = self.partition.slices[unit], self._scores.of_unit(unit)
+        counts = np.bincount(np.diff(np.flatnonzero(present[:, 0])), minlength=2)  # of distances between reports
+        counts = counts[1 : max(self.n_samples // _MIN_LAGS, 2)]  # with a dozen reports at least
+        period = 1 + int(np.argmax(counts >= _LEAST_SHARE * counts.sum()))
+        scores, N = scores @ self._Sinv[rows, rows].T, self.score_noise[rows, rows]
+        return slow_start(scores, present[:, 0], N, self._record.starts, period, n_lags)
 
     def unit_records(self):
         """Every unit on its own, one after the other, a `UnitRecord` each.

@@ -59,7 +59,7 @@ def mean_with_error(values):
     if not n:
         return np.nan, np.nan
     centred = values - values.mean()
-    n_lags = min(int(np.cbrt(n)), n - 1)
+    n_lags = int(np.cbrt(n))
     total = centred @ centred
     for k in range(1, n_lags + 1):
         total += 2 * (1 - k / (n_lags + 1)) * (centred[k:] @ centred[:-k])

@@ -129,7 +129,8 @@ def explained(answers):
 def deciding(answers):
     """The answer that names the root: of those that explain everything, or else of all, the most evident.
 
-    A steady fault that leaves nothing unexplained needs no other explanation, however large a fault of any form.
+    A steady fault that leaves nothing unexplained needs no other explanation, even where that of a fault of any
+    form has more evidence.
     """
     return max(explained(answers) or answers, key=lambda answer: answer.evidence)
 

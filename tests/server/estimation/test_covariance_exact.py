@@ -1,5 +1,7 @@
 """Information from simulated records: the expected one where that is known, right where clocks differ."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
@@ -7,8 +9,12 @@ from scipy.linalg import solve_discrete_lyapunov
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.block_tests import link_estimates
-from skfedcausal.server.estimation.covariance import ExactInformation
+from skfedcausal.server.estimation.covariance import ExactInformation, ScoreProducts
 from skfedcausal.server.estimation.estimate import Settings, fitted_likelihood
+from skfedcausal.statespace.contributions import Contributions
+from skfedcausal.statespace.partition import Partition
+
+from .._reference import structure_of
 
 GOAL = {"max_iter": 200, "tol": 1e-8}
 
@@ -132,3 +138,21 @@ def test_links_of_units_of_different_clocks_keep_their_level():
         p_values.extend(FederatedGrangerEstimator(clients).fit(X).links_["p_value"])
     share = np.mean(np.array(p_values) < 0.05)
     assert share < 0.05 + 3 * np.sqrt(0.05 * 0.95 / len(p_values))
+
+
+@pytest.mark.parametrize(("n_samples", "n_records"), [(20_000, 1), (19_999, 2), (9_999, 3), (50_000, 1)])
+def test_twenty_thousand_rows_are_simulated_at_least(n_samples, n_records):
+    """The information is the mean product of gradients over all of their rows."""
+    drawn, gradients = [], np.random.default_rng(0).standard_normal((2, 40, 2, 2))
+    plant = SimpleNamespace(
+        n_samples=n_samples,
+        simulated=lambda point, rng: drawn.append(rng.random()),
+        contributions=lambda point, record: [Contributions(slice(0, 40), *gradients)],
+    )
+    structure = structure_of(Partition((1, 1)))
+    scoring = SimpleNamespace(structure=structure, point=None, n_samples=10, add_prior=lambda matrix: None)
+    covariance = ExactInformation(scoring, plant, {}).covariance()
+    assert len(drawn) == n_records
+    assert len(set(drawn)) == n_records  # one generator for all
+    inside = ScoreProducts(structure, [Contributions(slice(0, 40), *gradients)], {}).inside
+    np.testing.assert_allclose(covariance, np.linalg.inv(inside) * n_samples / 10, rtol=1e-9)

@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skfedcausal import KalmanClient
+from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.estimate import Settings, estimate_plant, screen_plant
-from skfedcausal.server.estimation.scoring import Point, Scoring, ascend, is_valid
+from skfedcausal.server.estimation.estimate import Settings, estimate_plant, fitted_likelihood, screen_plant
+from skfedcausal.server.estimation.scoring import Point, Scoring, ascend, is_valid, observed_information
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.statespace.observation import Information, information
@@ -28,6 +28,11 @@ def example(missing=0.0, n_samples=600, **options):
     coupled = coupled_plant(1, **{"sizes": (2, 1), "links": [(1, 0)], "strength": 0.5, **options})
     Y = coupled.simulate(n_samples, 4)
     return coupled, with_gaps(Y, 3, missing) if missing else Y
+
+
+def test_settings_are_those_of_a_server_unless_told():
+    parameters = LikelihoodServer().get_params(deep=False)
+    assert Settings() == Settings(**{name: value for name, value in parameters.items() if name in Settings._fields})
 
 
 def test_dense_estimate_with_gaps_is_where_the_joint_gaussian_is_flat():
@@ -87,6 +92,15 @@ def test_fixed_local_blocks_are_exactly_the_units_own(sparsity, missing):
     for (A, _), rows in zip(models, coupled.partition.slices, strict=True):
         np.testing.assert_allclose(estimate.A[rows, rows], A, rtol=0, atol=1e-12)
         np.testing.assert_allclose(estimate.shrunk_A[rows, rows], A, rtol=0, atol=1e-12)
+
+
+def test_under_feedback_errors_are_those_of_the_curvature_of_the_likelihood_at_its_top():
+    coupled, Y = example(n_samples=300)
+    record, settings = coupled.record(Y), Settings(sparsity=None, feedback=True, **GOAL)
+    top = fitted_likelihood(record, settings)[1]
+    curvature = observed_information(top.objective, top.scoring.structure.free, top.scoring.point)
+    covariance = estimate_plant(record, settings).parameters.covariance
+    np.testing.assert_allclose(covariance, np.linalg.inv(top.objective.n_samples * curvature), rtol=1e-8)
 
 
 def test_shrinkage_moves_off_diagonal_blocks_only_towards_zero():

@@ -138,6 +138,14 @@ def test_no_influence_is_an_equivalence_test_of_the_margin():
     assert not said.all()
 
 
+@pytest.mark.parametrize(("errors", "verdict"), [(1.94, "cannot tell"), (1.98, "no influence")])
+def test_an_estimate_of_zero_decides_only_where_its_interval_lies_within_the_margin(errors, verdict):
+    """The 95 % interval of one element is 1.96 standard errors to either side."""
+    margin = 0.1
+    said = verdicts(scalar_blocks([0.0] * 6, [margin / errors] * 6), np.ones(6), 0.05, margin)
+    assert set(said) == {verdict}
+
+
 def test_larger_margins_and_levels_allow_more_verdicts():
     blocks = scalar_blocks([0.01, 0.02, 0.05, 0.1, 0.15, 0.2], [0.05] * 6)
 
