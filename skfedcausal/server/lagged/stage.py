@@ -9,6 +9,7 @@ from ...statespace.lagged.information import averaged_periodogram
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, kernel_root
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.matrices import companion, spectral_radius
+from .answers import run_errors
 from .delays import channel_posterior, first_lag_probabilities, likely_lags
 from .dynamics import LaggedDynamics
 from .noise import with_shared_noise
@@ -43,6 +44,7 @@ class LaggedEstimate:
     converged: bool
     is_complete: bool  # whether the work was done within the budget
     shrunk_by: float  # factor of the poles that keeps the plant stable, 1 if it was
+    run_errors: np.ndarray | float = 0.0  # see :func:`~.answers.run_errors`, by state
     timing: dict | None = None  # of inputs: shares and first lag
     criterion: float = -np.inf  # log-likelihood less effective coefficients
 
@@ -116,6 +118,10 @@ def learn_lags(estimate, settings, budget, words=()):
         best = best if other is None or other.criterion < best.criterion else other
     found = _assessed(plant, best, active, levels, links)
     found.timing = timing
+    if words:
+        n, k, S = plant.partition.n_states, plant.partition.n_inputs, plant.state_scale
+        u = series[:, n:] * plant.known_scale[:k]
+        found.run_errors = run_errors(found.dynamics, series[:, :n] @ S.T, u, S @ plant.score_noise @ S.T, starts)
     # of the scores in the units' own states, so that records of other noise can be compared
     size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
     found.criterion = best.criterion - size - levels.size
