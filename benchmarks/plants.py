@@ -25,8 +25,11 @@ _NEGLIGIBLE = 0.02  # share of a sensor's largest effect below which its coverag
 class Simulated(Plant):
     """A simulated plant as a record, with what is known of it."""
 
-    basis: dict | str = "linear"
-    timing = "after"
+    timing, curve = "after", "linear"
+
+    @property
+    def basis(self):
+        return self.curve
 
     @property
     def sampled(self):
@@ -37,8 +40,7 @@ def default(plant):
     """The library as it comes, told of timing and of a curve where the plant has one."""
     from .records import default as as_it_comes
 
-    estimator = as_it_comes(plant)
-    return estimator.set_params(basis=plant.basis) if "basis" in estimator.get_params() else estimator
+    return as_it_comes(plant)
 
 
 def moved(U):
@@ -69,7 +71,7 @@ def drawn(kind, seed):
     data = data[sorted(data, key=lambda c: list(plant.units).index(c.split("__")[0]))]
     record = Simulated(kind, data.iloc[:_KNOWN], data, inputs)
     record.timing = "before" if plant.before else "after"
-    record.basis = plant.basis
+    record.curve = plant.basis
     return record, other[:last], truth
 
 

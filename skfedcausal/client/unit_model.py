@@ -67,8 +67,9 @@ class UnitModel:
         return weights(self.C, self.R)
 
     def with_noise_share(self, share):
-        """The model with R part of the way to `unpredicted`, and no choice any more."""
-        return replace(self, R=self.R + share * (self.unpredicted - self.R), unpredicted=None)
+        """The model with R part of the way to `unpredicted`, or to nothing below zero; no choice any more."""
+        R = self.R + share * (self.unpredicted - self.R) if share >= 0 else (1 + share) * self.R
+        return replace(self, R=R, unpredicted=None)
 
     def unpredicted_states(self):
         """`unpredicted` as a covariance of states, shape (n_states, n_states); None where R is known."""
@@ -299,7 +300,8 @@ class UnitClient(UnitFilter):
         Parameters
         ----------
         share : float
-            Of what the past leaves unpredicted, beyond R. Only for models with as many states as sensors.
+            Of what the past leaves unpredicted, beyond R; below zero, of R itself that is no noise. Only for
+            models with as many states as sensors.
 
         Returns
         -------

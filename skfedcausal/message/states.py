@@ -199,7 +199,7 @@ class StateReply(Message, op="reply", answer=Acknowledgement, first="cross_term 
         Mean influence of the other units' inputs, ``sum_n B_mn mean(u_n)``; None for a plant without inputs.
     noise_share : ndarray of shape (1,) or None
         How much of what its past leaves unpredicted the unit is to take for sensor noise in messages from now
-        on; None for a unit that did not ask.
+        on; below zero, how much of the noise that it supposed is none. None for a unit that did not ask.
 
     Examples
     --------
@@ -221,7 +221,7 @@ class StateReply(Message, op="reply", answer=Acknowledgement, first="cross_term 
     noise_share: ArrayOrNone = wire("numbers 1", "part of the unpredicted to take for noise", default=None)
 
     def _check(self, packet):
-        if self.noise_share is not None and not 0 <= self.noise_share[0] <= 1:
+        if self.noise_share is not None and not -1 < self.noise_share[0] <= 1:
             raise PacketError(f"Array 'noise_share' is {self.noise_share[0]}, which is no share.")
 
 

@@ -422,6 +422,8 @@ class LikelihoodServer(ServerLearner):
             return
         if not record.is_constant:
             estimate = self._filled(record, settings)
+        elif (self.noise_share_ or 0.0) > 1:  # too little is left of the scores to test anything
+            estimate = estimate_plant(self._raw, settings)
         found = None if estimate is None else misfit_p_values(estimate.plant, estimate.scoring)
         self.misfit_ = misfit_table(self.names_, found)
         # what fills gaps is an estimate itself, so that more is asked of a record with gaps
@@ -448,6 +450,11 @@ class LikelihoodServer(ServerLearner):
             lagged = self._learn_share(settings, budget, words)
         else:
             lagged = learn_lags(estimate, settings, budget, words)
+        if lagged is not None and lagged.steps and words:  # one lag may take what inputs do for shifts
+            noisy = self._raw.with_noise_share(self.noise_share_ or 0.0)
+            unshifted = estimate_plant(noisy, settings._replace(level_shifts=None))
+            other = learn_lags(unshifted, settings, budget, words) if record.is_constant else None
+            lagged = lagged if other is None or other.criterion <= lagged.criterion else other
         if lagged is not None and not record.is_constant:  # what is missing as these lags expect it
             point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
             states = lagged.dynamics.filter(record.at_steps(lagged.steps), point).hindsight()
@@ -568,7 +575,7 @@ class LikelihoodServer(ServerLearner):
         replies = super().replies(messages)
         if self.filter_noise_share_ is None:
             return replies
-        share = np.array([max(self.filter_noise_share_, 0.0)])
+        share = np.array([self.filter_noise_share_])
         return {
             name: reply if messages[name].unpredicted is None else replace(reply, noise_share=share)
             for name, reply in replies.items()

@@ -9,14 +9,16 @@ from ...statespace.lagged.information import averaged_periodogram
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, kernel_root
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.matrices import companion, spectral_radius
+from .answers import run_errors
 from .delays import channel_posterior, first_lag_probabilities, likely_lags
 from .dynamics import LaggedDynamics
 from .noise import with_shared_noise
 from .problem import Fitted, LaggedProblem, scattered
 from .search import Sources, search, tested
 from .timing import first_lags
+from .white import unchanged, whitened
 
-_ROWS_PER_LAG = 50  # time steps per lag at least
+_ROWS_PER_LAG, _ROWS_PER_INPUT_LAG = 50, 20  # time steps per lag at least, of plants with inputs
 _FEW_STATES, _FEW_INPUTS = 16, 5  # up to which a plant has many lags
 _STATE_LAGS, _INPUT_LAGS = (20, 10), (30, 12)  # of plants of few states and inputs, of others
 _MEMORY = 24  # lags of the filter at least
@@ -24,7 +26,7 @@ _RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
 _N_DRAWS = 100
 _LIKELIER = np.log(100.0)  # by which several lags have to be likelier than one
-SHARES = (-0.98, -0.7, 0.0, 0.2, 0.6)  # of sensor noise where it is open, see `with_noise_share`
+SHARES = (-0.9999, -0.9, -0.5, 0.0, 0.2, 0.6)  # of sensor noise where it is open, see `with_noise_share`
 
 
 @dataclass(eq=False)
@@ -42,6 +44,7 @@ class LaggedEstimate:
     converged: bool
     is_complete: bool  # whether the work was done within the budget
     shrunk_by: float  # factor of the poles that keeps the plant stable, 1 if it was
+    run_errors: np.ndarray | float = 0.0  # see :func:`~.answers.run_errors`, by state
     timing: dict | None = None  # of inputs: shares and first lag
     criterion: float = -np.inf  # log-likelihood less effective coefficients
 
@@ -75,7 +78,7 @@ def most_lags(plant, first_lags):
     longest = int(max(np.diff([*plant._record.starts, plant.n_samples])))
     few = plant.partition.n_states <= _FEW_STATES and plant.partition.n_inputs <= _FEW_INPUTS
     of_states, of_inputs = (lags[0 if few else 1] for lags in (_STATE_LAGS, _INPUT_LAGS))
-    cap = max(longest // _ROWS_PER_LAG, 1)
+    cap = max(longest // (_ROWS_PER_INPUT_LAG if len(first_lags) else _ROWS_PER_LAG), 1)
     p, q = min(of_states, cap), min(of_inputs, cap)
     return p, [np.arange(first, first + q) for first in first_lags]
 
@@ -93,7 +96,8 @@ def learn_lags(estimate, settings, budget, words=()):
     n_lags, input_lags = most_lags(plant, first)
     longest = max([n_lags, *(int(lags[-1]) for lags in input_lags)])
     memory = max(plant.standard_series()[2], _MEMORY) + longest
-    likelihood = LaggedLikelihood(LagSums.of(series, starts, longest, memory), plant.score_noise)
+    sums = LagSums.of(series, starts, longest, memory)
+    likelihood = LaggedLikelihood(sums, plant.score_noise)
     spectrum = averaged_periodogram(series, starts)
     problem = LaggedProblem(likelihood, spectrum, plant.partition, np.arange(1, n_lags + 1), input_lags, budget)
     sources = Sources(problem)
@@ -107,11 +111,20 @@ def learn_lags(estimate, settings, budget, words=()):
     fitted = with_shared_noise(problem, fitted, settings.alpha)
     if fitted.criterion <= _of_one_lag(problem, scoring) + _LIKELIER:
         return None
-    found = _assessed(plant, problem, fitted, sources, active, tests, levels, settings.alpha)
+    links = _links(problem, fitted, sources, active, tests, settings.alpha)
+    best = unchanged(problem, fitted)
+    if words:
+        other = whitened(problem, sums, fitted)
+        best = best if other is None or other.criterion < best.criterion else other
+    found = _assessed(plant, best, active, levels, links)
     found.timing = timing
+    if words:
+        n, k, S = plant.partition.n_states, plant.partition.n_inputs, plant.state_scale
+        u = series[:, n:] * plant.known_scale[:k]
+        found.run_errors = run_errors(found.dynamics, series[:, :n] @ S.T, u, S @ plant.score_noise @ S.T, starts)
     # of the scores in the units' own states, so that records of other noise can be compared
     size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
-    found.criterion = fitted.value - fitted.n_effective - size
+    found.criterion = best.criterion - size - levels.size
     return found
 
 
@@ -134,29 +147,30 @@ def started(problem, A, Q):
     return Fitted(coefficients, np.where(own, Q, 0.0))
 
 
-def _assessed(plant, problem, fitted, sources, active, tests, levels, alpha):
+def _assessed(plant, best, active, levels, links):
+    """The :class:`LaggedEstimate` in the units' own states; `links` are their table's columns and blocks."""
+    problem, fitted = best.problem, best.fitted
     n, S, Sinv = plant.partition.n_states, plant.state_scale, plant._Sinv
     kept, share = _stable(_without_idle_lags(problem, fitted), n)
+    back, there = S @ np.linalg.inv(best.W), best.W @ Sinv
     input_scale = plant.known_scale[: plant.partition.n_inputs]
 
     def in_own_units(coefficients):
         n_lags, q = kept
-        A = S @ coefficients[1 : n_lags + 1, :, :n] @ Sinv
+        A = back @ coefficients[1 : n_lags + 1, :, :n] @ there
         A = A * (share ** np.arange(1, n_lags + 1))[:, None, None]
-        return A, S @ coefficients[: q + 1, :, n:] / input_scale
+        return A, back @ coefficients[: q + 1, :, n:] / input_scale
 
     A, B = in_own_units(fitted.coefficients)
-    dynamics = LaggedDynamics(A, B, plant.unscaled_covariance(fitted.Q))
-    links, blocks = _links(problem, fitted, sources, active, tests, alpha)
     return LaggedEstimate(
-        dynamics,
+        LaggedDynamics(A, B, back @ fitted.Q @ back.T),
         plant.steps,
         S @ levels,
-        links,
-        blocks,
+        links[0],
+        links[1],
         active,
         [in_own_units(x) for x in _draws(problem, fitted)] if problem.input_lags else [],
-        fitted.value,
+        best.value,
         fitted.converged,
         not problem.budget.is_spent,
         share,

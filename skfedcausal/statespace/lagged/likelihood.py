@@ -70,6 +70,11 @@ class LagSums(NamedTuple):
         first, last = (np.array(x).reshape(shape) for x in (heads, tails))
         return cls(sums, first, last, short, lengths, n_lags, memory, n_rows)
 
+    def transformed(self, T):
+        """Those of the series ``T x``."""
+        rows = {name: getattr(self, name) @ T.T for name in ("heads", "tails", "short")}
+        return self._replace(sums=T @ self.sums @ T.T, **rows)
+
 
 class LaggedPoint(NamedTuple):
     """Value per row and gradients of the likelihood at a plant, and what its information is made of."""

@@ -42,15 +42,16 @@ def fitted(one_lag):
     return FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs), X, truth
 
 
-def test_with_more_noise_the_record_is_that_of_units_with_that_noise():
+@pytest.mark.parametrize("share", [0.5, -0.9])
+def test_with_other_noise_the_record_is_that_of_units_with_that_noise(share):
     X, truth = noisy_plant()
     messages, expected = {}, {}
     for (name, Y), U in zip(X.items(), truth.inputs, strict=True):
         client = KalmanClient().fit(Y, inputs=U)
         messages[name] = client.message(Y, inputs=U)
-        expected[name] = client.with_noise_share(0.5).message(Y, inputs=U)
+        expected[name] = client.with_noise_share(share).message(Y, inputs=U)
         assert expected[name].unpredicted is None
-    record = JointRecord.from_messages(messages).with_noise_share(0.5)
+    record = JointRecord.from_messages(messages).with_noise_share(share)
     for part, message in zip(record.parts, expected.values(), strict=True):
         np.testing.assert_allclose(part.z, message.z, rtol=1e-10)
         np.testing.assert_allclose(part.patterns, message.patterns, rtol=1e-10)
@@ -126,12 +127,13 @@ def test_noise_stays_as_the_units_say_in_episodes_too_short_for_forecasts():
 
 
 def test_shares_cross_the_border_and_nonsense_does_not():
-    reply = StateReply(np.zeros((4, 1)), np.eye(1) / 2, np.eye(1), noise_share=np.array([FILTERED[-1]]))
-    assert StateReply.from_packet(reply.to_packet()).noise_share == FILTERED[-1]
-    with pytest.raises(PacketError, match="no share"):
-        StateReply.from_packet(
-            StateReply(np.zeros((4, 1)), np.eye(1), np.eye(1), noise_share=np.array([1.5])).to_packet()
-        )
+    for share in (FILTERED[-1], -0.5):
+        reply = StateReply(np.zeros((4, 1)), np.eye(1) / 2, np.eye(1), noise_share=np.array([share]))
+        assert StateReply.from_packet(reply.to_packet()).noise_share == share
+    for share in (1.5, -1.0):
+        reply = StateReply(np.zeros((4, 1)), np.eye(1), np.eye(1), noise_share=np.array([share]))
+        with pytest.raises(PacketError, match="no share"):
+            StateReply.from_packet(reply.to_packet())
     message = StateMessage(np.zeros((4, 1)), np.eye(1)[None], None, (4,), unpredicted=np.eye(1))
     assert StateMessage.from_packet(message.to_packet()).unpredicted == 1.0
 
