@@ -23,7 +23,7 @@ _MEMORY = 24  # lags of the filter at least
 _RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
 _N_DRAWS = 100
-_LIKELIER = np.log(100.0)  # by which several lags have to be likelier than one
+LIKELIER = np.log(100.0)  # by which several lags have to be likelier than one
 SHARES = (-0.98, -0.7, 0.0, 0.2, 0.6)  # of sensor noise where it is open, see `with_noise_share`
 
 
@@ -44,6 +44,7 @@ class LaggedEstimate:
     shrunk_by: float  # factor of the poles that keeps the plant stable, 1 if it was
     timing: dict | None = None  # of inputs: shares and first lag
     criterion: float = -np.inf  # log-likelihood less effective coefficients
+    n_effective: float = 0.0
 
 
 def settled_scores(plant, record):
@@ -105,13 +106,13 @@ def learn_lags(estimate, settings, budget, words=()):
         fitted, active = search(problem, fitted, sources, settings.alpha)
     tests = tested(problem, fitted, sources, active)
     fitted = with_shared_noise(problem, fitted, settings.alpha)
-    if fitted.criterion <= _of_one_lag(problem, scoring) + _LIKELIER:
+    if fitted.criterion <= _of_one_lag(problem, scoring) + LIKELIER:
         return None
     found = _assessed(plant, problem, fitted, sources, active, tests, levels, settings.alpha)
     found.timing = timing
     # of the scores in the units' own states, so that records of other noise can be compared
     size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
-    found.criterion = fitted.value - fitted.n_effective - size
+    found.criterion, found.n_effective = fitted.value - fitted.n_effective - size, fitted.n_effective
     return found
 
 
