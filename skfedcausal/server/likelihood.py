@@ -98,9 +98,9 @@ class LikelihoodServer(ServerLearner):
         longest episode. 1 leaves it as small as the units suppose. Plants with inputs and complete records
         only.
     max_time : float, default=25.0
-        Seconds of work that plants of several lags may take, counted in operations so that what is learned
-        does not depend on the load; a clock stops them after four times as long. The best plant so far is
-        kept, with a warning.
+        Seconds of work that the exact likelihood may take, and plants of several lags as much again, counted
+        in operations so that what is learned does not depend on the load; a clock stops them after four times
+        as long. The best plant so far is kept, with a warning.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -316,7 +316,7 @@ class LikelihoodServer(ServerLearner):
             if self.horizon > 1 and record.has_choice and record.u is not None:
                 self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
             else:
-                estimate = estimate_plant(record, settings)
+                estimate = self._first_estimate(record, messages, settings)
             filtered = self._keep(record, estimate, settings)
             self._diagnose_inputs(filtered)
             if self.has_feedback_:
@@ -334,6 +334,11 @@ class LikelihoodServer(ServerLearner):
             if self.held_out is not None:
                 self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
+
+    def _first_estimate(self, record, messages, settings):
+        """Estimate of a plant of one lag; that of the rounds, if they ended with the same messages."""
+        (known, estimate), self._of_rounds = getattr(self, "_of_rounds", (None, None)), (None, None)
+        return estimate if known is messages else estimate_plant(record, settings)
 
     def _settings(self, names, messages):
         """How a plant of these messages is estimated."""
@@ -395,7 +400,7 @@ class LikelihoodServer(ServerLearner):
         if not self.converged_:
             warnings.warn(
                 f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
-                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
+                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter or max_time, give "
                 "fewer states or more data; the links are tested at the point reached.",
                 ConvergenceWarning,
                 stacklevel=_USER,
@@ -566,7 +571,9 @@ class LikelihoodServer(ServerLearner):
             from .rounds import can_go_on, further_rounds  # for units whose own models leave something
 
             if can_go_on(messages):
-                messages, n_rounds = yield from further_rounds(messages, self._settings(tuple(messages), messages))
+                settings = self._settings(tuple(messages), messages)
+                messages, n_rounds, estimate = yield from further_rounds(messages, settings)
+                self._of_rounds = messages if n_rounds == 1 else None, estimate
         self.fit(messages)
         self.n_rounds_ = n_rounds
         return messages

@@ -32,12 +32,16 @@ def can_go_on(messages):
 
 
 def further_rounds(messages, settings):
-    """A generator that asks for messages while the record gets likelier; the last ones, and how many rounds."""
+    """A generator that asks for messages while the record gets likelier.
+
+    It returns the last messages, how many rounds there were and the estimate before them. A plant whose climb
+    did not end takes more work than there is for all: it gets no further rounds.
+    """
     record = JointRecord.from_messages(messages)
     estimate = estimate_plant(record, settings)
     found = _Plant.of(estimate)
     value, number = -np.inf, 1
-    while number < _MOST_ROUNDS:
+    while number < _MOST_ROUNDS and estimate.climb.converged:
         states, covariances, log_likelihood = found.smoothed(record)
         if number > 1:  # from when on all units say what they keep
             before, value = value, log_likelihood + _rest(messages) * record.n_samples
@@ -47,7 +51,7 @@ def further_rounds(messages, settings):
         messages, number = messages | (yield Ask(replies, StateMessage)), number + 1
         record = JointRecord.from_messages(messages).at_steps(estimate.steps)
         found = found.climbed(record)
-    return messages, number
+    return messages, number, estimate
 
 
 def _rest(messages):

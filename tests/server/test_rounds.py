@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from skfedcausal import (
-    GaussianMechanism,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
+    GaussianMechanism,
     KalmanClient,
     LikelihoodServer,
 )
