@@ -146,7 +146,7 @@ def maximise(plant, settings, may_lengthen=True):
         has_prior = True
         objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
         ascent = ascend(objective, search.scoring, **climb)
-    is_rich = plant.budget is None or plant.budget.portion(0.5) > 0
+    is_rich = plant.budget is None or plant.budget.portion(0.75) > 0
     if may_lengthen and not ascent.converged and is_rich and plant.lengthen(ascent.point.A, ascent.point.Q):
         return maximise(plant, settings, may_lengthen=False)
     scoring = search.scoring
