@@ -63,6 +63,16 @@ class OwnPast:
         size = (n_lags + 1) * c
         return cls(products.reshape(size, size), n_lags, n_rows, *scales)
 
+    def evidence(self):
+        """Log-likelihood of the best autoregression of the measurements per row, by BIC, less its penalty."""
+        d, n, c = len(self.scale), self.n_rows, len(self.products) // (self.n_lags + 1)
+        found = []
+        for n_lags in range(1, self.n_lags + 1):
+            S = _regression(self.products, np.zeros((0, d)), np.eye(d), n_lags * c, c, n)[1]
+            value = -0.5 * (d * (_LOG_2PI + 1) + np.linalg.slogdet(S)[1]) - np.log(self.scale).sum()
+            found.append(value - bic_penalty(n_lags * c * d + d * (d + 1) / 2, n))
+        return max(found, default=-np.inf)
+
 
 @dataclass(frozen=True)
 class Remainder:
@@ -153,6 +163,11 @@ class Remainder:
         p = len(self.to_states)
         by_past = past @ self.coefficients[:, p:].T
         return lambda states: states @ self.coefficients[:, :p].T + by_past, at
+
+
+def bic_penalty(n_free, n_rows):
+    """What free numbers have to gain per row."""
+    return 0.5 * n_free * np.log(n_rows) / n_rows
 
 
 def _regression(products, G, K, n_past, c, n_rows):

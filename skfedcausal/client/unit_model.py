@@ -25,7 +25,7 @@ from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
 from .filtering import UnitFilter
 from .given import check_matrices, with_diagonal
-from .remainder import OwnPast, Remainder
+from .remainder import OwnPast, Remainder, bic_penalty
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least
@@ -401,6 +401,34 @@ class UnitClient(UnitFilter):
         refined = copy(self)
         refined._keep(replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None), active, Y)
         return refined
+
+    @property
+    def may_refine(self):
+        """Whether loadings and noise are the unit's own estimates, from a complete record."""
+        return self.model.own_past is not None and self.model.R.ndim == 1
+
+    def wants_rounds(self, Y, U=None, starts=(0,)):
+        """Whether an autoregression of the measurements is likelier than the unit's own model, by BIC.
+
+        Only of models with fewer states than sensors, identified from a complete record.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        U : ndarray of shape (n_samples, n_inputs), default=None
+        starts : tuple of int
+
+        Returns
+        -------
+        bool
+        """
+        model = self.model
+        if not self.may_refine or model.n_states >= len(model.C):
+            return False
+        (d, p), q = model.C.shape, 0 if model.B is None else model.B.shape[1]
+        n_free = d * p + d + p * q + p * (p + 1) / 2
+        value = model.log_likelihood(self.active_columns(Y), U, starts).mean()
+        return bool(model.own_past.evidence() > value - bic_penalty(n_free, model.own_past.n_rows))
 
     def message_about(self, Y, starts, *, inputs=None, const=False, local_model=False):
         """Message about checked measurements.

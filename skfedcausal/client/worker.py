@@ -1,7 +1,7 @@
 """A unit's side of the federation: the only code that holds raw measurements while packets travel."""
 
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -105,6 +105,8 @@ class UnitWorker:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
+        if wishes.refine and self.noise is None and isinstance(client, UnitClient):
+            first["refines"] = client.wants_rounds(self.outputs, self.inputs, self.starts)
         return self._message(client, None, first, round)
 
     @property
@@ -130,14 +132,18 @@ class UnitWorker:
                 "later one."
             )
         client = previous
-        if isinstance(client, UnitClient):
+        if isinstance(client, UnitClient) and state["wishes"].refine:
+            state = {**state, "refines": client.may_refine}
+            client = client.refined(self.outputs, reply.states, reply.covariances) if client.may_refine else client
+        elif isinstance(client, UnitClient):
             client = client.refined(self.outputs, reply.states, reply.covariances)
         return self._message(client, previous, state, round)
 
     def _message(self, client, previous, kept, round):
         """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
         wishes, monitor = kept["wishes"], kept.get("monitor")
-        settings = {"inputs": self.inputs, "const": wishes.const, "local_model": wishes.local_model}
+        refines = bool(kept.get("refines"))
+        settings = {"inputs": self.inputs, "const": wishes.const or refines, "local_model": wishes.local_model}
         state = {**kept, "client": client, "previous": previous, "round": round}
         if monitor is None and isinstance(client, UnitClient):  # what every fit runs, without the other kinds
             message = client.message_about(self.outputs, self.starts, **settings)
@@ -147,6 +153,9 @@ class UnitWorker:
             state["loading_error"] = loading_error(client, message)
         else:
             self._check_message(message)
+        if refines:
+            kept_const = message.const if wishes.const else None
+            message = replace(message, const=kept_const, rest=float(message.const.mean()))
         return message, {**state, "n_states": message.z.shape[1]}
 
     def _tell_of_record(self, wishes, state, round):

@@ -50,6 +50,9 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
         Whether it is to hold the unit's own model.
     monitor : bool or None
         Whether to tell also what the states do not show; None, like False, for no.
+    refine : bool or None
+        Whether to say where another look at the sensors, with the plant as help, would make the unit's model
+        better; None, like False, for no.
 
     Examples
     --------
@@ -61,6 +64,7 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     const: bool = wire("flag", _CONST, default=False)
     local_model: bool = wire("flag", _LOCAL, default=False)
     monitor: bool | None = wire("flag", "whether to tell what states do not show", default=None)
+    refine: bool | None = wire("flag", "whether to tell where another round may help", default=None)
     OPENS = True
 
 

@@ -40,6 +40,9 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     unpredicted : ndarray of shape (n_states, n_states) or None
         Covariance that the noise of the scores ``J^-1 z`` had if all that the past leaves unpredicted of the
         measurements were sensor noise; sent by units with as many states as sensors, which cannot tell.
+    rest : float or None
+        Mean of `const` over the rows, sent by units whose model of their sensors would be better after
+        another round, and only when the server asks who they are.
 
     Examples
     --------
@@ -68,6 +71,9 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     input_matrix: ArrayOrNone = wire("numbers p q", "how the inputs act on the unit's states", default=None)
     off_subspace: ArrayOrNone = wire("numbers T", "distance of measurements from what states show", default=None)
     unpredicted: ArrayOrNone = wire("covariance p p", "what the past leaves unpredicted of the states", default=None)
+    rest: float | None = wire(
+        "number", "mean rest of the log-density of units that another round would help", default=None, least=-np.inf
+    )
 
     @property
     def J(self):

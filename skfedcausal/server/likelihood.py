@@ -85,19 +85,22 @@ class LikelihoodServer(ServerLearner):
         Share of every episode, its last part, on which `fit` also measures what every unit gains from joining
         (`benefit_`): the plant, and every unit alone, are learned once more from the rest. For plants
         without inputs. None does not measure it.
-    n_rounds : int, default=1
+    n_rounds : int or "auto", default="auto"
         Rounds of messages. In every round after the first the units get their smoothed states back,
         re-estimate their sensors (loadings, noise, level) at home and send their message again: together
-        with the server's fit this is expectation maximisation of the whole model, nothing pooled.
+        with the server's fit this is expectation maximisation of the whole model, nothing pooled. "auto" asks
+        the units of which an autoregression of their own measurements is likelier than their model, as long
+        as the likelihood of the record gains from another round, at most 30 times. It is one round over links
+        that go one way, for plants with inputs, with measurements missing, and under privacy.
     horizon : int, default=50
         Steps ahead up to which forecasts under the recorded inputs choose how much counts as sensor noise in
         units with as many states as sensors, whose measurements alone do not tell; at most a tenth of the
         longest episode. 1 leaves it as small as the units suppose. Plants with inputs and complete records
         only.
     max_time : float, default=25.0
-        Seconds of work that plants of several lags may take, counted in operations so that what is learned
-        does not depend on the load; a clock stops them after four times as long. The best plant so far is
-        kept, with a warning.
+        Seconds of work that the exact likelihood may take, and plants of several lags as much again, counted
+        in operations so that what is learned does not depend on the load; a clock stops them after four times
+        as long. The best plant so far is kept, with a warning.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -174,6 +177,8 @@ class LikelihoodServer(ServerLearner):
     benefit_ : DataFrame or None
         One row per unit: ``gain, stderr, rows, neighbour, neighbour_gain, neighbour_stderr`` on held-out
         rows, see :meth:`FederatedGrangerEstimator.benefit`. None unless `held_out` is given.
+    n_rounds_ : int
+        Rounds of messages that the plant was learned from.
     n_iter_ : int
     converged_ : bool
     gradient_norm_ : float
@@ -227,7 +232,7 @@ class LikelihoodServer(ServerLearner):
     covariance: str = "information"
     margin: float = 0.1
     held_out: float | None = None
-    n_rounds: int = 1
+    n_rounds: int | str = "auto"
     horizon: int = 50
     max_time: float = 25.0
     max_iter: int = 300
@@ -244,7 +249,7 @@ class LikelihoodServer(ServerLearner):
         "covariance": [StrOptions(set(COVARIANCES))],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "held_out": [Interval(Real, 0, 1, closed="neither"), None],
-        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "n_rounds": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "horizon": [Interval(Integral, 1, None, closed="left")],
         "max_time": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
@@ -262,6 +267,11 @@ class LikelihoodServer(ServerLearner):
     def needs_local_model(self):
         """Whether the units have to send their own transition matrix."""
         return self.fix_local
+
+    @property
+    def needs_replies(self):
+        """Whether a fit needs more than the first message of each unit; not where it may do without."""
+        return self.n_rounds != "auto" and self.n_rounds > 1
 
     def __getstate__(self):
         return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
@@ -306,7 +316,7 @@ class LikelihoodServer(ServerLearner):
             if self.horizon > 1 and record.has_choice and record.u is not None:
                 self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
             else:
-                estimate = estimate_plant(record, settings)
+                estimate = self._first_estimate(record, messages, settings)
             filtered = self._keep(record, estimate, settings)
             self._diagnose_inputs(filtered)
             if self.has_feedback_:
@@ -324,6 +334,11 @@ class LikelihoodServer(ServerLearner):
             if self.held_out is not None:
                 self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
+
+    def _first_estimate(self, record, messages, settings):
+        """Estimate of a plant of one lag; that of the rounds, if they ended with the same messages."""
+        (known, estimate), self._of_rounds = getattr(self, "_of_rounds", (None, None)), (None, None)
+        return estimate if known is messages else estimate_plant(record, settings)
 
     def _settings(self, names, messages):
         """How a plant of these messages is estimated."""
@@ -385,7 +400,7 @@ class LikelihoodServer(ServerLearner):
         if not self.converged_:
             warnings.warn(
                 f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
-                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
+                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter or max_time, give "
                 "fewer states or more data; the links are tested at the point reached.",
                 ConvergenceWarning,
                 stacklevel=_USER,
@@ -433,13 +448,27 @@ class LikelihoodServer(ServerLearner):
             return
         from .lagged.tables import lagged_links_table  # for records that ask for it
 
-        lagged = self._lagged = self._learn_lags(record, estimate, settings)
+        lagged = self._learn_lags(record, estimate, settings)
+        if lagged is not None and not lagged.converged and not self._is_likelier(lagged, record, estimate):
+            lagged = None
+        self._lagged = lagged
         if lagged is not None:
             self._keep_lags(record, lagged)
             self._look_for_feedback(record)
             levels = {"alpha": self.alpha, "margin": self.margin}
             geweke = lagged.dynamics.geweke(self.information_, self.partition_)
             self.links_ = lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels)
+
+    def _is_likelier(self, lagged, record, estimate):
+        """Whether the exact likelihood, too, prefers several lags: that of their stage may run away."""
+        from .lagged.stage import LIKELIER
+
+        point, n_free = self._operating_point, np.count_nonzero(estimate.scoring.structure.transition_mask)
+        bare = replace(record, parts=tuple(replace(p, const=np.zeros(record.n_samples)) for p in record.parts))
+        moved = point.moved(record, lagged.steps, lagged.new_levels)
+        value = lagged.dynamics.filter(bare.at_steps(lagged.steps), moved).log_likelihood().sum()
+        one = super()._filter(point.placed(bare)).log_likelihood().sum()
+        return value - lagged.n_effective > one - n_free + LIKELIER
 
     def _learn_lags(self, record, estimate, settings):
         """The plant of several lags of a record, None if it is no better than that of one."""
@@ -530,6 +559,31 @@ class LikelihoodServer(ServerLearner):
                 UserWarning,
                 stacklevel=_USER,
             )
+
+    # -- rounds ----------------------------------------------------------------------------------
+
+    def _first_request(self):
+        request = super()._first_request()
+        return replace(request, refine=True) if self.n_rounds == "auto" else request
+
+    def _rounds(self, messages):
+        """Learn from the first messages and from those of further rounds; the last messages."""
+        if self.n_rounds != "auto":
+            messages = yield from super()._rounds(messages)
+            self.n_rounds_ = self.n_rounds
+            return messages
+        self._validate_params()
+        n_rounds = 1
+        if any(message.rest is not None for message in messages.values()):
+            from .rounds import can_go_on, further_rounds  # for units whose own models leave something
+
+            if can_go_on(messages):
+                settings = self._settings(tuple(messages), messages)
+                messages, n_rounds, estimate = yield from further_rounds(messages, settings)
+                self._of_rounds = messages if n_rounds == 1 else None, estimate
+        self.fit(messages)
+        self.n_rounds_ = n_rounds
+        return messages
 
     # -- the plant over a record -----------------------------------------------------------------
 

@@ -136,13 +136,9 @@ class ServerLearner(BaseEstimator, ABC):
         ValueError
             If a unit has no reply.
         """
-        request = FitRequest(local_model=self.needs_local_model)
+        request = self._first_request()
         first: dict[str, Message] = dict.fromkeys(names, request)
-        messages = dict((yield Ask(first, StateMessage)))
-        self.fit(messages)
-        for _ in range(1, self.n_rounds):
-            messages = messages | (yield Ask(self.smoothed(messages), StateMessage))
-            self.fit(messages)
+        messages = yield from self._rounds(dict((yield Ask(first, StateMessage))))
         if self.controlled_units_:
             laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
             self.take_laws(laws)
@@ -156,6 +152,17 @@ class ServerLearner(BaseEstimator, ABC):
             missing = sorted(messages.keys() - replies.keys())
             raise ValueError(f"`replies` of {type(self).__name__} leaves out {missing}; tell every unit.")
         yield Ask(replies, Acknowledgement, needed=0)
+
+    def _first_request(self):
+        return FitRequest(local_model=self.needs_local_model)
+
+    def _rounds(self, messages):
+        """Learn from the first messages and from those of further rounds; the last messages."""
+        self.fit(messages)
+        for _ in range(1, self.n_rounds):
+            messages = messages | (yield Ask(self.smoothed(messages), StateMessage))
+            self.fit(messages)
+        return messages
 
     # -- the plant over a record ---------------------------------------------------------------------
 

@@ -244,6 +244,11 @@ def smooth_plant(A, Q, record, drive=None, *, intercept=True):
 
     The covariance of a unit that has the same sensors in every row is one for all of them, averaged.
     """
+    return smooth_record(A, Q, record, drive, intercept=intercept)[:2]
+
+
+def smooth_record(A, Q, record, drive=None, *, intercept=True):
+    """The same, and the log-likelihood of the record without the constants of its measurements."""
     J = record.mean_information() if record.is_constant else None
     settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
     if drive is not None:
@@ -254,4 +259,4 @@ def smooth_plant(A, Q, record, drive=None, *, intercept=True):
         covariance.mean(axis=0, keepdims=True) if part.is_constant else covariance
         for part, covariance in zip(record.parts, smoothed.covariances, strict=True)
     ]
-    return smoothed.states, covariances
+    return smoothed.states, covariances, smoothed.value

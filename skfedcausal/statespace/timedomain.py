@@ -21,6 +21,9 @@ class KnownInputs(NamedTuple):
     spread: np.ndarray | None = None  # (n, n) or None
 
 
+_COST = 12.0  # operations of an evaluation for every row and pair of states
+
+
 class TimeDomainLikelihood:
     """Exact likelihood as a function of (A, Q), given the information series of all units.
 
@@ -31,8 +34,20 @@ class TimeDomainLikelihood:
     """
 
     def __init__(
-        self, z, matrices, regimes, starts, n_frequencies, *, is_constant=False, inputs=None, levels=True, n_lags=1
+        self,
+        z,
+        matrices,
+        regimes,
+        starts,
+        n_frequencies,
+        *,
+        is_constant=False,
+        inputs=None,
+        levels=True,
+        n_lags=1,
+        budget=None,
     ):
+        self.budget = budget
         self.n_samples, self.n_lags, self._n = len(z), n_lags, z.shape[1]
         self._z, self._matrices, self._regimes = z, matrices, regimes
         self._n_frequencies = n_frequencies
@@ -57,6 +72,8 @@ class TimeDomainLikelihood:
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q), A with the columns of B appended."""
         A, Q = self._companion(A, Q)
+        if self.budget is not None:
+            self.budget.spend(_COST * len(self._z) * len(Q) ** 2)
         P0, found = smooth(A, Q, self._z, self._matrices, **self._settings)
         own = A[:, : len(Q)]
         through_start = adjoint_lyapunov(own, found.grad_P0)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...statespace.fisher import FreeElements
+from ..lagged.budget import Budget
 from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
 from .covariance import assessed_blocks
 from .evidence import BlockEstimates, shrunk_transition
@@ -46,6 +47,7 @@ class Settings(NamedTuple):
     covariance: str = "information"
     max_iter: int = 300
     tol: float = 1e-10
+    max_time: float = np.inf
 
 
 class FittedParameters(NamedTuple):
@@ -106,13 +108,14 @@ def estimate_plant(record, settings):
 
     Level shifts are looked for in records without steps; those the plant can do without are taken out.
     """
-    plant = StandardisedPlant(record, settings.local, settings.fix_local)
+    budget = Budget(settings.max_time) if np.isfinite(settings.max_time) else None
+    plant = StandardisedPlant(record, settings.local, settings.fix_local, budget)
     steps = record.steps
     if settings.level_shifts is not None and not steps:
         steps = find_level_shifts(plant.unit_records(), record.determined.sum())
     while True:
         if steps != plant.steps:
-            plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local)
+            plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local, budget)
         estimate = _assessed(plant, maximise(plant, settings), settings)
         steps = estimate.shifts.certain
         if steps == plant.steps:
@@ -143,7 +146,8 @@ def maximise(plant, settings, may_lengthen=True):
         has_prior = True
         objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
         ascent = ascend(objective, search.scoring, **climb)
-    if may_lengthen and not ascent.converged and plant.lengthen(ascent.point.A, ascent.point.Q):
+    is_rich = plant.budget is None or plant.budget.portion(0.75) > 0
+    if may_lengthen and not ascent.converged and is_rich and plant.lengthen(ascent.point.A, ascent.point.Q):
         return maximise(plant, settings, may_lengthen=False)
     scoring = search.scoring
     if ascent.point is not scoring.point:

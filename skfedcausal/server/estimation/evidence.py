@@ -243,7 +243,8 @@ def shrunk_transition(objective, scoring, blocks):
     allowed = max(structure.free.n_transition, 10) / objective.n_samples
     for _ in range(30):
         trial = point.A + share * (shrunk - point.A)
-        if spectral_radius(trial[:, : len(point.Q)]) < MAX_RADIUS:
+        # a climb that was given up may end where there is no posterior
+        if np.isfinite(trial).all() and spectral_radius(trial[:, : len(point.Q)]) < MAX_RADIUS:
             value = objective.evaluate(trial, point.Q).value
             if value >= point.evaluation.value - allowed:
                 return trial

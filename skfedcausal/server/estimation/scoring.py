@@ -22,6 +22,7 @@ _INDEFINITE = 1e-6  # relative ridge that cures no rounding but a negative eigen
 _DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _FAST = 0.1  # share of what a step found that it may leave where the climb goes on because it is fast
+_SHARE_OF_WORK = 1 / 16  # of the budget that one climb may take, so that the search comes to its end
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
 
@@ -306,6 +307,8 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     point, x, free = scoring.point, scoring.vector, scoring.structure.free
     slope = scoring.whitened(scoring.gradient)
     curvature, before, n_further = InverseCurvature(), np.inf, 0
+    budget = getattr(objective, "budget", None)
+    least = 0.0 if budget is None else budget.portion(_SHARE_OF_WORK)
     for n_iter in range(max_iter):
         direction = curvature @ slope
         gain = scoring.n_samples * float(slope @ direction)
@@ -313,6 +316,8 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
             if further is None or not further.is_near(gain, before, n_further):
                 return Ascent(point, gain, n_iter, True, n_further)
             n_further += 1
+        if budget is not None and budget.is_below(least):
+            return Ascent(point, gain, n_iter, False)
         before = gain
         trial = _search_line(objective, scoring, point, x, direction, float(slope @ direction))
         if trial is None:

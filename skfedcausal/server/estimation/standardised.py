@@ -39,7 +39,7 @@ class StandardisedPlant:
     variance.
     """
 
-    def __init__(self, record, local=None, fix_local=False):
+    def __init__(self, record, local=None, fix_local=False, budget=None):
         self.partition, self.n_samples, self.steps = record.partition, record.n_samples, record.steps
         self.names = record.names
         self.has_constant_information, self.determined = record.is_constant, record.determined
@@ -71,7 +71,7 @@ class StandardisedPlant:
         self._is_slow = np.diagonal(self._shares, axis1=1, axis2=2).min(axis=0) < _LEAST_SHARE
         is_clear = np.linalg.eigvalsh(self.score_noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE
         self.has_clear_scores = bool(self.determined.all() and self.has_all_lags and is_clear)
-        self._n_lags, self._units, self._moments = _MIN_LAGS, {}, None
+        self._n_lags, self._units, self._moments, self.budget = _MIN_LAGS, {}, None, budget
 
     # -- scales ----------------------------------------------------------------------------------
 
@@ -232,7 +232,8 @@ class StandardisedPlant:
             known = inputs.series if rows is None else inputs.series[rows]
             inputs = inputs._replace(series=known, moments=self.moments(self._n_lags).early)
         series = record.z, record.matrices, self._regimes, record.starts, self._n_lags
-        return TimeDomainLikelihood(*series, is_constant=record.is_constant, inputs=inputs, levels=levels)
+        settings = {"is_constant": record.is_constant, "inputs": inputs, "levels": levels}
+        return TimeDomainLikelihood(*series, **settings, budget=self.budget)
 
     @cached_property
     def _regimes(self):

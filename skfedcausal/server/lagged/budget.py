@@ -11,12 +11,21 @@ class Budget:
 
     def __init__(self, max_time):
         self._left, self._stop = max_time * _RATE, perf_counter() + _CLOCK * max_time
+        self._total = self._left
         self.stopped_by_clock = False
 
     def spend(self, n_operations):
         """Take some operations off."""
         self._left -= n_operations
         self.stopped_by_clock |= perf_counter() > self._stop
+
+    def portion(self, share):
+        """What is left when a share of all is gone from here on."""
+        return max(self._left - share * self._total, 0.0)
+
+    def is_below(self, level):
+        """Whether no more than that is left."""
+        return self._left <= level or self.stopped_by_clock
 
     @property
     def is_spent(self):

@@ -25,7 +25,7 @@ _MEMORY = 24  # lags of the filter at least
 _RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
 _N_DRAWS = 100
-_LIKELIER = np.log(100.0)  # by which several lags have to be likelier than one
+LIKELIER = np.log(100.0)  # by which several lags have to be likelier than one
 SHARES = (-0.9999, -0.9, -0.5, 0.0, 0.2, 0.6)  # of sensor noise where it is open, see `with_noise_share`
 
 
@@ -47,6 +47,7 @@ class LaggedEstimate:
     run_errors: np.ndarray | float = 0.0  # see :func:`~.answers.run_errors`, by state
     timing: dict | None = None  # of inputs: shares and first lag
     criterion: float = -np.inf  # log-likelihood less effective coefficients
+    n_effective: float = 0.0
 
 
 def settled_scores(plant, record):
@@ -109,7 +110,7 @@ def learn_lags(estimate, settings, budget, words=()):
         fitted, active = search(problem, fitted, sources, settings.alpha)
     tests = tested(problem, fitted, sources, active)
     fitted = with_shared_noise(problem, fitted, settings.alpha)
-    if fitted.criterion <= _of_one_lag(problem, scoring) + _LIKELIER:
+    if fitted.criterion <= _of_one_lag(problem, scoring) + LIKELIER:
         return None
     links = _links(problem, fitted, sources, active, tests, settings.alpha)
     best = unchanged(problem, fitted)
@@ -124,7 +125,7 @@ def learn_lags(estimate, settings, budget, words=()):
         found.run_errors = run_errors(found.dynamics, series[:, :n] @ S.T, u, S @ plant.score_noise @ S.T, starts)
     # of the scores in the units' own states, so that records of other noise can be compared
     size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
-    found.criterion = best.criterion - size - levels.size
+    found.criterion, found.n_effective = best.criterion - size - levels.size, best.value - best.criterion
     return found
 
 
