@@ -224,7 +224,8 @@ class UnitWorker:
         return states.Acknowledgement(), {**state, **learned}
 
     def _fit_augmenter(self, augmenter, client, reply):
-        told = reply.cross_term, reply.transition, self.starts
+        n_states = len(reply.transition)
+        told = reply.cross_term, reply.transition[:, :n_states], self.starts
         if isinstance(augmenter, LinearAugmenter) and isinstance(client, UnitClient):
             Y = client.active_columns(self.outputs)
             products = client.model.products
@@ -232,7 +233,6 @@ class UnitWorker:
                 with config_context(assume_finite=True):
                     augmenter.fit(Y, *told, level=client.model.mean, products=products)
                 return
-        n_states = len(reply.transition)
         augmenter.fit(answers.local_features(client, self.outputs, self.inputs, self.starts, n_states), *told)
 
     # -- measurements that somebody asks for -----------------------------------------------------

@@ -566,6 +566,10 @@ class LikelihoodServer(ServerLearner):
     def replies(self, messages):
         """Reply to each unit: its own part of the plant and the other units' influence on its states."""
         replies = super().replies(messages)
+        if self._lagged is not None:
+            from .lagged.answers import with_all_lags
+
+            replies = with_all_lags(self._lagged.dynamics, self.partition_, replies, self.input_level_)
         if self.filter_noise_share_ is None:
             return replies
         share = np.array([max(self.filter_noise_share_, 0.0)])

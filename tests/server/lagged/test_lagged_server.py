@@ -219,12 +219,23 @@ def test_every_answer_uses_the_lags(fitted):
     messages = {name: estimator.clients_[name].message(Y) for name, Y in X.items()}
     reply = server.replies(messages)["unit1"]
     states = server.filter(messages).filtered
-    A = server.lag_transitions_
-    t = 1000  # rows that follow are told with all rows before them: hardly more than the last ones here
-    own = A[0, 1, 1] * states[t - 1, 1]
-    assert abs(reply.cross_term[t, 0] + own - server.filter(messages).predicted[t, 1]) < 1e-3
+    np.testing.assert_array_equal(reply.transition[0], server.lag_transitions_[:, 1, 1])
+    run, t = server.filter(messages), 1000
+    last = run._whole.filtered[t - 1].reshape(-1, 5)  # given rows up to t - 1
+    own = server.lag_transitions_[:, 1, 1] @ last[:, 1]
+    assert abs(reply.cross_term[t, 0] + own - run.predicted[t, 1]) < 1e-12
     smoothed = np.hstack([part.states for part in server.smoothed(messages).values()])
     assert smoothed.shape == states.shape
+
+
+def test_a_unit_predicts_at_home_with_all_its_lags(fitted):
+    """unit0 follows itself alone, noise of variance 1: its augmented prediction is as good as the plant's."""
+    estimator, _ = fitted
+    later = five_nodes(2000, seed=1)
+    error = np.asarray(estimator.predict(later))[5:, 0] - later["unit0"][5:, 0]
+    # 4 standard errors of a standard deviation, and what three estimated coefficients add to a variance
+    assert error.std() < 1 + 4 / np.sqrt(2 * 2000) + 3 / 2000
+    assert estimator.augmenters_["unit0"].theta_.shape == (1, 1)
 
 
 def test_a_budget_that_is_spent_says_so_and_leaves_a_plant():
@@ -266,6 +277,17 @@ def test_an_input_that_acts_in_its_row_is_known_to_do_so(sampled):
     # of the mean of the unit's sensors, which is the state: 1, with a standard error of 0.3 / sqrt(2000)
     assert abs((C @ B[0, :1]).mean() - 1) < 0.05
     assert np.abs(B[1]).max() < 0.2 * np.abs(B[0]).max()
+
+
+def test_a_unit_uses_its_inputs_of_all_lags_at_home():
+    X, inputs = same_row()
+    estimator = FederatedCounterfactualEstimator().fit(X, inputs=inputs)
+    found = {m: np.asarray(estimator.predict(X, inputs=inputs, model=m))[5:, :3] for m in ("augmented", "server")}
+    errors = {m: (predicted - X["unit0"][5:]).std() for m, predicted in found.items()}
+    assert errors["augmented"] < 1.02 * errors["server"]  # nobody acts on unit0
+    level = {"unit0": inputs["unit0"] + 5.0}
+    again = FederatedCounterfactualEstimator().fit(X, inputs=level).predict(X, inputs=level)
+    np.testing.assert_allclose(np.asarray(again)[5:, :3], found["augmented"], atol=1e-8)
 
 
 def test_after_keeps_an_input_out_of_its_row():
