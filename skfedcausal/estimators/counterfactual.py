@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..containers.layout import SEPARATOR, listed
 from ..message.requests import AggregateRequest, FactualRequest, Measurements
 from ..message.states import EffectReply
 from ..server.estimation.input_checks import InputsNotSeparableError
@@ -67,7 +68,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         first that they act on; "before" it, so that this row is. A dict has a word for an input
         (``unit__input``) or for all inputs of a unit, and "auto" for the others. "auto" is "after" unless the
         server decides; in a closed loop no record can tell, and "before" is wrong for inputs of a controller
-        that reads the row first. Not for sites.
+        that reads the row first. For sites a word, or one for each unit, which the server is told.
     basis : {"linear", "spline"}, callable or dict, default="linear"
         Through which curve inputs act on the plant. "spline": piecewise linear, bent at the quartiles of the
         record (valves that saturate, dead bands, switches). A function maps the values of an input, shape
@@ -156,6 +157,21 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     # -- fitting ---------------------------------------------------------------------------------
 
+    def fit_sites(self, transport):
+        if self.basis != "linear":
+            raise ValueError(
+                "`basis` is about values of inputs, which sites keep. Leave it out, or give the sites columns that "
+                "are made of the inputs."
+            )
+        if not isinstance(self.sampled, str):
+            inputs = [name for name in self.sampled if SEPARATOR in name]
+            if inputs:
+                raise ValueError(
+                    f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit."
+                )
+        self._sent_inputs = None  # before anything is sent there is nothing to name
+        return super().fit_sites(transport)
+
     @with_callbacks
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
         """Learn the plant.
@@ -196,8 +212,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         plant = self._read_new(X, inputs, lengths, input_columns=self.input_columns)
         plant = filled_inputs(plant, self.missing_inputs)
         known = self._plant_inputs = PlantInputs.learn(plant)
-        times = {"server_times": self._server_knows_timing()}
-        self._input_map = InputMap.learn(plant, known, self.basis, self.sampled, **times)
+        self._input_map = InputMap.learn(plant, known, self.basis, self.sampled)
         self._sent_inputs = self._input_map.known(known)
         try:
             self._fit_units(self._seen_by_units(plant))
@@ -223,25 +238,28 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         return "sampled" in server.get_params(deep=False)
 
     def _new_server(self):
-        """The server, told when inputs act where it can be told."""
+        """The server, told when inputs act where it can be told; those sent a row ahead act on the next."""
         server = super()._new_server()
+        if self.sampled != "auto" and self._sent_inputs is None:
+            if not self._server_knows_timing():
+                raise ValueError(
+                    f"{type(server).__name__} knows of no inputs that act at once. Leave `sampled` out and let the "
+                    "sites give such inputs a row ahead."
+                )
+            return server.set_params(sampled=self.sampled)
         if self.sampled != "auto" and self._server_knows_timing():
             known, owners = self._sent_inputs, self._input_map.owners
             words: dict[str, list[str]] = {name: [] for name in dict.fromkeys(known.units)}
             for unit, moves, k in zip(known.units, known.active, owners, strict=True):
                 if moves:
-                    words[unit].append(self._input_map.words[k])
+                    word = self._input_map.words[k]
+                    words[unit].append("after" if word == "before" else word)
             server.set_params(sampled={unit: own for unit, own in words.items() if own})
         return server
 
     def _layout_of_sites(self, exchange):
         """Units with inputs that have numbers: sites leave out those that never move, and name none."""
         known = self._plant_inputs = self._sent_inputs = PlantInputs.told(exchange.messages)
-        if self.sampled != "auto" or self.basis != "linear":
-            raise ValueError(
-                "`sampled` and `basis` are about inputs by name, which sites do not tell. Leave them out, or "
-                "give the sites columns that are made of the inputs."
-            )
         self._input_map = InputMap.plain(len(known.names))
         inputs = tuple(tuple(known.names[k] for k in known.of(name)) for name in exchange.names)
         return replace(super()._layout_of_sites(exchange), inputs=inputs)

@@ -70,7 +70,8 @@ class LikelihoodServer(ServerLearner):
     sampled : {"auto", "after", "before"} or dict, default="auto"
         When inputs are set: "before" the row they are recorded in is measured, so that they may act in it, or
         "after". A dict has a word, or one for each input, by unit. "auto" is "before" only where the record
-        says that an input acts at once and that no measurement acts on it: safe under feedback.
+        says that an input acts at once and that no measurement acts on it: safe under feedback. "before"
+        makes the plant one of several lags, and is refused where only one can be learned.
     likelihood : {"whittle", "time-domain"}, default="whittle"
         For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
     covariance : {"information", "sandwich", "hac"}, default="information"
@@ -418,7 +419,10 @@ class LikelihoodServer(ServerLearner):
         """Test whether one lag is enough, and learn a plant of several lags if it is not."""
         self.lag_transitions_, self.lag_inputs_ = self.transition_[None], self.input_[None]
         self.misfit_ = misfit_table(self.names_, None)
+        at_once = bool(self.partition_.n_inputs and self.sampled != "auto" and "before" in self._words())
         if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
+            if at_once:
+                self._refuse_at_once("with this `covariance`, `likelihood` or `fix_local`")
             return
         if not record.is_constant:
             estimate = self._filled(record, settings)
@@ -427,7 +431,9 @@ class LikelihoodServer(ServerLearner):
         # what fills gaps is an estimate itself, so that more is asked of a record with gaps
         level = MISFIT_LEVEL if record.is_constant else MISFIT_LEVEL / 5
         is_enough = found is None or not self.misfit_["p_adjusted"].min() <= level
-        if is_enough and not self._acts_at_once(estimate):
+        if at_once and (estimate is None or not estimate.plant.determined.all()):
+            self._refuse_at_once("where the sensors of a unit do not determine its states in most rows")
+        if is_enough and not (at_once or self._acts_at_once(estimate)):
             return
         from .lagged.tables import lagged_links_table  # for records that ask for it
 
@@ -438,6 +444,15 @@ class LikelihoodServer(ServerLearner):
             levels = {"alpha": self.alpha, "margin": self.margin}
             geweke = lagged.dynamics.geweke(self.information_, self.partition_)
             self.links_ = lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels)
+
+    def _refuse_at_once(self, where):
+        """Say that an input cannot act in its own row as the plant has one lag."""
+        units = self.names_ if isinstance(self.sampled, str) else sorted(self.sampled)
+        raise ValueError(
+            f"`sampled` says that inputs of {', '.join(units)} were set before their row was measured and act in "
+            f"it, but {where} a plant keeps one lag and none acts at once. Move these columns up by one row: "
+            "FederatedCounterfactualEstimator(sampled=...) does so with records in this process."
+        )
 
     def _learn_lags(self, record, estimate, settings):
         """The plant of several lags of a record, None if it is no better than that of one."""

@@ -83,7 +83,8 @@ def most_lags(plant, first_lags):
 def learn_lags(estimate, settings, budget, words=()):
     """The :class:`LaggedEstimate` of a record for whose estimate one lag was not enough.
 
-    None if it explains the record no better than its coefficients are many: the test of misfit erred.
+    None if it explains the record no better than its coefficients are many: the test of misfit erred. What is
+    said to act at once is not given up for that.
     """
     plant, scoring = estimate.plant, estimate.scoring
     series, starts, levels = settled_scores(plant, plant._record)
@@ -105,7 +106,7 @@ def learn_lags(estimate, settings, budget, words=()):
         fitted, active = search(problem, fitted, sources, settings.alpha)
     tests = tested(problem, fitted, sources, active)
     fitted = with_shared_noise(problem, fitted, settings.alpha)
-    if fitted.criterion <= _of_one_lag(problem, scoring) + _LIKELIER:
+    if "before" not in words and fitted.criterion <= _of_one_lag(problem, scoring) + _LIKELIER:
         return None
     found = _assessed(plant, problem, fitted, sources, active, tests, levels, settings.alpha)
     found.timing = timing

@@ -299,6 +299,32 @@ def test_after_keeps_an_input_out_of_its_row():
     assert not np.any(estimator.server_.lag_inputs_[0]) or len(estimator.server_.lag_inputs_) == 1
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [{"covariance": "sandwich"}, {"likelihood": "time-domain"}, {"fix_local": True}],
+    ids=lambda given: next(iter(given)),
+)
+def test_a_server_of_one_lag_refuses_inputs_that_act_at_once(settings):
+    X, inputs = same_row(400)
+    server = LikelihoodServer(sampled={"unit0": "before"}, **settings)
+    with pytest.raises(ValueError, match=r"inputs of unit0 were set before .* act in it, but with this"):
+        FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
+
+
+def test_a_server_refuses_inputs_that_act_at_once_where_states_are_hardly_seen():
+    X, inputs = same_row(400)
+    X["unit1"][1::2] = np.nan
+    server = LikelihoodServer(sampled="before")
+    with pytest.raises(ValueError, match="do not determine its states in most rows"):
+        FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
+
+
+def test_what_is_said_of_timing_holds_in_short_records():
+    X, inputs = same_row(150)
+    estimator = FederatedCounterfactualEstimator(server=LikelihoodServer(sampled="before")).fit(X, inputs=inputs)
+    assert estimator.server_.acts_at_once
+
+
 def test_timing_is_given_for_inputs_that_there_are():
     assert words_by_input({"b": ["after", "before"]}, ("a", "b"), (1, 2)) == ["auto", "after", "before"]
     with pytest.raises(ValueError, match="names units"):
