@@ -18,7 +18,7 @@ from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
 from ..transfer import TransferFunction
 from ._input_map import BASES, WORDS, InputMap
-from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback, warn_of_misfit
+from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback, warn_of_misfit, warn_of_timing
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
@@ -221,6 +221,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             raise InputsNotSeparableError(error.inputs, names) from None
         warn_of_excitation(self.excitation_)
         warn_of_feedback(self.server_)
+        warn_of_timing(self.server_, known, self._input_map.words)
         words = zip(known.units, self._input_map.words, strict=True)
         warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
         return self

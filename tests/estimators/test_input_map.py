@@ -188,6 +188,20 @@ def test_whatif_with_a_basis_replaces_the_input_itself():
     assert effects["spline"] < 0.5 * effects["linear"]
 
 
+@doubtful
+@pytest.mark.filterwarnings("ignore:Inputs of 'a' depend on measurements:UserWarning")
+def test_timing_that_a_loop_contradicts_is_named():
+    rng, n = np.random.default_rng(4), 1500
+    h, u, rows = 0.0, 0.0, []
+    for t in range(n):  # the valve of row t answers the level of row t
+        h = 0.8 * h + u + 0.3 * rng.standard_normal()
+        u = -0.4 * h + 0.1 * rng.standard_normal()
+        rows.append([h + 0.1 * rng.standard_normal(), h + 0.1 * rng.standard_normal(), u])
+    X = pd.DataFrame(rows, columns=["a__s0", "a__s1", "a__valve"])
+    with pytest.warns(UserWarning, match=r"Inputs 'a__valve' are said to be set before .* say sampled='after'"):
+        FederatedCounterfactualEstimator(input_columns=["a__valve"], sampled="before").fit(X)
+
+
 def test_sites_are_timed_by_unit():
     plant = FederatedCounterfactualEstimator(sampled={"a__valve": "before"})
     with pytest.raises(ValueError, match="names inputs 'a__valve', which sites do not tell"):
