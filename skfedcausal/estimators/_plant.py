@@ -269,7 +269,10 @@ class PlantEstimator(FederatedEstimator):
         True
         """
         oracle = self.oracle(X, inputs=inputs, lengths=lengths)
-        own, central = (estimator._plant_matrix() for estimator in (self, oracle))
+        pairs = zip(self._plant_matrices(), oracle._plant_matrices(), strict=True)
+        own, central = (
+            np.hstack(matrices) for matrices in zip(*(_of_equal_lags(*pair) for pair in pairs), strict=True)
+        )
         return float(np.linalg.norm(own - central) / np.linalg.norm(central))
 
     def report(self, path, *, title="Which unit drives which"):
@@ -776,9 +779,15 @@ class PlantEstimator(FederatedEstimator):
         """A copy of this estimator fitted to a record in the layout of this one's."""
         return other._fit_units(plant)
 
-    def _plant_matrix(self):
-        """Everything that acts on the states."""
-        return self.transition_
+    def _plant_matrices(self):
+        """Everything that acts on the states, in stacks of lags."""
+        return (self.lag_transitions_,)
+
+
+def _of_equal_lags(own, other):
+    """Two stacks of matrices side by side, with zeros for lags that one of them has not."""
+    n_lags = max(len(own), len(other))
+    return [np.hstack([*stack, *np.zeros((n_lags - len(stack), *stack.shape[1:]))]) for stack in (own, other)]
 
 
 def _record_optional(method):

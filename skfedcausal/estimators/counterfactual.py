@@ -16,7 +16,7 @@ from ..message.states import EffectReply
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
-from ..transfer import TransferFunction
+from ..transfer import TransferFunction, one_lag_realisation
 from ._input_map import BASES, WORDS, InputMap
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback, warn_of_misfit, warn_of_timing
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
@@ -90,8 +90,13 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Units in the order of the plant matrices.
     transition_ : ndarray of shape (n, n)
     input_ : ndarray of shape (n, k)
-        Input matrix; off-diagonal blocks are shrunk unless the server says otherwise, columns of inputs that
-        never moved are zero.
+        Input matrix, what inputs do one row later; off-diagonal blocks are shrunk unless the server says
+        otherwise, columns of inputs that never moved are zero.
+    lag_transitions_, lag_inputs_ : ndarray of shape (p, n, n) and (q, n, k)
+        Those of all lags from the first on, which are `transition_` and `input_`; of one lag where that is
+        enough.
+    input_at_once_ : ndarray of shape (n, k)
+        What inputs do in the row that they stand in: of those that were set before it was measured.
     process_cov_ : ndarray of shape (n, n)
     state_slices_, input_slices_ : dict of str to slice
         States of each unit, and its inputs among the columns of `input_`.
@@ -273,15 +278,26 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     def _store_fit(self, server, exchange):
         super()._store_fit(server, exchange)
         known = self._sent_inputs
-        self.input_ = known.expand(server.input_)
+        self._store_inputs(server)
         self.input_names_ = known.names
         ends = np.cumsum([0, *(len(known.of(name)) for name in server.names_)]).tolist()
         self.input_slices_ = dict(zip(server.names_, map(slice, ends[:-1], ends[1:]), strict=True))
         self.excitation_ = known.table({} if server.excitation_ is None else server.excitation_)
         self.feedback_ = server.feedback_
 
-    def _plant_matrix(self):
-        return np.hstack([self.transition_, self.input_])
+    def _store_inputs(self, server):
+        """How inputs act, by lag, in the rows that users write them in."""
+        known, moved = self._sent_inputs, self._input_map.early[self._input_map.owners]
+        by_lag = np.array([known.expand(B) for B in getattr(server, "lag_inputs_", server.input_[None])])
+        at_once = known.expand(getattr(server, "input_at_once_", np.zeros_like(server.input_)))
+        if moved.any():  # these were sent a row ahead
+            at_once[:, moved] = by_lag[0, :, moved].T
+            by_lag[:-1, :, moved] = by_lag[1:, :, moved]
+            by_lag[-1, :, moved] = 0.0
+        self.input_, self.lag_inputs_, self.input_at_once_ = by_lag[0], by_lag, at_once
+
+    def _plant_matrices(self):
+        return self.lag_transitions_, self.lag_inputs_, self.input_at_once_[None]
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -480,7 +496,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         C = np.zeros((len(columns), len(self.transition_)))
         for unit, (name, states) in zip(positions, self.state_slices_.items(), strict=True):
             C[unit, states] = answers[name].values.T
-        return TransferFunction(self.transition_, self.input_, C, self.input_names_, tuple(columns))
+        realised = one_lag_realisation(self.lag_transitions_, self.lag_inputs_, self.input_at_once_, C)
+        return TransferFunction(*realised[:3], self.input_names_, tuple(columns), realised[3])
 
     # -- units' answers ------------------------------------------------------------------------------
 

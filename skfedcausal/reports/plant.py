@@ -47,7 +47,7 @@ def _answer(links, names):
 
 
 def _method(estimator):
-    lags = getattr(estimator.server_, "lag_transitions_", estimator.transition_[None])
+    lags = estimator.lag_transitions_
     radius = float(spectral_radius(companion(np.hstack(list(lags)), len(lags))))
     states = ", ".join(f"{k}: {s.stop - s.start}" for k, s in estimator.state_slices_.items())
     yield f"Every unit was described by a few states of its own ({states});"

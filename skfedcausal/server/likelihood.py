@@ -124,9 +124,10 @@ class LikelihoodServer(ServerLearner):
     lag_transitions_ : ndarray of shape (p, n, n)
         Transition matrices of lags 1 to p, the first of which is `transition_`; of one lag where that is
         enough.
-    lag_inputs_ : ndarray of shape (q + 1, n, k)
-        Input matrices of lags 0 to q of a plant of several lags, entry 0 in the same row; of a plant of one
-        lag that of its only one, shape (1, n, k).
+    lag_inputs_ : ndarray of shape (q, n, k)
+        Input matrices of lags 1 to q, the first of which is `input_`.
+    input_at_once_ : ndarray of shape (n, k)
+        What inputs do in the row they are recorded in, zero for a plant of one lag.
     misfit_ : DataFrame
         Score tests of later lags of every channel given its first: ``cause, effect, kind, p_value,
         p_adjusted`` (Bonferroni over all of them). Empty where one lag is kept without a test: records of
@@ -418,6 +419,7 @@ class LikelihoodServer(ServerLearner):
     def _free_lags(self, record, estimate, settings):
         """Test whether one lag is enough, and learn a plant of several lags if it is not."""
         self.lag_transitions_, self.lag_inputs_ = self.transition_[None], self.input_[None]
+        self.input_at_once_ = np.zeros_like(self.input_)
         self.misfit_ = misfit_table(self.names_, None)
         at_once = bool(self.partition_.n_inputs and self.sampled != "auto" and "before" in self._words())
         if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
@@ -529,7 +531,7 @@ class LikelihoodServer(ServerLearner):
         self.transition_ = self.unshrunk_transition_ = dynamics.A[0]
         self.process_cov_, self._run = dynamics.Q, None
         self.input_ = self.unshrunk_input_ = dynamics.B[1]
-        self.lag_transitions_, self.lag_inputs_ = dynamics.A, dynamics.B
+        self.lag_transitions_, self.lag_inputs_, self.input_at_once_ = dynamics.A, dynamics.B[1:], dynamics.B[0]
         self._operating_point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
         if lagged.shrunk_by < 1:
             warnings.warn(

@@ -193,7 +193,7 @@ def test_whatif_with_a_basis_replaces_the_input_itself():
 def test_timing_that_a_loop_contradicts_is_named():
     rng, n = np.random.default_rng(4), 1500
     h, u, rows = 0.0, 0.0, []
-    for t in range(n):  # the valve of row t answers the level of row t
+    for _ in range(n):  # the valve of a row answers its level
         h = 0.8 * h + u + 0.3 * rng.standard_normal()
         u = -0.4 * h + 0.1 * rng.standard_normal()
         rows.append([h + 0.1 * rng.standard_normal(), h + 0.1 * rng.standard_normal(), u])

@@ -271,8 +271,9 @@ def test_an_input_that_acts_in_its_row_is_known_to_do_so(sampled):
     X, inputs = same_row()
     server = LikelihoodServer(sampled=sampled)
     estimator = FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
-    B = estimator.server_.lag_inputs_
+    B = np.stack([estimator.server_.input_at_once_, estimator.server_.lag_inputs_[0]])
     assert estimator.server_.acts_at_once
+    np.testing.assert_array_equal(estimator.input_at_once_, B[0])
     C = np.asarray(estimator.clients_["unit0"].observation_)
     # of the mean of the unit's sensors, which is the state: 1, with a standard error of 0.3 / sqrt(2000)
     assert abs((C @ B[0, :1]).mean() - 1) < 0.05
@@ -290,13 +291,43 @@ def test_a_unit_uses_its_inputs_of_all_lags_at_home():
     np.testing.assert_allclose(np.asarray(again)[5:, :3], found["augmented"], atol=1e-8)
 
 
+@pytest.mark.parametrize("where", ["server", "units", "dead time"])
+def test_the_transfer_function_gives_the_effects(where):
+    """Impulse responses summed up are the effect of a held change, whoever knows when the input acts."""
+    said = {"sampled": "before"} if where == "units" else {}
+    X, inputs = dead_time() if where == "dead time" else same_row()
+    estimator = FederatedCounterfactualEstimator(**said).fit(X, inputs=inputs)
+    G = estimator.transfer_function()
+    assert (G.D is None) == (where == "dead time")
+    impulses = np.array([G.C @ np.linalg.matrix_power(G.A, k) @ G.B[:, 0] for k in range(12)])
+    effect = estimator.counterfactual("unit0", 0.0, 1.0, horizon=12).to_numpy()
+    steps = np.cumsum(impulses, axis=0)
+    if where != "dead time":
+        steps = np.vstack([G.D[:, 0], steps + G.D[:, 0]])
+    np.testing.assert_allclose(effect, steps[: len(effect)], atol=1e-8)
+    assert estimator.oracle_gap(X, inputs=inputs) < 1e-6
+
+
+def test_attributes_of_all_lags_are_those_of_the_server(fitted):
+    estimator, X = fitted
+    assert estimator.lag_transitions_ is estimator.server_.lag_transitions_
+    np.testing.assert_array_equal(estimator.lag_transitions_[0], estimator.transition_)
+    assert estimator.oracle_gap(X) < 1e-6
+    X, inputs = dead_time()
+    found = FederatedCounterfactualEstimator().fit(X, inputs=inputs)
+    np.testing.assert_array_equal(found.lag_inputs_[0], found.input_)
+    np.testing.assert_array_equal(found.lag_inputs_, found.server_.lag_inputs_)
+    assert np.abs(found.lag_inputs_[:, 0, 0]).argmax() == 6  # seven rows later
+    assert not found.input_at_once_.any()
+
+
 def test_after_keeps_an_input_out_of_its_row():
     X, inputs = same_row()
     server = LikelihoodServer(sampled="after")
     with pytest.warns(UserWarning, match="move together within a row"):
         estimator = FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
     assert not estimator.server_.acts_at_once
-    assert not np.any(estimator.server_.lag_inputs_[0]) or len(estimator.server_.lag_inputs_) == 1
+    assert not np.any(estimator.server_.input_at_once_)
 
 
 @pytest.mark.parametrize(
