@@ -472,7 +472,8 @@ class PlantEstimator(FederatedEstimator):
             Record to learn the plant from, such as that of `fit`, of which an estimator keeps no series.
         method : {"lr", "wald", "score"}, default="lr"
             Likelihood ratio of the plants with and without the link; Wald test in the plant with it; score
-            test in the plant without it. Large samples make them agree.
+            test in the plant without it. Large samples make them agree. A plant of several lags has "score"
+            only, over all of them.
         inputs, lengths
             As in `fit`.
 

@@ -141,7 +141,7 @@ class LikelihoodServer(ServerLearner):
         Units whose inputs depend on measurements.
     coefficients_ : Coefficients or None
         ``[A | B]`` in standardised states with the covariance of its free elements; None for a plant without
-        inputs.
+        inputs or of several lags.
     excitation_ : DataFrame or None
         One row per input: its standard deviation, order of persistent excitation and the share of its
         variance that is its own; None for a plant without inputs.
@@ -254,6 +254,7 @@ class LikelihoodServer(ServerLearner):
     }
 
     tests_links = True
+    frees_lags = True  # whether plants of several lags are learned where the record asks for them
 
     @property
     def acts_at_once(self):
@@ -435,7 +436,7 @@ class LikelihoodServer(ServerLearner):
         is_enough = found is None or not self.misfit_["p_adjusted"].min() <= level
         if at_once and (estimate is None or not estimate.plant.determined.all()):
             self._refuse_at_once("where the sensors of a unit do not determine its states in most rows")
-        if is_enough and not (at_once or self._acts_at_once(estimate)):
+        if not self.frees_lags or (is_enough and not (at_once or self._acts_at_once(estimate))):
             return
         from .lagged.tables import lagged_links_table  # for records that ask for it
 
@@ -527,7 +528,7 @@ class LikelihoodServer(ServerLearner):
     def _keep_lags(self, record, lagged):
         """Keep a plant of several lags: its first ones where those of one lag were."""
         dynamics = lagged.dynamics
-        self.one_lag = self.transition_, self.process_cov_
+        self.one_lag, self.coefficients_ = (self.transition_, self.process_cov_), None
         self.transition_ = self.unshrunk_transition_ = dynamics.A[0]
         self.process_cov_, self._run = dynamics.Q, None
         self.input_ = self.unshrunk_input_ = dynamics.B[1]
@@ -714,23 +715,37 @@ class LikelihoodServer(ServerLearner):
 
         return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
 
+    def _refuse_lags(self, question, instead):
+        """Refuse what is known of plants of one lag only."""
+        if self._lagged is not None:
+            raise ValueError(
+                f"{question} draws transitions of one row to the next, and this plant has {len(self.lag_transitions_)} "
+                f"lags (see `misfit_`): the answer would be that of another plant. Instead, {instead}."
+            )
+
     def test_links(self, messages, method="lr"):
         """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
         plant = clone(self).set_params(held_out=None).fit(messages)
+        if plant._lagged is not None:
+            from .lagged.tables import lagged_tests_table
+
+            return lagged_tests_table(plant.names_, plant.partition_, plant._lagged, method)
         return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
 
     def bootstrap_links(self, messages, **settings):
         """Scatter of the estimates of links over resampled records, to check their standard errors."""
+        self._refuse_lags("bootstrap_links", "link_intervals() has the intervals of all lags")
         record = self._record(messages)
         return bootstrap_table(record, self._settings(self.names_, messages), **settings)
 
     def stable_links(self, messages, **settings):
         """Links that the search finds in most halves of a record: stability selection."""
+        self._refuse_lags("stable_links", "fit parts of the record and compare their links")
         return stability_table(self._record(messages), self.alpha, **settings)
 
     def screen(self, messages):
-        """Test every pair once at the uncoupled plant, the fast first step of :meth:`fit`.
+        """Test every pair once at the uncoupled plant of one lag, the fast first step of :meth:`fit`.
 
         Score tests that take no other links into account, so an indirect influence may show. Geweke's
         measure, which needs the whole plant, is missing (NaN).

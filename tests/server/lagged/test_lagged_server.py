@@ -4,16 +4,18 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy.linalg import block_diag
+from scipy.linalg import block_diag, solve_discrete_lyapunov
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
+    FederatedRCADetector,
     KalmanClient,
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.estimators._undecidable import _state_covariance
 from skfedcausal.server import likelihood as likelihood_module
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.lagged.budget import Budget
@@ -226,6 +228,51 @@ def test_every_answer_uses_the_lags(fitted):
     assert abs(reply.cross_term[t, 0] + own - run.predicted[t, 1]) < 1e-12
     smoothed = np.hstack([part.states for part in server.smoothed(messages).values()])
     assert smoothed.shape == states.shape
+
+
+def test_links_are_tested_over_all_lags_or_not_at_all(fitted):
+    estimator, X = fitted
+    table = estimator.test_links(X, "score")
+    links = estimator.links_
+    np.testing.assert_array_equal(table["p_value"], links["p_value"])
+    np.testing.assert_array_equal(table["p_holm"], links["p_adjusted"])
+    assert (table["p_fdr"] <= table["p_holm"] + 1e-15).all()
+    found = table.loc[table["in_model"], ["cause", "effect"]]
+    assert set(zip(found["cause"], found["effect"], strict=True)) >= set(LINKS)
+    n_lags = len(estimator.lag_transitions_)
+    for method in ("lr", "wald"):
+        with pytest.raises(ValueError, match=f"method='{method}'; the plant has {n_lags} lags"):
+            estimator.test_links(X, method)
+
+
+@pytest.mark.parametrize("question", ["bootstrap_links", "stable_links"])
+def test_what_resamples_transitions_is_refused(fitted, question):
+    estimator, X = fitted
+    n_lags = len(estimator.lag_transitions_)
+    with pytest.raises(ValueError, match=rf"{question} draws transitions .* has {n_lags} lags \(see `misfit_`\)"):
+        getattr(estimator, question)(X)
+
+
+def test_a_report_says_how_far_back_units_act(fitted, tmp_path):
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "plant.html"
+    fitted[0].report(page)
+    assert f"over up to {len(fitted[0].lag_transitions_)} time steps" in page.read_text()
+
+
+def test_a_detector_watches_with_one_lag_and_says_what_the_record_asks_for():
+    server = LikelihoodServer()
+    detector = FederatedRCADetector(server=server, false_alarm_rate=0.01).fit(five_nodes(2000))
+    assert len(detector.lag_transitions_) == 1
+    assert detector.server_.misfit_["p_adjusted"].min() < 1e-6
+    np.testing.assert_array_equal(detector._root_cause.model.A, detector.transition_)
+
+
+def test_the_variance_of_states_counts_all_lags(fitted):
+    server = fitted[0].server_
+    dynamics = server._lagged.dynamics
+    expected = solve_discrete_lyapunov(dynamics.transition, dynamics.process_cov)[:5, :5]
+    np.testing.assert_allclose(_state_covariance(server), expected, rtol=1e-8, atol=1e-10)
 
 
 def test_a_unit_predicts_at_home_with_all_its_lags(fitted):
