@@ -36,6 +36,7 @@ SAMPLED = ("auto", "after", "before")
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
 _DRIFT = 8.0
 _SLOW = 0.98
+_ONE_LAG, _FILTER = 0.5, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
@@ -96,9 +97,9 @@ class LikelihoodServer(ServerLearner):
         longest episode. 1 leaves it as small as the units suppose. Plants with inputs and complete records
         only.
     max_time : float, default=25.0
-        Seconds of work that plants of several lags may take, counted in operations so that what is learned
-        does not depend on the load; a clock stops them after four times as long. The best plant so far is
-        kept, with a warning.
+        Seconds of work that a fit may take, half of them for the plant of one lag, counted in operations so
+        that what is learned does not depend on the load; a clock stops it after four times as long. The best
+        plant so far is kept, with a warning.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -303,24 +304,26 @@ class LikelihoodServer(ServerLearner):
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
-        settings = self._settings(record.names, messages)
+        budget = Budget(self.max_time)
+        settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
         self.noise_share_ = self.filter_noise_share_ = None
         with few_threads(record.partition.n_states):
             if self.horizon > 1 and record.has_choice and record.u is not None:
                 self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
             else:
                 estimate = estimate_plant(record, settings)
-            filtered = self._keep(record, estimate, settings)
+            filtered = self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
             self._diagnose_inputs(filtered)
             if self.has_feedback_:
                 noisy = record.with_noise_share(self.noise_share_ or 0.0)
-                estimate = estimate_plant(noisy, settings._replace(feedback=True))
-                self._keep(record, estimate, settings)
+                again = settings._replace(feedback=True, budget=budget.part(_ONE_LAG))
+                estimate = estimate_plant(noisy, again)
+                self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
                 self._run = None
-            self._warn()
+            self._warn(settings.budget)
             self._keep_links(estimate)
             self._raw = record
-            self._free_lags(filtered, estimate, settings)
+            self._free_lags(filtered, estimate, settings._replace(budget=None), budget)
             self._raw = None
             filtered.forget_scores()
             self.benefit_ = None
@@ -383,9 +386,11 @@ class LikelihoodServer(ServerLearner):
             self.controlled_units_ = controlled_units(self.feedback_, self.names_)
             self.has_feedback_ = bool(self.controlled_units_)
 
-    def _warn(self):
+    def _warn(self, budget):
         """Say when the climb ended early, and which units cannot be told from random walks."""
-        if not self.converged_:
+        if budget.is_spent:
+            self._warn_of_budget(budget, "The search for links")
+        elif not self.converged_:
             warnings.warn(
                 f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
                 f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
@@ -417,7 +422,7 @@ class LikelihoodServer(ServerLearner):
             inputs = links_table(self.names_, family, blocks, **levels, kind="input")
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
 
-    def _free_lags(self, record, estimate, settings):
+    def _free_lags(self, record, estimate, settings, budget):
         """Test whether one lag is enough, and learn a plant of several lags if it is not."""
         self.lag_transitions_, self.lag_inputs_ = self.transition_[None], self.input_[None]
         self.input_at_once_ = np.zeros_like(self.input_)
@@ -440,7 +445,7 @@ class LikelihoodServer(ServerLearner):
             return
         from .lagged.tables import lagged_links_table  # for records that ask for it
 
-        lagged = self._lagged = self._learn_lags(record, estimate, settings)
+        lagged = self._lagged = self._learn_lags(record, estimate, settings, budget)
         if lagged is not None:
             self._keep_lags(record, lagged)
             self._look_for_feedback(record)
@@ -457,11 +462,11 @@ class LikelihoodServer(ServerLearner):
             "FederatedCounterfactualEstimator(sampled=...) does so with records in this process."
         )
 
-    def _learn_lags(self, record, estimate, settings):
+    def _learn_lags(self, record, estimate, settings, budget):
         """The plant of several lags of a record, None if it is no better than that of one."""
         from .lagged.stage import learn_lags
 
-        words, budget = self._words(), Budget(self.max_time)
+        words = self._words()
         if self.noise_share_ is not None:
             lagged = self._learn_share(settings, budget, words)
         else:
@@ -472,15 +477,15 @@ class LikelihoodServer(ServerLearner):
             estimate = estimate_plant(filled_record(record, states), settings)
             lagged = learn_lags(estimate, settings, budget, words)
         if budget.is_spent:
-            self._warn_of_budget(budget)
+            self._warn_of_budget(budget, "The search for a plant of several lags")
         return lagged
 
-    def _warn_of_budget(self, budget):
-        """Say that plants of several lags were given up on, and whether another run may end elsewhere."""
+    def _warn_of_budget(self, budget, what):
+        """Say that the work was ended, and whether another run may end elsewhere."""
         clock = " It was the clock that stopped it: another run may end elsewhere." * budget.stopped_by_clock
         warnings.warn(
-            f"Plants of several lags were given {self.max_time:.3g} s of work, which ended before they were "
-            f"done: this is the best plant so far. Raise max_time, or give fewer units or states.{clock}",
+            f"{what} was ended after {budget.max_time:.3g} s of work (max_time={self.max_time:.3g} in all): this is "
+            f"the best plant so far. Raise max_time, or give fewer units or states.{clock}",
             ConvergenceWarning,
             stacklevel=_USER + 1,
         )

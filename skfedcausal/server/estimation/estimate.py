@@ -10,7 +10,7 @@
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,12 @@ from .covariance import assessed_blocks
 from .evidence import BlockEstimates, shrunk_transition
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
-from .scoring import Goal, Point, Scoring, Structure, ascend
+from .scoring import Goal, Point, Scoring, Structure, ascend, is_spent, spend
 from .search import is_degenerate, is_singular, search_structure
 from .standardised import StandardisedPlant
 
 _GOALS = {"near": 10.0, "tol": 0.1}
+UNITS_WORK = 5e7  # operations of a unit's own model and its tests, about
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
 
 
@@ -46,6 +47,7 @@ class Settings(NamedTuple):
     covariance: str = "information"
     max_iter: int = 300
     tol: float = 1e-10
+    budget: Any = None  # of work, a `Budget`, or None
 
 
 class FittedParameters(NamedTuple):
@@ -106,16 +108,17 @@ def estimate_plant(record, settings):
 
     Level shifts are looked for in records without steps; those the plant can do without are taken out.
     """
-    plant = StandardisedPlant(record, settings.local, settings.fix_local)
+    plant, budget = StandardisedPlant(record, settings.local, settings.fix_local), settings.budget
     steps = record.steps
     if settings.level_shifts is not None and not steps:
         steps = find_level_shifts(plant.unit_records(), record.determined.sum())
     while True:
         if steps != plant.steps:
             plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local)
+        plant.budget = budget
         estimate = _assessed(plant, maximise(plant, settings), settings)
         steps = estimate.shifts.certain
-        if steps == plant.steps:
+        if steps == plant.steps or (budget is not None and budget.is_spent):
             return estimate
 
 
@@ -134,16 +137,17 @@ def maximise(plant, settings, may_lengthen=True):
     needs where the climb failed.
     """
     likelihood, point = uncoupled_plant(plant)
+    spend(likelihood, UNITS_WORK * len(plant.names))
     tests = uncoupled_estimates(likelihood, plant.partition, point)
     climb = {"gain_tol": plant.n_samples * settings.tol**2, "max_iter": settings.max_iter}
     has_prior = is_degenerate(point, tests[1], plant.partition, settings.alpha)
     objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
     ascent = ascend(objective, search.scoring, **climb)
-    if not has_prior and is_singular(ascent.point.Q):
+    if not has_prior and is_singular(ascent.point.Q) and not is_spent(likelihood):
         has_prior = True
         objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
         ascent = ascend(objective, search.scoring, **climb)
-    if may_lengthen and not ascent.converged and plant.lengthen(ascent.point.A, ascent.point.Q):
+    if may_lengthen and not (ascent.converged or is_spent(likelihood)) and plant.lengthen(ascent.point.A, ascent.point.Q):
         return maximise(plant, settings, may_lengthen=False)
     scoring = search.scoring
     if ascent.point is not scoring.point:
@@ -186,7 +190,8 @@ def _learn_structure(plant, likelihood, point, tests, has_prior, settings):
     search = search_structure(objective, structure, point, alpha=alpha, finish=aim, tests=tests, **goals)
     needs_prior = prior is None and is_singular(search.scoring.point.Q)  # the caller starts anew with one
     if is_start and not needs_prior:
-        objective = plant.time_domain() if prior is None else WithPrior(plant.time_domain(), prior)
+        objective = plant.budgeted(plant.time_domain())
+        objective = objective if prior is None else WithPrior(objective, prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)
         search = search_structure(objective, found.structure, point, alpha=alpha, **goals)

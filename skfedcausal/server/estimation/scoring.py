@@ -111,6 +111,7 @@ class Scoring:
         self.n_samples, self._objective = objective.n_samples, objective
         self.estimates = {}
         _check_memory(structure)
+        spend(objective, 0.5 * structure.free.n_elements**3)
         free, evaluation = structure.free, point.evaluation
         self._columns: InformationColumns | None = None
         if observed:
@@ -307,6 +308,8 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     slope = scoring.whitened(scoring.gradient)
     curvature, before, n_further = InverseCurvature(), np.inf, 0
     for n_iter in range(max_iter):
+        if is_spent(objective):
+            return Ascent(point, _promised(scoring, slope), n_iter, False, n_further)
         direction = curvature @ slope
         gain = scoring.n_samples * float(slope @ direction)
         if gain <= gain_tol:
@@ -328,6 +331,22 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     return Ascent(point, gain, max_iter, False)
 
 
+def spend(objective, n_operations):
+    """Count work on a likelihood, where somebody counts."""
+    if objective.budget is not None:
+        objective.budget.spend(n_operations)
+
+
+def is_spent(objective):
+    """Whether no work is left for a likelihood."""
+    return objective.budget is not None and objective.budget.is_spent
+
+
+def _promised(scoring, slope):
+    """Gain in log-likelihood that a scoring step promises."""
+    return scoring.n_samples * float(slope @ slope)
+
+
 def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     """Longest halved step that leads to a valid plant and a sufficient rise (Armijo).
 
@@ -339,6 +358,7 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
         A, Q = scoring.matrices(x + length * step)
         if is_valid(A, Q, scoring.structure.partition.n_lags):
             found = objective.evaluate(A, Q)
+            spend(objective, objective.work)
             rise = found.value - value
             if rise >= 1e-4 * length * slope:
                 return Point(A, Q, found), length

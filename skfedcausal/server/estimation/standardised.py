@@ -39,6 +39,8 @@ class StandardisedPlant:
     variance.
     """
 
+    budget = None  # of the searches for a plant
+
     def __init__(self, record, local=None, fix_local=False):
         self.partition, self.n_samples, self.steps = record.partition, record.n_samples, record.steps
         self.names = record.names
@@ -203,7 +205,12 @@ class StandardisedPlant:
 
     def first_likelihood(self):
         """The likelihood to start with: that of the scores where it can stand for the exact one."""
-        return self.whittle() if self.has_clear_scores else self.time_domain()
+        return self.budgeted(self.whittle() if self.has_clear_scores else self.time_domain())
+
+    def budgeted(self, likelihood):
+        """A likelihood whose evaluations are counted."""
+        likelihood.budget = self.budget
+        return likelihood
 
     def whittle(self):
         """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary."""
