@@ -8,6 +8,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 
+from ..containers.layout import listed
 from ..message import requests, states
 from ..message.packet import PacketError
 from ..message.schema import KINDS
@@ -278,6 +279,12 @@ class UnitWorker:
         columns = self.columns
         if columns is None:
             columns = tuple(f"{self.name}__x{k}" for k in range(self.outputs.shape[1]))
+        unknown = np.isnan(values).all(axis=0)
+        if unknown.any():
+            raise PacketError(
+                f"Sensors {listed(np.array(columns)[unknown].tolist())} never reported in `fit`, so that nothing is "
+                "known of them. Leave them out there."
+            )
         return states.Measurements(values, variance, tuple(columns))
 
     def _tell_losses(self, reply, state, round):

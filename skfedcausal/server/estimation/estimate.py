@@ -147,7 +147,11 @@ def maximise(plant, settings, may_lengthen=True):
         has_prior = True
         objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
         ascent = ascend(objective, search.scoring, **climb)
-    if may_lengthen and not (ascent.converged or is_spent(likelihood)) and plant.lengthen(ascent.point.A, ascent.point.Q):
+    if (
+        may_lengthen
+        and not (ascent.converged or is_spent(likelihood))
+        and plant.lengthen(ascent.point.A, ascent.point.Q)
+    ):
         return maximise(plant, settings, may_lengthen=False)
     scoring = search.scoring
     if ascent.point is not scoring.point:

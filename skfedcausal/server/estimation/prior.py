@@ -86,7 +86,7 @@ class WithPrior:
 
     def __init__(self, likelihood, prior):
         self._likelihood, self.prior = likelihood, prior
-        self.n_samples, self.budget = likelihood.n_samples, likelihood.budget
+        self.n_samples, self.budget = likelihood.n_samples, getattr(likelihood, "budget", None)
         self.information, self.unit_information = likelihood.information, likelihood.unit_information
 
     @property

@@ -333,13 +333,14 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
 
 def spend(objective, n_operations):
     """Count work on a likelihood, where somebody counts."""
-    if objective.budget is not None:
+    if getattr(objective, "budget", None) is not None:
         objective.budget.spend(n_operations)
 
 
 def is_spent(objective):
     """Whether no work is left for a likelihood."""
-    return objective.budget is not None and objective.budget.is_spent
+    budget = getattr(objective, "budget", None)
+    return budget is not None and budget.is_spent
 
 
 def _promised(scoring, slope):
