@@ -11,6 +11,7 @@ from collections import Counter
 from time import process_time
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from skfedcausal import (
     FederatedCounterfactualEstimator,
@@ -24,6 +25,7 @@ from skfedcausal.datasets import make_granger_plant
 from ._report import table, write
 
 LIMIT = 30.0  # seconds of a fit
+_DOUBTFUL = ("unclear error", "answered, NaN")
 _CLEAR = (ValueError, TypeError, MemoryError)  # what a user is told with words; LinAlgError is a ValueError too
 
 
@@ -188,7 +190,7 @@ def alternating(rng, Y):
     return Y + np.cumprod(-np.ones(len(Y)))[:, None] * rng.uniform(0, 3)
 
 
-def delayed(rng, X):
+def late(rng, X):
     """All sensors of a unit several rows late."""
     name = str(rng.choice(list(X)))
     return X | {name: np.roll(X[name], int(rng.integers(2, 15)), axis=0)}
@@ -251,7 +253,7 @@ DAMAGE = {
     "season": _of_all(season),
     "set points": _of_one_unit(stepped),
     "alternating": _of_one_unit(alternating),
-    "delay": delayed,
+    "delay": late,
     "second order": second_order,
     "unit twice": twin,
     "hidden driver": driven,
@@ -365,6 +367,8 @@ def measured(seed):
             outcome = "clear error" if is_clear and ("skfedcausal" in last or "sklearn" in last) else "unclear error"
     if outcome == "answered" and told:
         outcome = "answered, warned"
+    if outcome in _DOUBTFUL or seconds > LIMIT / 4:
+        print(f"{seed}: {', '.join(names)}: {outcome} after {seconds:.1f} s. {words[:300]}", flush=True)
     return {"seed": seed, "what": ", ".join(names), "outcome": outcome, "seconds": seconds, "words": words[:160]}
 
 
@@ -372,21 +376,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--configurations", type=int, default=300)
     parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--n-jobs", type=int, default=1)
     parser.add_argument("--name", default="robustness", help="of the file in results")
     arguments = parser.parse_args()
-    rows = []
-    for seed in range(arguments.first, arguments.first + arguments.configurations):
-        rows.append(measured(seed))
-        row = rows[-1]
-        if row["outcome"] in ("unclear error", "answered, NaN") or row["seconds"] > 5:
-            print(row, flush=True)
+    seeds = range(arguments.first, arguments.first + arguments.configurations)
+    rows = Parallel(n_jobs=arguments.n_jobs)(delayed(measured)(seed) for seed in seeds)
     counts = Counter(row["outcome"] for row in rows)
     seconds = np.array([row["seconds"] for row in rows])
     outcomes = [{"outcome": name, "configurations": n} for name, n in sorted(counts.items())]
     times = {"median": np.median(seconds), "90 %": np.quantile(seconds, 0.9), "99 %": np.quantile(seconds, 0.99)}
     times |= {"longest": seconds.max()}
     slowest = sorted(rows, key=lambda row: -row["seconds"])[:8]
-    doubtful = [row for row in rows if row["outcome"] in ("unclear error", "answered, NaN")]
+    doubtful = [row for row in rows if row["outcome"] in _DOUBTFUL]
     sections = [
         f"{len(rows)} random configurations of `benchmarks/robustness.py`: fit, then predictions, densities, states, "
         f"effects or incidents. {int((seconds > LIMIT).sum())} fits took longer than {LIMIT:.0f} s of a processor.",

@@ -36,7 +36,7 @@ SAMPLED = ("auto", "after", "before")
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
 _DRIFT = 8.0
 _SLOW = 0.98
-_ONE_LAG, _FILTER = 0.5, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
+_ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
@@ -97,7 +97,7 @@ class LikelihoodServer(ServerLearner):
         longest episode. 1 leaves it as small as the units suppose. Plants with inputs and complete records
         only.
     max_time : float, default=25.0
-        Seconds of work that a fit may take, half of them for the plant of one lag, counted in operations so
+        Seconds of work that a fit may take, two fifths of them for the plant of one lag, counted in operations so
         that what is learned does not depend on the load; a clock stops it after four times as long. The best
         plant so far is kept, with a warning.
     max_iter : int, default=300
@@ -516,6 +516,8 @@ class LikelihoodServer(ServerLearner):
             if lagged is not None and (best is None or lagged.criterion > best.criterion):
                 best, self.noise_share_, self.filter_noise_share_ = lagged, share, share
             elif best is not None:
+                break
+            if budget.is_spent:
                 break
         if best is not None:
             self.information_ = self._raw.with_noise_share(self.noise_share_).mean_information()

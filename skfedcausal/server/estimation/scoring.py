@@ -331,10 +331,10 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     return Ascent(point, gain, max_iter, False)
 
 
-def spend(objective, n_operations):
-    """Count work on a likelihood, where somebody counts."""
+def spend(objective, n_operations=None):
+    """Count work on a likelihood, that of an evaluation unless said otherwise, where somebody counts."""
     if getattr(objective, "budget", None) is not None:
-        objective.budget.spend(n_operations)
+        objective.budget.spend(objective.work if n_operations is None else n_operations)
 
 
 def is_spent(objective):
@@ -359,7 +359,7 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
         A, Q = scoring.matrices(x + length * step)
         if is_valid(A, Q, scoring.structure.partition.n_lags):
             found = objective.evaluate(A, Q)
-            spend(objective, objective.work)
+            spend(objective)
             rise = found.value - value
             if rise >= 1e-4 * length * slope:
                 return Point(A, Q, found), length

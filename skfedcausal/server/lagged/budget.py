@@ -12,7 +12,7 @@ class Budget:
     def __init__(self, max_time, whole=None):
         self.max_time, self._whole = max_time, whole
         self._left, self._stop = max_time * _RATE, perf_counter() + _CLOCK * max_time
-        self.stopped_by_clock = False
+        self._is_late = False
 
     def part(self, share):
         """A budget for the next part of the work, a share of what is left; what it does not take stays."""
@@ -21,9 +21,15 @@ class Budget:
     def spend(self, n_operations):
         """Take some operations off."""
         self._left -= n_operations
-        self.stopped_by_clock |= perf_counter() > self._stop
         if self._whole is not None:
             self._whole.spend(n_operations)
+        else:
+            self._is_late |= perf_counter() > self._stop
+
+    @property
+    def stopped_by_clock(self):
+        """Whether the work as a whole took far longer than it was counted as."""
+        return self._is_late if self._whole is None else self._whole.stopped_by_clock
 
     @property
     def is_spent(self):
