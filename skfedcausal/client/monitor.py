@@ -252,6 +252,11 @@ def monitored(client, Y, starts, again):
             warnings.simplefilter("ignore", UserWarning)  # said already
             with suppress(ValueError):  # measurements that have no more states than were found
                 client = again(wanted)
+    if client.n_states_ > d:
+        raise ValueError(
+            f"Got n_states={client.n_states_} for a unit with fewer sensors that vary, {d}: to be watched it has at "
+            "most as many states as sensors. Give a smaller n_states."
+        )
     monitor = UnitMonitor.learn(client, client.active_columns(Y), starts)
     return client.monitored_by(monitor.model), monitor
 

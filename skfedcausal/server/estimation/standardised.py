@@ -123,6 +123,8 @@ class StandardisedPlant:
 
     def lengthen(self, A, Q):
         """Take as many lags as the filter of the plant (A, Q) needs; whether that is more than before."""
+        if not self.determined.all():  # there are no scores of all states
+            return False
         needed = self._lags_for(_filter_memory(A, Q, np.linalg.inv(self.score_noise)))
         if needed <= self._n_lags:
             return False
