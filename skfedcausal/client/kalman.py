@@ -209,7 +209,10 @@ class KalmanClient(UnitClient):
         else:
             check_identifiable(kept, self.n_states, starts, name)
             unknown = "A" not in given  # with A and Q given, inputs are of no use here
-            moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
+            try:
+                moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
+            except np.linalg.LinAlgError:
+                raise _beyond_squares(name) from None
             model = _checked_identification(self, given, moments, name)
             if not given and moments.complete:
                 model = replace(model, own_past=moments.own_past())
@@ -236,13 +239,17 @@ class KalmanClient(UnitClient):
         return UnitModel(mean=np.zeros(len(given["C"])), **given)
 
 
+def _beyond_squares(name):
+    return ValueError(
+        f"Measurements of {name} are so large or small that their squares cannot be computed. Give them in other "
+        "units, and take out values that no sensor can have reported."
+    )
+
+
 def _checked_identification(client, given, moments, name):
     """The identified model, or what is the matter with the measurements that no model could be."""
     if not (np.isfinite(moments.scale).all() and moments.scale.min() > _TINY):
-        raise ValueError(
-            f"Measurements of {name} are so large or small that their squares cannot be computed. Give them in other "
-            "units, and take out values that no sensor can have reported."
-        )
+        raise _beyond_squares(name)
     try:
         model = _identified(client, given, moments, name)
         if are_covariances(model.Q[None]):
