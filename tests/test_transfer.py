@@ -7,7 +7,8 @@ from scipy.optimize import linear_sum_assignment
 
 from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.transfer import TransferFunction, one_lag_realisation
+from skfedcausal.estimators._interventions import one_lag_realisation
+from skfedcausal.transfer import TransferFunction
 
 
 def random_plant(seed=0, n=4, k=2, d=2):

@@ -190,6 +190,11 @@ class KalmanClient(UnitClient):
         Returns
         -------
         KalmanClient
+
+        Raises
+        ------
+        ValueError
+            If nothing can be learned from such measurements.
         """
         given = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
         if given:

@@ -16,10 +16,10 @@ from ..message.states import EffectReply
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
-from ..transfer import TransferFunction, one_lag_realisation
+from ..transfer import TransferFunction
 from ._input_map import BASES, WORDS, InputMap
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback, warn_of_misfit, warn_of_timing
-from ._interventions import replaced_input, trajectory, unit_name, whatif_table
+from ._interventions import one_lag_realisation, replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 
@@ -163,6 +163,22 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     # -- fitting ---------------------------------------------------------------------------------
 
     def fit_sites(self, transport):
+        """Learn the plant from units that are reached over a transport and hold their records themselves.
+
+        Parameters
+        ----------
+        transport : object
+            As in :meth:`FederatedGrangerEstimator.fit_sites`.
+
+        Returns
+        -------
+        self : FederatedCounterfactualEstimator
+
+        Raises
+        ------
+        ValueError
+            If `basis` is given, or `sampled` by names of inputs, which sites do not tell.
+        """
         if self.basis != "linear":
             raise ValueError(
                 "`basis` is about values of inputs, which sites keep. Leave it out, or give the sites columns that "
