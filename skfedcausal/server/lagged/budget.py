@@ -26,6 +26,13 @@ class Budget:
         else:
             self._is_late |= perf_counter() > self._stop
 
+    def affords(self, n_operations):
+        """Whether so much work is left; what cannot be begun ends the rest."""
+        if n_operations > self._left:
+            self.spend(max(self._left, 0.0))
+            return False
+        return True
+
     @property
     def stopped_by_clock(self):
         """Whether the work as a whole took far longer than it was counted as."""

@@ -23,6 +23,7 @@ _MEMORY = 24  # lags of the filter at least
 _RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
 _N_DRAWS = 100
+_CLIMB = 10.0  # operations of a climb over the cube of a unit's coefficients, about
 _LIKELIER = np.log(100.0)  # by which several lags have to be likelier than one
 SHARES = (-0.98, -0.7, 0.0, 0.2, 0.6)  # of sensor noise where it is open, see `with_noise_share`
 
@@ -97,6 +98,8 @@ def learn_lags(estimate, settings, budget, words=()):
     likelihood = LaggedLikelihood(LagSums.of(series, starts, longest, memory), plant.score_noise)
     spectrum = averaged_periodogram(series, starts)
     problem = LaggedProblem(likelihood, spectrum, plant.partition, np.arange(1, n_lags + 1), input_lags, budget)
+    if settings.sparsity is None and not budget.affords(_dense_work(problem)):
+        return None
     sources = Sources(problem)
     fitted = started(problem, scoring.point.A, scoring.point.Q)
     if settings.sparsity is None:
@@ -114,6 +117,13 @@ def learn_lags(estimate, settings, budget, words=()):
     size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
     found.criterion = fitted.value - fitted.n_effective - size
     return found
+
+
+def _dense_work(problem):
+    """Operations of a climb with every channel free, about."""
+    partition = problem.partition
+    columns = partition.n_states * len(problem.state_lags) + sum(len(lags) for lags in problem.input_lags)
+    return sum(_CLIMB * (p * columns) ** 3 for p in partition.sizes)
 
 
 def _of_one_lag(problem, scoring):
