@@ -190,7 +190,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                 raise ValueError(
                     f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit."
                 )
-        self._sent_inputs = None  # before anything is sent there is nothing to name
+        self._sent_inputs: Any = None  # before anything is sent there is nothing to name
         return super().fit_sites(transport)
 
     @with_callbacks
@@ -512,8 +512,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         C = np.zeros((len(columns), len(self.transition_)))
         for unit, (name, states) in zip(positions, self.state_slices_.items(), strict=True):
             C[unit, states] = answers[name].values.T
-        realised = one_lag_realisation(self.lag_transitions_, self.lag_inputs_, self.input_at_once_, C)
-        return TransferFunction(*realised[:3], self.input_names_, tuple(columns), realised[3])
+        A, B, C, D = one_lag_realisation(self.lag_transitions_, self.lag_inputs_, self.input_at_once_, C)
+        return TransferFunction(A, B, C, self.input_names_, tuple(columns), D)
 
     # -- units' answers ------------------------------------------------------------------------------
 
