@@ -357,9 +357,9 @@ def test_disentanglement_by_construction():
     for name in NAMES:
         rows, site = est.state_slices_[name], est._units[name]
         own = est.input_slices_[name]
-        foreign = est.input_[rows].copy()
+        foreign = est.server_.lag_inputs_[:, rows].sum(axis=0)
         foreign[:, own] = 0.0
-        off = est.transition_[rows].copy()
+        off = est.server_.lag_transitions_[:, rows].sum(axis=0)
         off[:, rows] = 0.0
         centred = X[name] - est.clients_[name].mean_
         state_side = est.augmenters_[name].coef_ @ centred.mean(axis=0)

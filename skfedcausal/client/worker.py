@@ -8,6 +8,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 
+from ..containers.layout import listed
 from ..message import requests, states
 from ..message.packet import PacketError
 from ..message.schema import KINDS
@@ -233,7 +234,8 @@ class UnitWorker:
         return states.Acknowledgement(), {**state, **learned}
 
     def _fit_augmenter(self, augmenter, client, reply):
-        told = reply.cross_term, reply.transition, self.starts
+        n_states = len(reply.transition)
+        told = reply.cross_term, reply.transition[:, :n_states], self.starts
         if isinstance(augmenter, LinearAugmenter) and isinstance(client, UnitClient):
             Y = client.active_columns(self.outputs)
             products = client.model.products
@@ -241,7 +243,6 @@ class UnitWorker:
                 with config_context(assume_finite=True):
                     augmenter.fit(Y, *told, level=client.model.mean, products=products)
                 return
-        n_states = len(reply.transition)
         augmenter.fit(answers.local_features(client, self.outputs, self.inputs, self.starts, n_states), *told)
 
     # -- measurements that somebody asks for -----------------------------------------------------
@@ -287,6 +288,12 @@ class UnitWorker:
         columns = self.columns
         if columns is None:
             columns = tuple(f"{self.name}__x{k}" for k in range(self.outputs.shape[1]))
+        unknown = np.isnan(values).all(axis=0)
+        if unknown.any():
+            raise PacketError(
+                f"Sensors {listed(np.array(columns)[unknown].tolist())} never reported in `fit`, so that nothing is "
+                "known of them. Leave them out there."
+            )
         return states.Measurements(values, variance, tuple(columns))
 
     def _tell_losses(self, reply, state, round):

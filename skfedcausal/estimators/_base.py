@@ -202,6 +202,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self.server_, self.ledger_, self.client_names_ = server, exchange.ledger, server.names_
         self.transition_, self.process_cov_ = server.transition_, server.process_cov_
         self.state_slices_ = server.state_slices_
+        self.lag_transitions_ = getattr(server, "lag_transitions_", self.transition_[None])
         lost = exchange.attendance.lost
         self.lost_units_ = pd.DataFrame(lost, columns=["unit", "round", "operation", "reason"])
         if lost:

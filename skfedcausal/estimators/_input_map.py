@@ -1,8 +1,8 @@
 """From the inputs that users write down to the columns that units send: bases and timing.
 
 An input may act on the plant through a curve: its unit sends columns f_1(u), f_2(u), ... in its place, and
-every question is about u. An input that was set before the row it stands in was measured acts on that row:
-unless the server knows of lag zero it is sent a row ahead, so that the plant's next row is its own.
+every question is about u. An input that was set before the row it stands in was measured acts on that row: it
+is sent a row ahead, so that the plant's next row is its own, whatever lags and whichever server that plant has.
 """
 
 from collections.abc import Mapping
@@ -59,8 +59,8 @@ class InputMap:
     words: tuple[str, ...]
 
     @classmethod
-    def learn(cls, data, known, basis, sampled, *, server_times):
-        """The map of a record; `server_times` says whether the server knows of inputs that act at once."""
+    def learn(cls, data, known, basis, sampled):
+        """The map of a record."""
         words = by_input(sampled, known.names, "sampled", WORDS)
         functions, kept = [], []
         choices = by_input(basis, known.names, "basis", BASES)
@@ -72,7 +72,7 @@ class InputMap:
             function = function if moves else None
             functions.append(function)
             kept.append([0] if function is None else _independent(_columns(function, u, name), name))
-        early = np.array([word == "before" and not server_times for word in words], dtype=bool)
+        early = np.array([word == "before" for word in words], dtype=bool)
         return cls(tuple(functions), tuple(kept), early, tuple(words))
 
     @classmethod

@@ -166,6 +166,20 @@ def warn_of_feedback(server):
         )
 
 
+def warn_of_timing(server, known, words):
+    """Warn of inputs that are said to come before their row and were found to follow measurements."""
+    controlled = getattr(server, "controlled_units_", ())
+    inputs = zip(known.units, known.names, words, strict=True)
+    early = [name for unit, name, word in inputs if word == "before" and unit in controlled]
+    if early:
+        warnings.warn(
+            f"Inputs {listed(early)} are said to be set before their row is measured (sampled='before') and depend "
+            "on measurements. That is right for a controller that reads the row before; of one that reads its own "
+            "row the plant takes the answer for an effect: say sampled='after' for those.",
+            stacklevel=3,
+        )
+
+
 def warn_of_misfit(server, at_once=()):
     """Warn of inputs that act otherwise than the plant says, or within the row that they stand in.
 

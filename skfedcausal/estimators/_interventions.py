@@ -72,3 +72,23 @@ def _as_numbers(value, what):
     if not np.isfinite(array).all():
         raise ValueError(f"{what} has values that are missing or infinite; give a finite number for every row.")
     return array
+
+
+def one_lag_realisation(A, B, at_once, C):
+    """Matrices A, B, C, D of one lag with the response of a plant of lags (p, n, n) and (q, n, k) and same-row (n, k).
+
+    The observer form: state k holds what rows from k - 1 before on still do to a row. States that nothing
+    reaches are left out.
+    """
+    n_lags, n, k = max(len(A), len(B)), A.shape[1], B.shape[2]
+    lags, driven = np.zeros((n_lags, n, n)), np.zeros((n_lags, n, k))
+    lags[: len(A)], driven[: len(B)] = A, B
+    shift = np.eye(n * n_lags, k=n)
+    shift[:, :n] += np.vstack(lags)
+    reached = lags.any(axis=2) | driven.any(axis=2)
+    kept = np.logical_or.accumulate(reached[::-1])[::-1]
+    kept[0] = True
+    at = np.flatnonzero(kept)
+    inputs = np.vstack(driven + lags @ at_once)
+    seen = np.hstack([C, np.zeros((len(C), n * (n_lags - 1)))])
+    return shift[np.ix_(at, at)], inputs[at], seen[:, at], C @ at_once if at_once.any() else None

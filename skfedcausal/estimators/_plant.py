@@ -274,7 +274,10 @@ class PlantEstimator(FederatedEstimator):
         True
         """
         oracle = self.oracle(X, inputs=inputs, lengths=lengths)
-        own, central = (estimator._plant_matrix() for estimator in (self, oracle))
+        pairs = zip(self._plant_matrices(), oracle._plant_matrices(), strict=True)
+        own, central = (
+            np.hstack(matrices) for matrices in zip(*(_of_equal_lags(*pair) for pair in pairs), strict=True)
+        )
         return float(np.linalg.norm(own - central) / np.linalg.norm(central))
 
     def report(self, path, *, title="Which unit drives which"):
@@ -474,7 +477,8 @@ class PlantEstimator(FederatedEstimator):
             Record to learn the plant from, such as that of `fit`, of which an estimator keeps no series.
         method : {"lr", "wald", "score"}, default="lr"
             Likelihood ratio of the plants with and without the link; Wald test in the plant with it; score
-            test in the plant without it. Large samples make them agree.
+            test in the plant without it. Large samples make them agree. A plant of several lags has "score"
+            only, over all of them.
         inputs, lengths
             As in `fit`.
 
@@ -781,9 +785,15 @@ class PlantEstimator(FederatedEstimator):
         """A copy of this estimator fitted to a record in the layout of this one's."""
         return other._fit_units(plant)
 
-    def _plant_matrix(self):
-        """Everything that acts on the states."""
-        return self.transition_
+    def _plant_matrices(self):
+        """Everything that acts on the states, in stacks of lags."""
+        return (self.lag_transitions_,)
+
+
+def _of_equal_lags(own, other):
+    """Two stacks of matrices side by side, with zeros for lags that one of them has not."""
+    n_lags = max(len(own), len(other))
+    return [np.hstack([*stack, *np.zeros((n_lags - len(stack), *stack.shape[1:]))]) for stack in (own, other)]
 
 
 def _record_optional(method):

@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..containers.layout import SEPARATOR, listed
 from ..message.requests import AggregateRequest, FactualRequest, Measurements
 from ..message.states import EffectReply
 from ..server.estimation.input_checks import InputsNotSeparableError
@@ -17,8 +18,8 @@ from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
 from ..transfer import TransferFunction
 from ._input_map import BASES, WORDS, InputMap
-from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback, warn_of_misfit
-from ._interventions import replaced_input, trajectory, unit_name, whatif_table
+from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback, warn_of_misfit, warn_of_timing
+from ._interventions import one_lag_realisation, replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 
@@ -67,7 +68,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         first that they act on; "before" it, so that this row is. A dict has a word for an input
         (``unit__input``) or for all inputs of a unit, and "auto" for the others. "auto" is "after" unless the
         server decides; in a closed loop no record can tell, and "before" is wrong for inputs of a controller
-        that reads the row first. Not for sites.
+        that reads the row first. For sites a word, or one for each unit, which the server is told.
     basis : {"linear", "spline"}, callable or dict, default="linear"
         Through which curve inputs act on the plant. "spline": piecewise linear, bent at the quartiles of the
         record (valves that saturate, dead bands, switches). A function maps the values of an input, shape
@@ -89,8 +90,13 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Units in the order of the plant matrices.
     transition_ : ndarray of shape (n, n)
     input_ : ndarray of shape (n, k)
-        Input matrix; off-diagonal blocks are shrunk unless the server says otherwise, columns of inputs that
-        never moved are zero.
+        Input matrix, what inputs do one row later; off-diagonal blocks are shrunk unless the server says
+        otherwise, columns of inputs that never moved are zero.
+    lag_transitions_, lag_inputs_ : ndarray of shape (p, n, n) and (q, n, k)
+        Those of all lags from the first on, which are `transition_` and `input_`; of one lag where that is
+        enough.
+    input_at_once_ : ndarray of shape (n, k)
+        What inputs do in the row that they stand in: of those that were set before it was measured.
     process_cov_ : ndarray of shape (n, n)
     state_slices_, input_slices_ : dict of str to slice
         States of each unit, and its inputs among the columns of `input_`.
@@ -156,6 +162,37 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     # -- fitting ---------------------------------------------------------------------------------
 
+    def fit_sites(self, transport):
+        """Learn the plant from units that are reached over a transport and hold their records themselves.
+
+        Parameters
+        ----------
+        transport : object
+            As in :meth:`FederatedGrangerEstimator.fit_sites`.
+
+        Returns
+        -------
+        self : FederatedCounterfactualEstimator
+
+        Raises
+        ------
+        ValueError
+            If `basis` is given, or `sampled` by names of inputs, which sites do not tell.
+        """
+        if self.basis != "linear":
+            raise ValueError(
+                "`basis` is about values of inputs, which sites keep. Leave it out, or give the sites columns that "
+                "are made of the inputs."
+            )
+        if not isinstance(self.sampled, str):
+            inputs = [name for name in self.sampled if SEPARATOR in name]
+            if inputs:
+                raise ValueError(
+                    f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit."
+                )
+        self._sent_inputs: Any = None  # before anything is sent there is nothing to name
+        return super().fit_sites(transport)
+
     @with_callbacks
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
         """Learn the plant.
@@ -196,8 +233,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         plant = self._read_new(X, inputs, lengths, input_columns=self.input_columns)
         plant = filled_inputs(plant, self.missing_inputs)
         known = self._plant_inputs = PlantInputs.learn(plant)
-        times = {"server_times": self._server_knows_timing()}
-        self._input_map = InputMap.learn(plant, known, self.basis, self.sampled, **times)
+        self._input_map = InputMap.learn(plant, known, self.basis, self.sampled)
         self._sent_inputs = self._input_map.known(known)
         try:
             self._fit_units(self._seen_by_units(plant))
@@ -206,6 +242,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             raise InputsNotSeparableError(error.inputs, names) from None
         warn_of_excitation(self.excitation_)
         warn_of_feedback(self.server_)
+        warn_of_timing(self.server_, known, self._input_map.words)
         words = zip(known.units, self._input_map.words, strict=True)
         warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
         return self
@@ -223,25 +260,28 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         return "sampled" in server.get_params(deep=False)
 
     def _new_server(self):
-        """The server, told when inputs act where it can be told."""
+        """The server, told when inputs act where it can be told; those sent a row ahead act on the next."""
         server = super()._new_server()
+        if self.sampled != "auto" and self._sent_inputs is None:
+            if not self._server_knows_timing():
+                raise ValueError(
+                    f"{type(server).__name__} knows of no inputs that act at once. Leave `sampled` out and let the "
+                    "sites give such inputs a row ahead."
+                )
+            return server.set_params(sampled=self.sampled)
         if self.sampled != "auto" and self._server_knows_timing():
             known, owners = self._sent_inputs, self._input_map.owners
             words: dict[str, list[str]] = {name: [] for name in dict.fromkeys(known.units)}
             for unit, moves, k in zip(known.units, known.active, owners, strict=True):
                 if moves:
-                    words[unit].append(self._input_map.words[k])
+                    word = self._input_map.words[k]
+                    words[unit].append("after" if word == "before" else word)
             server.set_params(sampled={unit: own for unit, own in words.items() if own})
         return server
 
     def _layout_of_sites(self, exchange):
         """Units with inputs that have numbers: sites leave out those that never move, and name none."""
         known = self._plant_inputs = self._sent_inputs = PlantInputs.told(exchange.messages)
-        if self.sampled != "auto" or self.basis != "linear":
-            raise ValueError(
-                "`sampled` and `basis` are about inputs by name, which sites do not tell. Leave them out, or "
-                "give the sites columns that are made of the inputs."
-            )
         self._input_map = InputMap.plain(len(known.names))
         inputs = tuple(tuple(known.names[k] for k in known.of(name)) for name in exchange.names)
         return replace(super()._layout_of_sites(exchange), inputs=inputs)
@@ -254,15 +294,26 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     def _store_fit(self, server, exchange):
         super()._store_fit(server, exchange)
         known = self._sent_inputs
-        self.input_ = known.expand(server.input_)
+        self._store_inputs(server)
         self.input_names_ = known.names
         ends = np.cumsum([0, *(len(known.of(name)) for name in server.names_)]).tolist()
         self.input_slices_ = dict(zip(server.names_, map(slice, ends[:-1], ends[1:]), strict=True))
         self.excitation_ = known.table({} if server.excitation_ is None else server.excitation_)
         self.feedback_ = server.feedback_
 
-    def _plant_matrix(self):
-        return np.hstack([self.transition_, self.input_])
+    def _store_inputs(self, server):
+        """How inputs act, by lag, in the rows that users write them in."""
+        known, moved = self._sent_inputs, self._input_map.early[self._input_map.owners]
+        by_lag = np.array([known.expand(B) for B in getattr(server, "lag_inputs_", server.input_[None])])
+        at_once = known.expand(getattr(server, "input_at_once_", np.zeros_like(server.input_)))
+        if moved.any():  # these were sent a row ahead
+            at_once[:, moved] = by_lag[0, :, moved].T
+            by_lag[:-1, :, moved] = by_lag[1:, :, moved]
+            by_lag[-1, :, moved] = 0.0
+        self.input_, self.lag_inputs_, self.input_at_once_ = by_lag[0], by_lag, at_once
+
+    def _plant_matrices(self):
+        return self.lag_transitions_, self.lag_inputs_, self.input_at_once_[None]
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -461,7 +512,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         C = np.zeros((len(columns), len(self.transition_)))
         for unit, (name, states) in zip(positions, self.state_slices_.items(), strict=True):
             C[unit, states] = answers[name].values.T
-        return TransferFunction(self.transition_, self.input_, C, self.input_names_, tuple(columns))
+        A, B, C, D = one_lag_realisation(self.lag_transitions_, self.lag_inputs_, self.input_at_once_, C)
+        return TransferFunction(A, B, C, self.input_names_, tuple(columns), D)
 
     # -- units' answers ------------------------------------------------------------------------------
 

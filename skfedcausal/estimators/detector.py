@@ -20,6 +20,7 @@ from ..federation.ledger import StreamLedger
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
 from ..privacy.mechanism import PrivacyMechanism
+from ..server.likelihood import LikelihoodServer
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
@@ -55,7 +56,9 @@ class FederatedRCADetector(FederatedEstimator):
         Used by ``evidence="flags"``.
     server : MomentServer or LikelihoodServer, default=None
         How the plant is learned. None stands for :class:`~skfedcausal.server.moments.MomentServer`, a fixed
-        number of steps towards maximum likelihood: as good as that at naming roots and never slow.
+        number of steps towards maximum likelihood: as good as that at naming roots and never slow. A
+        LikelihoodServer learns a plant of one lag here, on which thresholds and roots rest; its `misfit_` says
+        whether the nominal record asks for more.
     privacy : GaussianMechanism, RandomizedResponse or list of both, default=None
         None: no differential privacy, messages are data-minimising, not private. A GaussianMechanism adds its
         noise to every record at its unit, nominal and watched, and everything is computed from what is left.
@@ -233,6 +236,13 @@ class FederatedRCADetector(FederatedEstimator):
         self._promised = None
         self._set_budget(None)
         return super().fit_sites(transport)
+
+    def _new_server(self):
+        """The server; innovations, thresholds and roots are those of a plant of one lag, so that it learns that."""
+        server = super()._new_server()
+        if isinstance(server, LikelihoodServer):
+            server.frees_lags = False
+        return server
 
     def _set_budget(self, index):
         """Steps between false alarms."""

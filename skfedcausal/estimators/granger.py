@@ -54,6 +54,8 @@ class FederatedGrangerEstimator(PlantEstimator):
         Units in the order of the plant matrices.
     transition_ : ndarray of shape (n, n)
         Transition matrix of the plant; off-diagonal blocks are shrunk unless the server says otherwise.
+    lag_transitions_ : ndarray of shape (p, n, n)
+        Those of lags 1 to p, the first of which is `transition_`; of one lag where that is enough.
     process_cov_ : ndarray of shape (n, n)
         Process covariance, block diagonal.
     state_slices_ : dict of str to slice

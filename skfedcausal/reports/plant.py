@@ -47,11 +47,13 @@ def _answer(links, names):
 
 
 def _method(estimator):
-    lags = getattr(estimator.server_, "lag_transitions_", estimator.transition_[None])
+    lags = estimator.lag_transitions_
     radius = float(spectral_radius(companion(np.hstack(list(lags)), len(lags))))
     states = ", ".join(f"{k}: {s.stop - s.start}" for k, s in estimator.state_slices_.items())
     yield f"Every unit was described by a few states of its own ({states});"
     yield f"a {type(estimator.server_).__name__} learned from messages how these states drive each other."
+    if len(lags) > 1:
+        yield f"Units act on each other over up to {len(lags)} time steps: one was not enough for this record."
     yield f"The slowest mode of the plant keeps {radius:.1%} of itself from one step to the next."
 
 

@@ -36,6 +36,7 @@ SAMPLED = ("auto", "after", "before")
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
 _DRIFT = 8.0
 _SLOW = 0.98
+_ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
@@ -70,7 +71,8 @@ class LikelihoodServer(ServerLearner):
     sampled : {"auto", "after", "before"} or dict, default="auto"
         When inputs are set: "before" the row they are recorded in is measured, so that they may act in it, or
         "after". A dict has a word, or one for each input, by unit. "auto" is "before" only where the record
-        says that an input acts at once and that no measurement acts on it: safe under feedback.
+        says that an input acts at once and that no measurement acts on it: safe under feedback. "before"
+        makes the plant one of several lags, and is refused where only one can be learned.
     likelihood : {"whittle", "time-domain"}, default="whittle"
         For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
     covariance : {"information", "sandwich", "hac"}, default="information"
@@ -98,9 +100,9 @@ class LikelihoodServer(ServerLearner):
         longest episode. 1 leaves it as small as the units suppose. Plants with inputs and complete records
         only.
     max_time : float, default=25.0
-        Seconds of work that the exact likelihood may take, and plants of several lags as much again, counted
-        in operations so that what is learned does not depend on the load; a clock stops them after four times
-        as long. The best plant so far is kept, with a warning.
+        Seconds of work that a fit may take, two fifths of them for the plant of one lag, counted in operations so
+        that what is learned does not depend on the load; a clock stops it after four times as long. The best
+        plant so far is kept, with a warning.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -126,9 +128,10 @@ class LikelihoodServer(ServerLearner):
     lag_transitions_ : ndarray of shape (p, n, n)
         Transition matrices of lags 1 to p, the first of which is `transition_`; of one lag where that is
         enough.
-    lag_inputs_ : ndarray of shape (q + 1, n, k)
-        Input matrices of lags 0 to q of a plant of several lags, entry 0 in the same row; of a plant of one
-        lag that of its only one, shape (1, n, k).
+    lag_inputs_ : ndarray of shape (q, n, k)
+        Input matrices of lags 1 to q, the first of which is `input_`.
+    input_at_once_ : ndarray of shape (n, k)
+        What inputs do in the row they are recorded in, zero for a plant of one lag.
     misfit_ : DataFrame
         Score tests of later lags of every channel given its first: ``cause, effect, kind, p_value,
         p_adjusted`` (Bonferroni over all of them). Empty where one lag is kept without a test: records of
@@ -142,7 +145,7 @@ class LikelihoodServer(ServerLearner):
         Units whose inputs depend on measurements.
     coefficients_ : Coefficients or None
         ``[A | B]`` in standardised states with the covariance of its free elements; None for a plant without
-        inputs.
+        inputs or of several lags.
     excitation_ : DataFrame or None
         One row per input: its standard deviation, order of persistent excitation and the share of its
         variance that is its own; None for a plant without inputs.
@@ -257,6 +260,7 @@ class LikelihoodServer(ServerLearner):
     }
 
     tests_links = True
+    frees_lags = True  # whether plants of several lags are learned where the record asks for them
 
     @property
     def acts_at_once(self):
@@ -310,24 +314,26 @@ class LikelihoodServer(ServerLearner):
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
-        settings = self._settings(record.names, messages)
+        budget = Budget(self.max_time)
+        settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
         self.noise_share_ = self.filter_noise_share_ = None
         with few_threads(record.partition.n_states):
             if self.horizon > 1 and record.has_choice and record.u is not None:
                 self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
             else:
                 estimate = self._first_estimate(record, messages, settings)
-            filtered = self._keep(record, estimate, settings)
+            filtered = self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
             self._diagnose_inputs(filtered)
             if self.has_feedback_:
                 noisy = record.with_noise_share(self.noise_share_ or 0.0)
-                estimate = estimate_plant(noisy, settings._replace(feedback=True))
-                self._keep(record, estimate, settings)
+                again = settings._replace(feedback=True, budget=budget.part(_ONE_LAG))
+                estimate = estimate_plant(noisy, again)
+                self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
                 self._run = None
-            self._warn()
+            self._warn(settings.budget)
             self._keep_links(estimate)
             self._raw = record
-            self._free_lags(filtered, estimate, settings)
+            self._free_lags(filtered, estimate, settings._replace(budget=None), budget)
             self._raw = None
             filtered.forget_scores()
             self.benefit_ = None
@@ -395,9 +401,11 @@ class LikelihoodServer(ServerLearner):
             self.controlled_units_ = controlled_units(self.feedback_, self.names_)
             self.has_feedback_ = bool(self.controlled_units_)
 
-    def _warn(self):
+    def _warn(self, budget):
         """Say when the climb ended early, and which units cannot be told from random walks."""
-        if not self.converged_:
+        if budget.is_spent:
+            self._warn_of_budget(budget, "The search for links")
+        elif not self.converged_:
             warnings.warn(
                 f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
                 f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter or max_time, give "
@@ -429,11 +437,15 @@ class LikelihoodServer(ServerLearner):
             inputs = links_table(self.names_, family, blocks, **levels, kind="input")
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
 
-    def _free_lags(self, record, estimate, settings):
+    def _free_lags(self, record, estimate, settings, budget):
         """Test whether one lag is enough, and learn a plant of several lags if it is not."""
         self.lag_transitions_, self.lag_inputs_ = self.transition_[None], self.input_[None]
+        self.input_at_once_ = np.zeros_like(self.input_)
         self.misfit_ = misfit_table(self.names_, None)
+        at_once = bool(self.partition_.n_inputs and self.sampled != "auto" and "before" in self._words())
         if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
+            if at_once:
+                self._refuse_at_once("with this `covariance`, `likelihood` or `fix_local`")
             return
         if not record.is_constant:
             estimate = self._filled(record, settings)
@@ -444,11 +456,13 @@ class LikelihoodServer(ServerLearner):
         # what fills gaps is an estimate itself, so that more is asked of a record with gaps
         level = MISFIT_LEVEL if record.is_constant else MISFIT_LEVEL / 5
         is_enough = found is None or not self.misfit_["p_adjusted"].min() <= level
-        if is_enough and not self._acts_at_once(estimate):
+        if at_once and (estimate is None or not estimate.plant.determined.all()):
+            self._refuse_at_once("where the sensors of a unit do not determine its states in most rows")
+        if not self.frees_lags or (is_enough and not (at_once or self._acts_at_once(estimate))):
             return
         from .lagged.tables import lagged_links_table  # for records that ask for it
 
-        lagged = self._learn_lags(record, estimate, settings)
+        lagged = self._learn_lags(record, estimate, settings, budget)
         if lagged is not None and not lagged.converged and not self._is_likelier(lagged, record, estimate):
             lagged = None
         self._lagged = lagged
@@ -470,11 +484,20 @@ class LikelihoodServer(ServerLearner):
         one = super()._filter(point.placed(bare)).log_likelihood().sum()
         return value - lagged.n_effective > one - n_free + LIKELIER
 
-    def _learn_lags(self, record, estimate, settings):
+    def _refuse_at_once(self, where):
+        """Say that an input cannot act in its own row as the plant has one lag."""
+        units = self.names_ if isinstance(self.sampled, str) else sorted(self.sampled)
+        raise ValueError(
+            f"`sampled` says that inputs of {', '.join(units)} were set before their row was measured and act in "
+            f"it, but {where} a plant keeps one lag and none acts at once. Move these columns up by one row: "
+            "FederatedCounterfactualEstimator(sampled=...) does so with records in this process."
+        )
+
+    def _learn_lags(self, record, estimate, settings, budget):
         """The plant of several lags of a record, None if it is no better than that of one."""
         from .lagged.stage import learn_lags
 
-        words, budget = self._words(), Budget(self.max_time)
+        words = self._words()
         if self.noise_share_ is not None:
             lagged = self._learn_share(settings, budget, words)
         else:
@@ -490,15 +513,15 @@ class LikelihoodServer(ServerLearner):
             estimate = estimate_plant(filled_record(record, states), settings)
             lagged = learn_lags(estimate, settings, budget, words)
         if budget.is_spent:
-            self._warn_of_budget(budget)
+            self._warn_of_budget(budget, "The search for a plant of several lags")
         return lagged
 
-    def _warn_of_budget(self, budget):
-        """Say that plants of several lags were given up on, and whether another run may end elsewhere."""
+    def _warn_of_budget(self, budget, what):
+        """Say that the work was ended, and whether another run may end elsewhere."""
         clock = " It was the clock that stopped it: another run may end elsewhere." * budget.stopped_by_clock
         warnings.warn(
-            f"Plants of several lags were given {self.max_time:.3g} s of work, which ended before they were "
-            f"done: this is the best plant so far. Raise max_time, or give fewer units or states.{clock}",
+            f"{what} was ended after {budget.max_time:.3g} s of work (max_time={self.max_time:.3g} in all): this is "
+            f"the best plant so far. Raise max_time, or give fewer units or states.{clock}",
             ConvergenceWarning,
             stacklevel=_USER + 1,
         )
@@ -530,6 +553,8 @@ class LikelihoodServer(ServerLearner):
                 best, self.noise_share_, self.filter_noise_share_ = lagged, share, share
             elif best is not None:
                 break
+            if budget.is_spent:
+                break
         if best is not None:
             self.information_ = self._raw.with_noise_share(self.noise_share_).mean_information()
         return best
@@ -546,11 +571,11 @@ class LikelihoodServer(ServerLearner):
     def _keep_lags(self, record, lagged):
         """Keep a plant of several lags: its first ones where those of one lag were."""
         dynamics = lagged.dynamics
-        self.one_lag = self.transition_, self.process_cov_
+        self.one_lag, self.coefficients_ = (self.transition_, self.process_cov_), None
         self.transition_ = self.unshrunk_transition_ = dynamics.A[0]
         self.process_cov_, self._run = dynamics.Q, None
         self.input_ = self.unshrunk_input_ = dynamics.B[1]
-        self.lag_transitions_, self.lag_inputs_ = dynamics.A, dynamics.B
+        self.lag_transitions_, self.lag_inputs_, self.input_at_once_ = dynamics.A, dynamics.B[1:], dynamics.B[0]
         self._operating_point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
         if lagged.shrunk_by < 1:
             warnings.warn(
@@ -579,6 +604,7 @@ class LikelihoodServer(ServerLearner):
 
             if can_go_on(messages):
                 settings = self._settings(tuple(messages), messages)
+                settings = settings._replace(budget=Budget(self.max_time).part(_ONE_LAG))
                 messages, n_rounds, estimate = yield from further_rounds(messages, settings)
                 self._of_rounds = messages if n_rounds == 1 else None, estimate
         self.fit(messages)
@@ -627,6 +653,10 @@ class LikelihoodServer(ServerLearner):
     def replies(self, messages):
         """Reply to each unit: its own part of the plant and the other units' influence on its states."""
         replies = super().replies(messages)
+        if self._lagged is not None:
+            from .lagged.answers import with_all_lags
+
+            replies = with_all_lags(self._lagged.dynamics, self.partition_, replies, self.input_level_)
         if self.filter_noise_share_ is None:
             return replies
         share = np.array([self.filter_noise_share_])
@@ -754,23 +784,37 @@ class LikelihoodServer(ServerLearner):
 
         return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
 
+    def _refuse_lags(self, question, instead):
+        """Refuse what is known of plants of one lag only."""
+        if self._lagged is not None:
+            raise ValueError(
+                f"{question} draws transitions of one row to the next, and this plant has {len(self.lag_transitions_)} "
+                f"lags (see `misfit_`): the answer would be that of another plant. Instead, {instead}."
+            )
+
     def test_links(self, messages, method="lr"):
         """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
         plant = clone(self).set_params(held_out=None).fit(messages)
+        if plant._lagged is not None:
+            from .lagged.tables import lagged_tests_table
+
+            return lagged_tests_table(plant.names_, plant.partition_, plant._lagged, method)
         return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
 
     def bootstrap_links(self, messages, **settings):
         """Scatter of the estimates of links over resampled records, to check their standard errors."""
+        self._refuse_lags("bootstrap_links", "link_intervals() has the intervals of all lags")
         record = self._record(messages)
         return bootstrap_table(record, self._settings(self.names_, messages), **settings)
 
     def stable_links(self, messages, **settings):
         """Links that the search finds in most halves of a record: stability selection."""
+        self._refuse_lags("stable_links", "fit parts of the record and compare their links")
         return stability_table(self._record(messages), self.alpha, **settings)
 
     def screen(self, messages):
-        """Test every pair once at the uncoupled plant, the fast first step of :meth:`fit`.
+        """Test every pair once at the uncoupled plant of one lag, the fast first step of :meth:`fit`.
 
         Score tests that take no other links into account, so an indirect influence may show. Geweke's
         measure, which needs the whole plant, is missing (NaN).

@@ -119,7 +119,7 @@ class ServerSettings:
         """Write what was learned: tables as CSV, matrices as one NPZ, a summary as JSON."""
         out = self.results
         out.mkdir(parents=True, exist_ok=True)
-        np.savez(out / "plant.npz", **_known(estimator, "transition", "process_cov", "input"))
+        np.savez(out / "plant.npz", **_matrices(estimator))
         for k, effect in enumerate(effects):
             effect.to_csv(out / f"effect{k}_states.csv")
         more = {**more, **_known(estimator, "thresholds", "false_alarms")}
@@ -163,6 +163,14 @@ class ServerSettings:
     def from_args(cls, args):
         """Settings as :meth:`to_args` gave them."""
         return cls(**converted(cls, args))
+
+
+def _matrices(estimator):
+    """Matrices of the plant, of its later lags too where it has any."""
+    names = ["transition", "process_cov", "input"]
+    if len(estimator.lag_transitions_) > 1 or np.any(getattr(estimator, "input_at_once_", 0.0)):
+        names += ["lag_transitions", "lag_inputs", "input_at_once"]
+    return _known(estimator, *names)
 
 
 def _known(estimator, *names):

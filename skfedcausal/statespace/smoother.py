@@ -41,11 +41,12 @@ _SETTLED = 1e-14
 class Smoothed:
     """Log-likelihood, its derivatives, levels of the episodes, and states if they are kept.
 
-    `covariances` are those of chosen blocks of the states, (n_samples, p, p) each.
+    `covariances` are those of chosen blocks of the states, (n_samples, p, p) each; `n_steps` is the number of
+    rows whose covariances had to be computed.
     """
 
     def __init__(self, n_samples, n, inputs, keep):
-        self.value, self.levels = 0.0, []
+        self.value, self.levels, self.n_steps = 0.0, [], n_samples
         self.grad_A, self.grad_Q, self.grad_P0 = np.zeros((3, n, n))
         self.grad_B = np.zeros((n, 0 if inputs is None else inputs.shape[1]))
         self.keeps, self._blocks = keep is not None, tuple(keep or ())
@@ -91,12 +92,13 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
     schedule = covariance_schedule(A, Q, J, P0, max_steps=longest)
     found = Smoothed(len(z), len(A), inputs, keep)
     levels, steps = _Levels(schedule, longest) if intercept else None, _transient_steps(schedule, longest)
+    found.n_steps = len(steps) + (len(levels.response) if intercept else 0)
     for start, stop in episodes(starts, len(z)):
         rows = slice(start, stop)
         known = None if exogenous is None else exogenous[rows]
         filtered = filtered_states(schedule, (z[rows], None), exogenous=known)
         predicted = predicted_states(A, filtered, exogenous=known)
-        level = np.zeros(len(A))
+        level, n_steps = np.zeros(len(A)), min(schedule.n_transient, stop - start)
         if intercept:
             response = levels.response[: stop - start]
             level = levels.of(z[rows] - predicted @ J, is_only=len(starts) == 1)
@@ -104,6 +106,7 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
             predicted += (response @ level)[settled]
         total = predicted + level
         found.value += float(log_likelihood_terms(schedule, z[rows], 0.0, total).sum())
+        found.n_steps += min(schedule.n_transient, stop - start)
         back = _backward(schedule, z[rows] - total @ J, steps)
         smoothed = predicted + back.pushed
         own_inputs = None if inputs is None else inputs[rows][:-1]

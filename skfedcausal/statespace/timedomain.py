@@ -21,9 +21,6 @@ class KnownInputs(NamedTuple):
     spread: np.ndarray | None = None  # (n, n) or None
 
 
-_COST = 12.0  # operations of an evaluation for every row and pair of states
-
-
 class TimeDomainLikelihood:
     """Exact likelihood as a function of (A, Q), given the information series of all units.
 
@@ -32,6 +29,8 @@ class TimeDomainLikelihood:
     likelihood is a density given the past, inputs included. A plant of several lags, ``[A_1 | A_2 | ...]``,
     is one of the states of all lags side by side, of which sensors see the first; without inputs then.
     """
+
+    budget = None  # of the search that evaluates it
 
     def __init__(
         self,
@@ -45,12 +44,10 @@ class TimeDomainLikelihood:
         inputs=None,
         levels=True,
         n_lags=1,
-        budget=None,
     ):
-        self.budget = budget
         self.n_samples, self.n_lags, self._n = len(z), n_lags, z.shape[1]
         self._z, self._matrices, self._regimes = z, matrices, regimes
-        self._n_frequencies = n_frequencies
+        self._n_frequencies, self._n_steps = n_frequencies, len(z)
         self._inputs = KnownInputs() if inputs is None else inputs
         self._settings = {
             "J": regimes[0][1] if is_constant else None,
@@ -69,12 +66,17 @@ class TimeDomainLikelihood:
             self._matrices = padded
             self._settings["J"] = np.pad(regimes[0][1], [unseen, unseen]) if is_constant else None
 
+    @property
+    def work(self):
+        """Operations of the last evaluation, about: of rows one after the other it is calls that count."""
+        n = self._n * self.n_lags
+        return self._n_steps * (1e5 + 12 * n**3) + self.n_samples * 300 * n
+
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q), A with the columns of B appended."""
         A, Q = self._companion(A, Q)
-        if self.budget is not None:
-            self.budget.spend(_COST * len(self._z) * len(Q) ** 2)
         P0, found = smooth(A, Q, self._z, self._matrices, **self._settings)
+        self._n_steps = found.n_steps
         own = A[:, : len(Q)]
         through_start = adjoint_lyapunov(own, found.grad_P0)
         grad_A = np.hstack([found.grad_A + 2 * through_start @ own @ P0, found.grad_B])

@@ -69,6 +69,8 @@ class WhittleLikelihood:
     I - A E`` with ``E = [I; exp(-i w) I; ...]``.
     """
 
+    budget = None  # of the search that evaluates it
+
     def __init__(self, moments, N, n_lags=1):
         self.N, self.n_lags = N, n_lags
         self.n_samples = moments.n_transitions
@@ -82,6 +84,11 @@ class WhittleLikelihood:
         self._back = np.ascontiguousarray(hermitian(self._cross))
         self._inputs = moments.early if early.shape[-1] > n * n_lags else None
         self._driven = {}  # by number of frequencies
+
+    @property
+    def work(self):
+        """Operations of an evaluation, about, and what its calls cost."""
+        return 2e5 + 6 * self._n_frequencies * self.N.shape[-1] ** 3
 
     def evaluate(self, A, Q):
         """Value and gradients at (A, Q), A with the columns of B appended where there are inputs."""

@@ -242,7 +242,9 @@ REFUSED = {  # what came, the array that is changed, its new value, what the err
     "reply: more rows than numbers": (REPLY, "length", np.array([2**62]), r"'cross_term' .*rows of 2"),
     "reply: numbers for no place": (REPLY, "cross_term_beyond", np.array([99]), "'cross_term' .*beyond"),
     "reply: no transition": (REPLY, "transition", None, "lacks the array 'transition'"),
-    "reply: transition too large": (REPLY, "transition", np.eye(3), r"'transition'.*expected \(2, 2\)"),
+    "reply: transition too large": (REPLY, "transition", np.eye(3), r"'transition'.*expected \(2, 3\)"),
+    "reply: half a lag": (REPLY, "transition", np.ones((2, 3)), "3 columns, no blocks of 2 states"),
+    "reply: no lag": (REPLY, "transition", np.ones((2, 0)), "0 columns, no blocks of 2 states"),
     "reply: prediction too short": (REPLY, "predicted", np.ones((N - 1, P)), r"'predicted'.*\(39, 2\)"),
 }
 

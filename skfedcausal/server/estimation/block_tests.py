@@ -142,7 +142,7 @@ def grouped_columns(scoring, family, pairs, of):
         at = elements[pairs[chosen]]
         at = np.where(at == family.n_elements, begin * width, at).ravel() - begin * width
         block = take(slice(begin, end))
-        yield pairs[chosen], np.take(block.reshape(len(block), -1), at, axis=1, mode="clip")
+        yield pairs[chosen], np.take(block.reshape(len(block), (end - begin) * width), at, axis=1, mode="clip")
 
 
 def _inverses(information):
@@ -186,7 +186,12 @@ def _profiled(joint, score, nuisance_score, block, nuisance):
     """Estimate and covariance (for one time step) of a block with nuisance elements profiled out."""
     cross = joint[:, block, nuisance]
     right = np.concatenate([np.swapaxes(cross, 1, 2), nuisance_score[..., None]], axis=-1)
-    solved = np.linalg.solve(joint[:, nuisance, nuisance], right)
-    covariance = np.linalg.inv(joint[:, block, block] - cross @ solved[..., :-1])
+    try:
+        solved = np.linalg.solve(joint[:, nuisance, nuisance], right)
+        covariance = known = np.linalg.inv(joint[:, block, block] - cross @ solved[..., :-1])
+    except np.linalg.LinAlgError:  # sensors that say nothing of some direction of the states
+        solved = _inverses(joint[:, nuisance, nuisance])[1] @ right
+        left = joint[:, block, block] - cross @ solved[..., :-1]
+        covariance, known = _inverses((left + np.swapaxes(left, 1, 2)) / 2)
     residual = score - np.einsum("xij,xj->xi", cross, solved[..., -1])
-    return np.einsum("xij,xj->xi", covariance, residual), covariance
+    return np.einsum("xij,xj->xi", known, residual), covariance

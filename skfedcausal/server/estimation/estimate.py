@@ -10,22 +10,22 @@
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...statespace.fisher import FreeElements
-from ..lagged.budget import Budget
 from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
 from .covariance import assessed_blocks
 from .evidence import BlockEstimates, shrunk_transition
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
-from .scoring import Goal, Point, Scoring, Structure, ascend
+from .scoring import Goal, Point, Scoring, Structure, ascend, is_spent, spend
 from .search import is_degenerate, is_singular, search_structure
 from .standardised import StandardisedPlant
 
 _GOALS = {"near": 10.0, "tol": 0.1}
+UNITS_WORK = 5e7  # operations of a unit's own model and its tests, about
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
 
 
@@ -47,7 +47,7 @@ class Settings(NamedTuple):
     covariance: str = "information"
     max_iter: int = 300
     tol: float = 1e-10
-    max_time: float = np.inf
+    budget: Any = None  # of work, a `Budget`, or None
 
 
 class FittedParameters(NamedTuple):
@@ -108,17 +108,17 @@ def estimate_plant(record, settings):
 
     Level shifts are looked for in records without steps; those the plant can do without are taken out.
     """
-    budget = Budget(settings.max_time) if np.isfinite(settings.max_time) else None
-    plant = StandardisedPlant(record, settings.local, settings.fix_local, budget)
+    plant, budget = StandardisedPlant(record, settings.local, settings.fix_local), settings.budget
     steps = record.steps
     if settings.level_shifts is not None and not steps:
         steps = find_level_shifts(plant.unit_records(), record.determined.sum())
     while True:
         if steps != plant.steps:
-            plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local, budget)
+            plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local)
+        plant.budget = budget
         estimate = _assessed(plant, maximise(plant, settings), settings)
         steps = estimate.shifts.certain
-        if steps == plant.steps:
+        if steps == plant.steps or (budget is not None and budget.is_spent):
             return estimate
 
 
@@ -137,17 +137,18 @@ def maximise(plant, settings, may_lengthen=True):
     needs where the climb failed.
     """
     likelihood, point = uncoupled_plant(plant)
+    spend(likelihood, UNITS_WORK * len(plant.names))
     tests = uncoupled_estimates(likelihood, plant.partition, point)
     climb = {"gain_tol": plant.n_samples * settings.tol**2, "max_iter": settings.max_iter}
     has_prior = is_degenerate(point, tests[1], plant.partition, settings.alpha)
     objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
     ascent = ascend(objective, search.scoring, **climb)
-    if not has_prior and is_singular(ascent.point.Q):
+    if not has_prior and is_singular(ascent.point.Q) and not is_spent(likelihood):
         has_prior = True
         objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
         ascent = ascend(objective, search.scoring, **climb)
-    is_rich = plant.budget is None or plant.budget.portion(0.75) > 0
-    if may_lengthen and not ascent.converged and is_rich and plant.lengthen(ascent.point.A, ascent.point.Q):
+    is_stopped = ascent.converged or is_spent(likelihood)
+    if may_lengthen and not is_stopped and plant.lengthen(ascent.point.A, ascent.point.Q):
         return maximise(plant, settings, may_lengthen=False)
     scoring = search.scoring
     if ascent.point is not scoring.point:
@@ -190,7 +191,8 @@ def _learn_structure(plant, likelihood, point, tests, has_prior, settings):
     search = search_structure(objective, structure, point, alpha=alpha, finish=aim, tests=tests, **goals)
     needs_prior = prior is None and is_singular(search.scoring.point.Q)  # the caller starts anew with one
     if is_start and not needs_prior:
-        objective = plant.time_domain() if prior is None else WithPrior(plant.time_domain(), prior)
+        objective = plant.budgeted(plant.time_domain())
+        objective = objective if prior is None else WithPrior(objective, prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)
         search = search_structure(objective, found.structure, point, alpha=alpha, **goals)

@@ -82,7 +82,10 @@ class BlockEstimates:
     @property
     def statistic(self):
         """Wald statistic of every block, shape (n_pairs,)."""
-        solved = np.linalg.solve(self.covariance, self.estimate[..., None])[..., 0]
+        try:
+            solved = np.linalg.solve(self.covariance, self.estimate[..., None])[..., 0]
+        except np.linalg.LinAlgError:  # a sandwich of too few rows with weight
+            solved = (np.linalg.pinv(self.covariance, hermitian=True) @ self.estimate[..., None])[..., 0]
         return np.einsum("xi,xi->x", self.estimate, solved)
 
     @property

@@ -89,6 +89,11 @@ class WithPrior:
         self.n_samples, self.budget = likelihood.n_samples, getattr(likelihood, "budget", None)
         self.information, self.unit_information = likelihood.information, likelihood.unit_information
 
+    @property
+    def work(self):
+        """Operations of an evaluation, about."""
+        return self._likelihood.work
+
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q)."""
         data, prior = self._likelihood.evaluate(A, Q), self.prior.evaluate(A, Q)

@@ -22,7 +22,6 @@ _INDEFINITE = 1e-6  # relative ridge that cures no rounding but a negative eigen
 _DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _FAST = 0.1  # share of what a step found that it may leave where the climb goes on because it is fast
-_SHARE_OF_WORK = 1 / 16  # of the budget that one climb may take, so that the search comes to its end
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
 
@@ -112,6 +111,7 @@ class Scoring:
         self.n_samples, self._objective = objective.n_samples, objective
         self.estimates = {}
         _check_memory(structure)
+        spend(objective, 0.5 * structure.free.n_elements**3)
         free, evaluation = structure.free, point.evaluation
         self._columns: InformationColumns | None = None
         if observed:
@@ -307,17 +307,15 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     point, x, free = scoring.point, scoring.vector, scoring.structure.free
     slope = scoring.whitened(scoring.gradient)
     curvature, before, n_further = InverseCurvature(), np.inf, 0
-    budget = getattr(objective, "budget", None)
-    least = 0.0 if budget is None else budget.portion(_SHARE_OF_WORK)
     for n_iter in range(max_iter):
+        if is_spent(objective):
+            return Ascent(point, _promised(scoring, slope), n_iter, False, n_further)
         direction = curvature @ slope
         gain = scoring.n_samples * float(slope @ direction)
         if gain <= gain_tol:
             if further is None or not further.is_near(gain, before, n_further):
                 return Ascent(point, gain, n_iter, True, n_further)
             n_further += 1
-        if budget is not None and budget.is_below(least):
-            return Ascent(point, gain, n_iter, False)
         before = gain
         trial = _search_line(objective, scoring, point, x, direction, float(slope @ direction))
         if trial is None:
@@ -333,6 +331,23 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     return Ascent(point, gain, max_iter, False)
 
 
+def spend(objective, n_operations=None):
+    """Count work on a likelihood, that of an evaluation unless said otherwise, where somebody counts."""
+    if getattr(objective, "budget", None) is not None:
+        objective.budget.spend(objective.work if n_operations is None else n_operations)
+
+
+def is_spent(objective):
+    """Whether no work is left for a likelihood."""
+    budget = getattr(objective, "budget", None)
+    return budget is not None and budget.is_spent
+
+
+def _promised(scoring, slope):
+    """Gain in log-likelihood that a scoring step promises."""
+    return scoring.n_samples * float(slope @ slope)
+
+
 def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     """Longest halved step that leads to a valid plant and a sufficient rise (Armijo).
 
@@ -344,6 +359,7 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
         A, Q = scoring.matrices(x + length * step)
         if is_valid(A, Q, scoring.structure.partition.n_lags):
             found = objective.evaluate(A, Q)
+            spend(objective)
             rise = found.value - value
             if rise >= 1e-4 * length * slope:
                 return Point(A, Q, found), length

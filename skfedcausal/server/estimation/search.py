@@ -10,7 +10,7 @@ import numpy as np
 from ...statespace.matrices import spectral_radius
 from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
 from .evidence import benjamini_hochberg, unordered_benjamini_hochberg
-from .scoring import Point, Scoring, ascend, is_valid, made_valid
+from .scoring import Point, Scoring, ascend, is_spent, is_valid, made_valid
 
 _MAX_ADDITIONS = 3  # new links per effect and round
 _MAX_ROUNDS = 60
@@ -49,6 +49,8 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
     left, n_further = np.inf, 0
     for n_rounds in range(1, _MAX_ROUNDS + 1):
         scoring = Scoring(objective, structure, point)
+        if is_spent(objective):
+            return StructureSearch(scoring, False, n_further)
         # where the likelihood bends more than the expected information says, a scoring step promises more
         # than the ascent, which has felt the bend, knows to be left
         left = min(scoring.gain, left)

@@ -39,7 +39,9 @@ class StandardisedPlant:
     variance.
     """
 
-    def __init__(self, record, local=None, fix_local=False, budget=None):
+    budget = None  # of the searches for a plant
+
+    def __init__(self, record, local=None, fix_local=False):
         self.partition, self.n_samples, self.steps = record.partition, record.n_samples, record.steps
         self.names = record.names
         self.has_constant_information, self.determined = record.is_constant, record.determined
@@ -71,7 +73,7 @@ class StandardisedPlant:
         self._is_slow = np.diagonal(self._shares, axis1=1, axis2=2).min(axis=0) < _LEAST_SHARE
         is_clear = np.linalg.eigvalsh(self.score_noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE
         self.has_clear_scores = bool(self.determined.all() and self.has_all_lags and is_clear)
-        self._n_lags, self._units, self._moments, self.budget = _MIN_LAGS, {}, None, budget
+        self._n_lags, self._units, self._moments = _MIN_LAGS, {}, None
 
     # -- scales ----------------------------------------------------------------------------------
 
@@ -121,6 +123,8 @@ class StandardisedPlant:
 
     def lengthen(self, A, Q):
         """Take as many lags as the filter of the plant (A, Q) needs; whether that is more than before."""
+        if not self.determined.all():  # there are no scores of all states
+            return False
         needed = self._lags_for(_filter_memory(A, Q, np.linalg.inv(self.score_noise)))
         if needed <= self._n_lags:
             return False
@@ -203,7 +207,12 @@ class StandardisedPlant:
 
     def first_likelihood(self):
         """The likelihood to start with: that of the scores where it can stand for the exact one."""
-        return self.whittle() if self.has_clear_scores else self.time_domain()
+        return self.budgeted(self.whittle() if self.has_clear_scores else self.time_domain())
+
+    def budgeted(self, likelihood):
+        """A likelihood whose evaluations are counted."""
+        likelihood.budget = self.budget
+        return likelihood
 
     def whittle(self):
         """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary."""
@@ -233,7 +242,7 @@ class StandardisedPlant:
             inputs = inputs._replace(series=known, moments=self.moments(self._n_lags).early)
         series = record.z, record.matrices, self._regimes, record.starts, self._n_lags
         settings = {"is_constant": record.is_constant, "inputs": inputs, "levels": levels}
-        return TimeDomainLikelihood(*series, **settings, budget=self.budget)
+        return TimeDomainLikelihood(*series, **settings)
 
     @cached_property
     def _regimes(self):

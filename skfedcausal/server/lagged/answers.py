@@ -1,5 +1,7 @@
 """What a plant of several lags answers: what other units do to one, and what a change of inputs does."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...message.states import EffectReply
@@ -13,24 +15,30 @@ _FORGETS = 200  # rows
 
 
 def foreign_inputs(dynamics, partition):
-    """Inputs of all lags as they act, but for what a unit's own do one row later, (n, k (q + 1))."""
-    B = dynamics.B.copy()
-    if len(B) > 1 and B.shape[2]:
-        own = partition.mask(partition.pairs[:0], True, of_inputs=True)
-        B[1] = np.where(own, 0.0, B[1])
-    return np.hstack(list(B))
+    """Inputs of all lags as they act on other units than their own, (n, k (q + 1))."""
+    own = partition.mask(partition.pairs[:0], True, of_inputs=True)
+    return np.hstack([np.where(own, 0.0, B) for B in dynamics.B])
 
 
 def cross_terms(dynamics, partition, run, point):
-    """What a unit's states follow but its own last ones and inputs, by unit, (n_samples, p) each.
-
-    A unit keeps the lag-one block of its own dynamics: what its own earlier states do is told to it with what
-    the others do.
-    """
-    others = dynamics.A.copy()
-    others[0] = np.where(partition.block_diagonal, 0.0, others[0])
+    """What other units do to a unit's states over all lags, by unit, (n_samples, p) each."""
+    others = np.where(partition.block_diagonal, 0.0, dynamics.A)
     drive = dynamics.drive(point, foreign=foreign_inputs(dynamics, partition))
     return run.carried_to_units(np.hstack(list(others)), drive)
+
+
+def with_all_lags(dynamics, partition, replies, input_level):
+    """Replies that tell every unit the blocks of all lags of its own states and inputs."""
+    foreign = foreign_inputs(dynamics, partition) @ np.tile(input_level, len(dynamics.B))
+    found = {}
+    for (name, reply), rows, inputs in zip(replies.items(), partition.slices, partition.input_slices, strict=True):
+        told = {"transition": np.hstack(list(dynamics.A[:, rows, rows]))}
+        if reply.input_matrix is not None:
+            told["input_matrix"] = np.hstack(list(dynamics.B[:, rows, inputs]))
+        if reply.input_level is not None:
+            told["input_level"] = foreign[rows]
+        found[name] = replace(reply, **told)
+    return found
 
 
 def effects(lagged, slices, change, gains=None):

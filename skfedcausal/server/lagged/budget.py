@@ -9,23 +9,34 @@ _CLOCK = 4.0  # times the budget after which the clock stops what the count did 
 class Budget:
     """Seconds of work, counted in operations: what is learned does not depend on the machine's load."""
 
-    def __init__(self, max_time):
+    def __init__(self, max_time, whole=None):
+        self.max_time, self._whole = max_time, whole
         self._left, self._stop = max_time * _RATE, perf_counter() + _CLOCK * max_time
-        self._total = self._left
-        self.stopped_by_clock = False
+        self._is_late = False
+
+    def part(self, share):
+        """A budget for the next part of the work, a share of what is left; what it does not take stays."""
+        return Budget(share * max(self._left, 0.0) / _RATE, self)
 
     def spend(self, n_operations):
         """Take some operations off."""
         self._left -= n_operations
-        self.stopped_by_clock |= perf_counter() > self._stop
+        if self._whole is not None:
+            self._whole.spend(n_operations)
+        else:
+            self._is_late |= perf_counter() > self._stop
 
-    def portion(self, share):
-        """What is left when a share of all is gone from here on."""
-        return max(self._left - share * self._total, 0.0)
+    def affords(self, n_operations):
+        """Whether so much work is left; what cannot be begun ends the rest."""
+        if n_operations > self._left:
+            self.spend(max(self._left, 0.0))
+            return False
+        return True
 
-    def is_below(self, level):
-        """Whether no more than that is left."""
-        return self._left <= level or self.stopped_by_clock
+    @property
+    def stopped_by_clock(self):
+        """Whether the work as a whole took far longer than it was counted as."""
+        return self._is_late if self._whole is None else self._whole.stopped_by_clock
 
     @property
     def is_spent(self):

@@ -25,6 +25,7 @@ _MEMORY = 24  # lags of the filter at least
 _RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
 _N_DRAWS = 100
+_CLIMB = 10.0  # operations of a climb over the cube of a unit's coefficients, about
 LIKELIER = np.log(100.0)  # by which several lags have to be likelier than one
 SHARES = (-0.9999, -0.9, -0.5, 0.0, 0.2, 0.6)  # of sensor noise where it is open, see `with_noise_share`
 
@@ -87,7 +88,8 @@ def most_lags(plant, first_lags):
 def learn_lags(estimate, settings, budget, words=()):
     """The :class:`LaggedEstimate` of a record for whose estimate one lag was not enough.
 
-    None if it explains the record no better than its coefficients are many: the test of misfit erred.
+    None if it explains the record no better than its coefficients are many: the test of misfit erred. What is
+    said to act at once is not given up for that.
     """
     plant, scoring = estimate.plant, estimate.scoring
     series, starts, levels = settled_scores(plant, plant._record)
@@ -101,6 +103,8 @@ def learn_lags(estimate, settings, budget, words=()):
     likelihood = LaggedLikelihood(sums, plant.score_noise)
     spectrum = averaged_periodogram(series, starts)
     problem = LaggedProblem(likelihood, spectrum, plant.partition, np.arange(1, n_lags + 1), input_lags, budget)
+    if settings.sparsity is None and not budget.affords(_dense_work(problem)):
+        return None
     sources = Sources(problem)
     fitted = started(problem, scoring.point.A, scoring.point.Q)
     if settings.sparsity is None:
@@ -110,7 +114,7 @@ def learn_lags(estimate, settings, budget, words=()):
         fitted, active = search(problem, fitted, sources, settings.alpha)
     tests = tested(problem, fitted, sources, active)
     fitted = with_shared_noise(problem, fitted, settings.alpha)
-    if fitted.criterion <= _of_one_lag(problem, scoring) + LIKELIER:
+    if "before" not in words and fitted.criterion <= _of_one_lag(problem, scoring) + LIKELIER:
         return None
     links = _links(problem, fitted, sources, active, tests, settings.alpha)
     best = unchanged(problem, fitted)
@@ -127,6 +131,13 @@ def learn_lags(estimate, settings, budget, words=()):
     size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
     found.criterion, found.n_effective = best.criterion - size - levels.size, best.value - best.criterion
     return found
+
+
+def _dense_work(problem):
+    """Operations of a climb with every channel free, about."""
+    partition = problem.partition
+    columns = partition.n_states * len(problem.state_lags) + sum(len(lags) for lags in problem.input_lags)
+    return sum(_CLIMB * (p * columns) ** 3 for p in partition.sizes)
 
 
 def _of_one_lag(problem, scoring):

@@ -32,6 +32,30 @@ def _verdicts(blocks, p_adjusted, alpha, margin):
     return verdict
 
 
+def lagged_tests_table(names, partition, lagged, method):
+    """One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value, p_holm, p_fdr``.
+
+    The statistic is twice the log evidence of the link; kernels of several decays have no degrees of freedom.
+    """
+    if method != "score":
+        raise ValueError(
+            f"Got method={method!r}; the plant has {lagged.dynamics.n_lags} lags (see `misfit_`), over all of which "
+            "links are tested by their score at once. Ask with method='score'."
+        )
+    from statsmodels.stats.multitest import multipletests  # slow to import, and no unit needs it
+
+    found, (effect, cause) = lagged.links["state"], partition.pairs.T
+    columns = named_pairs(names, partition.pairs) | {
+        "in_model": lagged.active[effect, cause],
+        "statistic": found["statistic"],
+        "dof": np.nan,
+        "p_value": found["p_value"],
+        "p_holm": found["p_adjusted"],
+        "p_fdr": multipletests(found["p_value"], method="fdr_bh")[1],
+    }
+    return pd.DataFrame(columns)
+
+
 def lagged_intervals_table(names, partition, lagged, n_rows, *, level, alpha, margin):
     """One row per ordered pair: ``cause, effect, strength, low, high, deciding_rows``."""
     blocks = lagged.blocks["state"]

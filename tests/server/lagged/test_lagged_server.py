@@ -4,16 +4,18 @@ import warnings
 
 import numpy as np
 import pytest
-from scipy.linalg import block_diag
+from scipy.linalg import block_diag, solve_discrete_lyapunov
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
+    FederatedRCADetector,
     KalmanClient,
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.estimators._undecidable import _state_covariance
 from skfedcausal.server import likelihood as likelihood_module
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.lagged.budget import Budget
@@ -219,12 +221,68 @@ def test_every_answer_uses_the_lags(fitted):
     messages = {name: estimator.clients_[name].message(Y) for name, Y in X.items()}
     reply = server.replies(messages)["unit1"]
     states = server.filter(messages).filtered
-    A = server.lag_transitions_
-    t = 1000  # rows that follow are told with all rows before them: hardly more than the last ones here
-    own = A[0, 1, 1] * states[t - 1, 1]
-    assert abs(reply.cross_term[t, 0] + own - server.filter(messages).predicted[t, 1]) < 1e-3
+    np.testing.assert_array_equal(reply.transition[0], server.lag_transitions_[:, 1, 1])
+    run, t = server.filter(messages), 1000
+    last = run._whole.filtered[t - 1].reshape(-1, 5)  # given rows up to t - 1
+    own = server.lag_transitions_[:, 1, 1] @ last[:, 1]
+    assert abs(reply.cross_term[t, 0] + own - run.predicted[t, 1]) < 1e-12
     smoothed = np.hstack([part.states for part in server.smoothed(messages).values()])
     assert smoothed.shape == states.shape
+
+
+def test_links_are_tested_over_all_lags_or_not_at_all(fitted):
+    estimator, X = fitted
+    table = estimator.test_links(X, "score")
+    links = estimator.links_
+    np.testing.assert_array_equal(table["p_value"], links["p_value"])
+    np.testing.assert_array_equal(table["p_holm"], links["p_adjusted"])
+    assert (table["p_fdr"] <= table["p_holm"] + 1e-15).all()
+    found = table.loc[table["in_model"], ["cause", "effect"]]
+    assert set(zip(found["cause"], found["effect"], strict=True)) >= set(LINKS)
+    n_lags = len(estimator.lag_transitions_)
+    for method in ("lr", "wald"):
+        with pytest.raises(ValueError, match=f"method='{method}'; the plant has {n_lags} lags"):
+            estimator.test_links(X, method)
+
+
+@pytest.mark.parametrize("question", ["bootstrap_links", "stable_links"])
+def test_what_resamples_transitions_is_refused(fitted, question):
+    estimator, X = fitted
+    n_lags = len(estimator.lag_transitions_)
+    with pytest.raises(ValueError, match=rf"{question} draws transitions .* has {n_lags} lags \(see `misfit_`\)"):
+        getattr(estimator, question)(X)
+
+
+def test_a_report_says_how_far_back_units_act(fitted, tmp_path):
+    pytest.importorskip("matplotlib")
+    page = tmp_path / "plant.html"
+    fitted[0].report(page)
+    assert f"over up to {len(fitted[0].lag_transitions_)} time steps" in page.read_text()
+
+
+def test_a_detector_watches_with_one_lag_and_says_what_the_record_asks_for():
+    server = LikelihoodServer()
+    detector = FederatedRCADetector(server=server, false_alarm_rate=0.01).fit(five_nodes(2000))
+    assert len(detector.lag_transitions_) == 1
+    assert detector.server_.misfit_["p_adjusted"].min() < 1e-6
+    np.testing.assert_array_equal(detector._root_cause.model.A, detector.transition_)
+
+
+def test_the_variance_of_states_counts_all_lags(fitted):
+    server = fitted[0].server_
+    dynamics = server._lagged.dynamics
+    expected = solve_discrete_lyapunov(dynamics.transition, dynamics.process_cov)[:5, :5]
+    np.testing.assert_allclose(_state_covariance(server), expected, rtol=1e-8, atol=1e-10)
+
+
+def test_a_unit_predicts_at_home_with_all_its_lags(fitted):
+    """unit0 follows itself alone, noise of variance 1: its augmented prediction is as good as the plant's."""
+    estimator, _ = fitted
+    later = five_nodes(2000, seed=1)
+    error = np.asarray(estimator.predict(later))[5:, 0] - later["unit0"][5:, 0]
+    # 4 standard errors of a standard deviation, and what three estimated coefficients add to a variance
+    assert error.std() < 1 + 4 / np.sqrt(2 * 2000) + 3 / 2000
+    assert estimator.augmenters_["unit0"].theta_.shape == (1, 1)
 
 
 def test_a_budget_that_is_spent_says_so_and_leaves_a_plant():
@@ -260,12 +318,54 @@ def test_an_input_that_acts_in_its_row_is_known_to_do_so(sampled):
     X, inputs = same_row()
     server = LikelihoodServer(sampled=sampled)
     estimator = FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
-    B = estimator.server_.lag_inputs_
+    B = np.stack([estimator.server_.input_at_once_, estimator.server_.lag_inputs_[0]])
     assert estimator.server_.acts_at_once
+    np.testing.assert_array_equal(estimator.input_at_once_, B[0])
     C = np.asarray(estimator.clients_["unit0"].observation_)
     # of the mean of the unit's sensors, which is the state: 1, with a standard error of 0.3 / sqrt(2000)
     assert abs((C @ B[0, :1]).mean() - 1) < 0.05
     assert np.abs(B[1]).max() < 0.2 * np.abs(B[0]).max()
+
+
+def test_a_unit_uses_its_inputs_of_all_lags_at_home():
+    X, inputs = same_row()
+    estimator = FederatedCounterfactualEstimator().fit(X, inputs=inputs)
+    found = {m: np.asarray(estimator.predict(X, inputs=inputs, model=m))[5:, :3] for m in ("augmented", "server")}
+    errors = {m: (predicted - X["unit0"][5:]).std() for m, predicted in found.items()}
+    assert errors["augmented"] < 1.02 * errors["server"]  # nobody acts on unit0
+    level = {"unit0": inputs["unit0"] + 5.0}
+    again = FederatedCounterfactualEstimator().fit(X, inputs=level).predict(X, inputs=level)
+    np.testing.assert_allclose(np.asarray(again)[5:, :3], found["augmented"], atol=1e-8)
+
+
+@pytest.mark.parametrize("where", ["server", "units", "dead time"])
+def test_the_transfer_function_gives_the_effects(where):
+    """Impulse responses summed up are the effect of a held change, whoever knows when the input acts."""
+    said = {"sampled": "before"} if where == "units" else {}
+    X, inputs = dead_time() if where == "dead time" else same_row()
+    estimator = FederatedCounterfactualEstimator(**said).fit(X, inputs=inputs)
+    G = estimator.transfer_function()
+    assert (G.D is None) == (where == "dead time")
+    impulses = np.array([G.C @ np.linalg.matrix_power(G.A, k) @ G.B[:, 0] for k in range(12)])
+    effect = estimator.counterfactual("unit0", 0.0, 1.0, horizon=12).to_numpy()
+    steps = np.cumsum(impulses, axis=0)
+    if where != "dead time":
+        steps = np.vstack([G.D[:, 0], steps + G.D[:, 0]])
+    np.testing.assert_allclose(effect, steps[: len(effect)], atol=1e-8)
+    assert estimator.oracle_gap(X, inputs=inputs) < 1e-6
+
+
+def test_attributes_of_all_lags_are_those_of_the_server(fitted):
+    estimator, X = fitted
+    assert estimator.lag_transitions_ is estimator.server_.lag_transitions_
+    np.testing.assert_array_equal(estimator.lag_transitions_[0], estimator.transition_)
+    assert estimator.oracle_gap(X) < 1e-6
+    X, inputs = dead_time()
+    found = FederatedCounterfactualEstimator().fit(X, inputs=inputs)
+    np.testing.assert_array_equal(found.lag_inputs_[0], found.input_)
+    np.testing.assert_array_equal(found.lag_inputs_, found.server_.lag_inputs_)
+    assert np.abs(found.lag_inputs_[:, 0, 0]).argmax() == 6  # seven rows later
+    assert not found.input_at_once_.any()
 
 
 def test_after_keeps_an_input_out_of_its_row():
@@ -274,7 +374,33 @@ def test_after_keeps_an_input_out_of_its_row():
     with pytest.warns(UserWarning, match="move together within a row"):
         estimator = FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
     assert not estimator.server_.acts_at_once
-    assert not np.any(estimator.server_.lag_inputs_[0]) or len(estimator.server_.lag_inputs_) == 1
+    assert not np.any(estimator.server_.input_at_once_)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"covariance": "sandwich"}, {"likelihood": "time-domain"}, {"fix_local": True}],
+    ids=lambda given: next(iter(given)),
+)
+def test_a_server_of_one_lag_refuses_inputs_that_act_at_once(settings):
+    X, inputs = same_row(400)
+    server = LikelihoodServer(sampled={"unit0": "before"}, **settings)
+    with pytest.raises(ValueError, match=r"inputs of unit0 were set before .* act in it, but with this"):
+        FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
+
+
+def test_a_server_refuses_inputs_that_act_at_once_where_states_are_hardly_seen():
+    X, inputs = same_row(400)
+    X["unit1"][1::2] = np.nan
+    server = LikelihoodServer(sampled="before")
+    with pytest.raises(ValueError, match="do not determine its states in most rows"):
+        FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
+
+
+def test_what_is_said_of_timing_holds_in_short_records():
+    X, inputs = same_row(150)
+    estimator = FederatedCounterfactualEstimator(server=LikelihoodServer(sampled="before")).fit(X, inputs=inputs)
+    assert estimator.server_.acts_at_once
 
 
 def test_timing_is_given_for_inputs_that_there_are():
