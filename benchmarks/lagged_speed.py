@@ -11,8 +11,8 @@ import numpy as np
 
 from skfedcausal import KalmanClient
 from skfedcausal.server.estimation.estimate import Settings, estimate_plant
+from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.lagged.budget import Budget
 from skfedcausal.server.lagged.misfit import misfit_p_values
 from skfedcausal.server.lagged.stage import learn_lags
 

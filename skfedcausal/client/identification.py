@@ -14,9 +14,8 @@ from scipy.linalg import eigh
 from scipy.special import chdtrc
 from sklearn.exceptions import ConvergenceWarning
 
-from ..statespace.factors import degrees_of_freedom, factor_analysis
 from ..statespace.matrices import cap_radius, floor_eigenvalues
-from ..statespace.observation import sensor_noise
+from ..statespace.observation import degrees_of_freedom, factor_analysis, sensor_noise
 from .unit_model import NOISE_FLOOR, UnitModel
 
 _STATE_FLOOR = 1e-2  # share of a state's variance that is signal at least

@@ -84,8 +84,8 @@ def one_lag_realisation(A, B, at_once, C):
     lags, driven = np.zeros((n_lags, n, n)), np.zeros((n_lags, n, k))
     lags[: len(A)], driven[: len(B)] = A, B
     shift = np.eye(n * n_lags, k=n)
-    shift[:, :n] += np.vstack(lags)
-    reached = lags.any(axis=2) | driven.any(axis=2)
+    shift[:, :n] += lags.reshape(-1, n)
+    reached = np.any(lags, axis=2) | np.any(driven, axis=2)
     kept = np.logical_or.accumulate(reached[::-1])[::-1]
     kept[0] = True
     at = np.flatnonzero(kept)

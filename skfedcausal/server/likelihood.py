@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,8 +20,8 @@ from .estimation.covariance import COVARIANCES
 from .estimation.estimate import Settings, estimate_plant, screen_plant
 from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table
 from .estimation.noise_share import choose_filter, choose_noise_share
+from .estimation.scoring import Budget
 from .joint import JointRecord
-from .lagged.budget import Budget
 from .lagged.misfit import LEVEL as MISFIT_LEVEL
 from .lagged.misfit import filled_record, is_mostly_there, misfit_p_values, misfit_table
 from .links.benefit import Benefit, split_messages
@@ -235,7 +236,7 @@ class LikelihoodServer(ServerLearner):
     covariance: str = "information"
     margin: float = 0.1
     held_out: float | None = None
-    n_rounds: int | str = "auto"
+    n_rounds: Any = "auto"  # or a number
     horizon: int = 50
     max_time: float = 25.0
     max_iter: int = 300

@@ -91,15 +91,18 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
     longest = max(stop - start for start, stop in episodes(starts, len(z)))
     schedule = covariance_schedule(A, Q, J, P0, max_steps=longest)
     found = Smoothed(len(z), len(A), inputs, keep)
-    levels, steps = _Levels(schedule, longest) if intercept else None, _transient_steps(schedule, longest)
-    found.n_steps = len(steps) + (len(levels.response) if intercept else 0)
+    levels, steps = None, _transient_steps(schedule, longest)
+    found.n_steps = len(steps)
+    if intercept:
+        levels = _Levels(schedule, longest)
+        found.n_steps += len(levels.response)
     for start, stop in episodes(starts, len(z)):
         rows = slice(start, stop)
         known = None if exogenous is None else exogenous[rows]
         filtered = filtered_states(schedule, (z[rows], None), exogenous=known)
         predicted = predicted_states(A, filtered, exogenous=known)
-        level, n_steps = np.zeros(len(A)), min(schedule.n_transient, stop - start)
-        if intercept:
+        level = np.zeros(len(A))
+        if levels is not None:
             response = levels.response[: stop - start]
             level = levels.of(z[rows] - predicted @ J, is_only=len(starts) == 1)
             settled = np.minimum(np.arange(stop - start), len(response) - 1)

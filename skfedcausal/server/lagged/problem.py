@@ -11,7 +11,7 @@ from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, Channel, posterior,
 from ...statespace.lagged.likelihood import LaggedLikelihood
 from ...statespace.matrices import floor_eigenvalues, symmetric_basis
 from ...statespace.partition import Partition
-from .budget import Budget
+from ..estimation.scoring import Budget
 
 _LEAST_STEP = 0.02
 _Q_FLOOR = 0.1  # share of the smallest eigenvalue of a unit's process noise that a step leaves

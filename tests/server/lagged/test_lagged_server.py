@@ -17,8 +17,8 @@ from skfedcausal import (
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.estimators._undecidable import _state_covariance
 from skfedcausal.server import likelihood as likelihood_module
+from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.lagged.budget import Budget
 from skfedcausal.server.lagged.dynamics import LaggedDynamics, PaddedRecord
 from skfedcausal.server.lagged.timing import words_by_input
 from skfedcausal.server.prediction import PlantFilter

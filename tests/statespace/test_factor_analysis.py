@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import chi2, kstest
 from sklearn.decomposition import FactorAnalysis
 
-from skfedcausal.statespace.factors import degrees_of_freedom, factor_analysis
+from skfedcausal.statespace.observation import degrees_of_freedom, factor_analysis
 
 
 def _rows(n_samples, seed, n_sensors=7, n_factors=2):
