@@ -12,9 +12,10 @@ import numpy as np
 
 from ..message.requests import Ask
 from ..message.states import StateMessage
+from ..statespace.matrices import cap_radius
 from .estimation.estimate import estimate_plant
 from .estimation.prior import Prior, WithPrior
-from .estimation.scoring import Point, Scoring, ascend
+from .estimation.scoring import MAX_RADIUS, Point, Scoring, ascend
 from .estimation.standardised import StandardisedPlant
 from .joint import JointRecord
 from .plant import smoothed_replies
@@ -23,6 +24,7 @@ from .prediction import OperatingPoint, smooth_record
 _MOST_ROUNDS = 30  # with the first one
 _LEAST_GAIN = 0.3  # log-likelihood of the record that a round brings; a few times as much is then left
 _CLOSE = 0.1  # log-likelihood that a climb may leave before the last one
+_LAST_BIT = 2.0**-16  # of standardised plants between rounds, which would make more of rounding errors each time
 
 
 def can_go_on(messages):
@@ -81,8 +83,10 @@ class _Plant:
         back = np.linalg.inv(plant.state_scale)
         start = Point.at(objective, plant.scaled(self._A), back @ self._Q @ back.T)
         point = ascend(objective, Scoring(objective, self._structure, start), gain_tol=_CLOSE).point
-        Q = plant.unscaled_covariance(point.Q)
-        return _Plant(plant.unscaled(point.A), Q, self._structure, self._has_prior, plant.state_scale)
+        A, Q = _without_last_bits(point.A, point.Q)
+        return _Plant(
+            plant.unscaled(A), plant.unscaled_covariance(Q), self._structure, self._has_prior, plant.state_scale
+        )
 
     def smoothed(self, record):
         """States given a record, their covariances by unit, and its log-likelihood apart from constants."""
@@ -91,3 +95,12 @@ class _Plant:
         operating = OperatingPoint.of(record, A, record.steps, levels, self._scale)
         drive = operating.drive(A, np.zeros((n, 0)))
         return smooth_record(A, self._Q, operating.placed(record), drive)
+
+
+def _without_last_bits(A, Q):
+    """A plant rounded so that machines which add in another order go on from the same one."""
+    root = np.linalg.cholesky(Q)
+    root[np.diag_indices_from(root)] = np.maximum(np.diag(root), _LAST_BIT)
+    A, root = (np.rint(x / _LAST_BIT) * _LAST_BIT for x in (A, root))
+    n = len(Q)
+    return np.hstack([cap_radius(A[:, :n], MAX_RADIUS), A[:, n:]]), root @ root.T

@@ -432,14 +432,14 @@ def test_a_message_about_no_row_is_refused():
         StateMessage.from_packet(indexed.to_packet())
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_a_share_of_noise_is_between_nothing_and_all(share):
+@pytest.mark.parametrize("share", [np.nextafter(-1.0, 0.0), -0.9999, 0.0, 0.5, 1.0])
+def test_a_share_of_noise_is_between_none_of_the_own_and_all(share):
     reply = replace(state_reply(), noise_share=np.array([share]))
     assert_array_equal(through_bytes(reply).noise_share, [share])
 
 
-@pytest.mark.parametrize("share", [-1e-300, -1.0, np.nextafter(1.0, 2.0), 1.5, 2.0])
-def test_less_than_nothing_and_more_than_all_is_no_share(share):
+@pytest.mark.parametrize("share", [-1.0, -1.5, np.nextafter(1.0, 2.0), 1.5, 2.0])
+def test_none_of_the_own_and_more_than_all_is_no_share(share):
     reply = replace(state_reply(), noise_share=np.array([share]))
     with pytest.raises(PacketError, match=r"'noise_share' is .*, which is no share"):
         through_bytes(reply)

@@ -119,16 +119,17 @@ def feedback_of(u, updates, partition, starts=(0,)):
 
 
 def without_own_past(u, starts):
-    """Inputs less their regression on their five rows before, moments of episodes added up."""
+    """Inputs less their regression on rows before: 20, or a fourth of the rows for each input; at least 5."""
     n_samples, k = u.shape
-    past = np.zeros((n_samples, N_LAGS * k))
-    G = np.zeros((N_LAGS + 1, k, k))
+    n_past = min(max(n_samples // (4 * k), N_LAGS), 20)
+    past = np.zeros((n_samples, n_past * k))
+    G = np.zeros((n_past + 1, k, k))
     for start, stop in episodes(starts, n_samples):
-        for lag in range(min(N_LAGS + 1, stop - start)):
+        for lag in range(min(n_past + 1, stop - start)):
             G[lag] += u[start + lag : stop].T @ u[start : stop - lag]
             if lag:
                 past[start + lag : stop, (lag - 1) * k : lag * k] = u[start : stop - lag]
-    rows = range(N_LAGS)
+    rows = range(n_past)
     moments = np.block([[G[j - i] if j >= i else G[i - j].T for j in rows] for i in rows])
     return u - past @ np.linalg.solve(moments, np.hstack(list(G[1:])).T)
 
@@ -149,14 +150,22 @@ def test_statistics_of_feedback_are_those_of_whole_series(starts):
         for measured in range(3):
             left = rest[:, partition.input_slices[controlled]]
             seen = updates[:, partition.slices[measured]]
-            total = 0.0
-            for lag in range(N_LAGS):
-                C = sum(left[a + lag : b].T @ seen[a : max(b - lag, a)] for a, b in episodes(starts, n_samples))
-                total += np.trace(np.linalg.solve(left.T @ left, C) @ np.linalg.pinv(seen.T @ seen, rcond=1e-9) @ C.T)
-            p_value = stats.chi2.sf(n_samples * total, N_LAGS * left.shape[1])
-            names = f"unit{measured}", f"unit{controlled}"
-            expected.append((*names, n_samples * total, p_value, min(6 * p_value, 1.0)))
-    columns = ["measured", "controlled", "statistic", "p_value", "p_adjusted"]
+            row = [f"unit{measured}", f"unit{controlled}"]
+            for lags in (range(1, N_LAGS), range(1), range(-N_LAGS, 0)):  # rows by which the input comes later
+                total = 0.0
+                for lag in lags:
+                    C = sum(
+                        left[max(a + lag, a) : min(b + lag, b)].T @ seen[max(a, a - lag) : min(b, b - lag)]
+                        for a, b in episodes(starts, n_samples)
+                        if b - a > abs(lag)
+                    )
+                    inverse = np.linalg.pinv(seen.T @ seen, rcond=1e-9)
+                    total += np.trace(np.linalg.solve(left.T @ left, C) @ inverse @ C.T)
+                rank = np.linalg.matrix_rank(seen.T @ seen, rtol=1e-9)
+                row += [n_samples * total, stats.chi2.sf(n_samples * total, len(lags) * left.shape[1] * rank)]
+            expected.append((*row[:4], min(6 * row[3], 1.0), *row[4:]))
+    columns = ["measured", "controlled", "statistic", "p_value", "p_adjusted", "same_row_statistic"]
+    columns += ["same_row_p_value", "misfit_statistic", "misfit_p_value"]
     pd.testing.assert_frame_equal(table, pd.DataFrame(expected, columns=columns), rtol=1e-8)
     assert table["p_adjusted"].iloc[1] < 1e-6  # of unit 1 on the inputs of unit 0
 
@@ -169,10 +178,10 @@ def test_directions_of_updates_count_from_a_billionth_of_the_largest(share, rank
     u, size = rng.standard_normal((100, 1)), 1e9 * np.array([1.0, np.sqrt(share)])
     table = feedback_of(u, directions * size, Partition((2,), (1,)))
     rest = without_own_past(u, (0,))
-    explained = sum(((rest[lag:].T @ directions[: 100 - lag, :rank]) ** 2).sum() for lag in range(N_LAGS))
+    explained = sum(((rest[lag:].T @ directions[: 100 - lag, :rank]) ** 2).sum() for lag in range(1, N_LAGS))
     statistic = 100 * explained / (rest.T @ rest).item()
     assert table["statistic"][0] == pytest.approx(statistic, rel=1e-5)
-    assert table["p_value"][0] == pytest.approx(stats.chi2.sf(statistic, rank * N_LAGS), rel=1e-4)
+    assert table["p_value"][0] == pytest.approx(stats.chi2.sf(statistic, rank * (N_LAGS - 1)), rel=1e-4)
 
 
 def test_updates_of_nothing_say_nothing():

@@ -243,7 +243,7 @@ def test_the_smallest_share_within_a_thousandth_of_the_best_forecasts_is_chosen(
         return errors[shares.index(share)]
 
     monkeypatch.setattr(noise_share, "forecast_error", forecast_error)
-    assert _best_of(shares, Record(), learn, 7) == (shares[best], f"plant of {shares[best]}")
+    assert _best_of(shares, Record(), learn, 7, None) == (shares[best], f"plant of {shares[best]}")
     assert len(plants) == tried
 
 
