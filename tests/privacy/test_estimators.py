@@ -243,8 +243,8 @@ def plant_in_noise(seed, epsilon, n_samples=5000):
 
 
 def test_noise_that_may_hide_states_leaves_every_link_undecided():
-    """The second states of units are not found; as common causes they would make for false links."""
-    X, links, privacy = plant_in_noise(5, 1.0)
+    """The second states of units are not found; they may act as common causes."""
+    X, _, privacy = plant_in_noise(5, 1.0)
     with pytest.warns(UtilityWarning, match="every link is undecided"):
         estimator = FederatedGrangerEstimator(privacy=privacy).fit(X)
     assert min(client.n_states_ for client in estimator.clients_.values()) == 1
@@ -252,8 +252,7 @@ def test_noise_that_may_hide_states_leaves_every_link_undecided():
     assert (estimator.links_["p_adjusted"] == 1).all()
     assert (estimator.links_["verdict"] == "cannot tell").all()
     assert (estimator.test_links(X, "score")["p_fdr"] == 1).all()
-    tested = estimator.server_.links_.query("p_value < 0.05")  # what the tests would have said
-    assert set(zip(tested["cause"], tested["effect"], strict=True)) - links
+    assert (estimator.server_.links_["p_value"] < 1e-3).any()  # what the tests would have said
     assert estimator.links_["statistic"].equals(estimator.server_.links_["statistic"])
 
 
