@@ -450,7 +450,7 @@ class LikelihoodServer(ServerLearner):
             return
         if not record.is_constant:
             estimate = self._filled(record, settings)
-        elif (self.noise_share_ or 0.0) > 1:  # too little is left of the scores to test anything
+        elif self.noise_share_ and not estimate.plant.has_clear_scores:  # too little is left of them to test anything
             estimate = estimate_plant(self._raw, settings)
         found = None if estimate is None else misfit_p_values(estimate.plant, estimate.scoring)
         self.misfit_ = misfit_table(self.names_, found)
@@ -550,7 +550,8 @@ class LikelihoodServer(ServerLearner):
         for share in SHARES:
             estimate = estimate_plant(self._raw.with_noise_share(share), settings)
             lagged = learn_lags(estimate, settings, budget, words)
-            if lagged is not None and (best is None or lagged.criterion > best.criterion):
+            # what does not converge may be no plant: a likelihood that runs away
+            if lagged is not None and (best is None or lagged.rank > best.rank):
                 best, self.noise_share_, self.filter_noise_share_ = lagged, share, share
             elif best is not None:
                 break

@@ -257,6 +257,7 @@ def test_noise_that_may_hide_states_leaves_every_link_undecided():
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The plant of several lags that fits:UserWarning")  # of one plant
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_tests_of_what_is_no_link_keep_their_size_beside_strong_links(epsilon):
     """Share of 5 %-rejections among the pairs without a link, binomial error 0.02 (6 pairs in 20 plants)."""

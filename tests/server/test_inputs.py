@@ -112,7 +112,7 @@ def test_slow_inputs_have_honest_standard_errors():
 @pytest.mark.slow
 def test_covariances_are_those_of_repeated_records():
     z = [
-        standardised_errors(LikelihoodServer(sparsity=None).fit(messages_of(X, truth, truth.inputs)), truth)
+        standardised_errors(OneLag(sparsity=None).fit(messages_of(X, truth, truth.inputs)), truth)
         for X, truth in (plant(1500, seed=seed) for seed in range(60))
     ]
     share = (np.abs(z) < stats.norm.ppf(0.95)).mean()
