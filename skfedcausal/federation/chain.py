@@ -91,8 +91,13 @@ def check_chain(entries, path="ledger"):
     """Refuse lines that do not form a chain."""
     previous = START
     for number, entry in enumerate(entries, start=1):
-        if entry.get("previous") != previous or entry.get("number") != number:
-            raise LedgerError(f"{path}, line {number}: does not follow the line before it.")
-        if entry.get("hash") != _hash(entry):
-            raise LedgerError(f"{path}, line {number}: was changed after it was written.")
-        previous = entry["hash"]
+        previous = check_line(entry, number, previous, path)
+
+
+def check_line(entry, number, previous, path="ledger"):
+    """Hash of a line, refused unless it follows the line with the hash `previous`."""
+    if entry.get("previous") != previous or entry.get("number") != number:
+        raise LedgerError(f"{path}, line {number}: does not follow the line before it.")
+    if entry.get("hash") != _hash(entry):
+        raise LedgerError(f"{path}, line {number}: was changed after it was written.")
+    return entry["hash"]

@@ -49,7 +49,7 @@ class FramedTransport:
         self._timeout = timeout
         self._max_frame = max_frame
         self._journal = None if journal is None else Path(journal) / file_name(run)
-        self._sequence = 0
+        self._sequence, self._closing = 0, False
         self._open = {}  # questions of the last packet to which sites had no answer yet
         kept = () if self._journal is None else self._journal.glob("[0-9]*-*")
         self._reached = max((int(path.name[:8]) for path in kept), default=0)  # the last before it was broken off
@@ -105,8 +105,9 @@ class FramedTransport:
         return answers
 
     def close(self):
-        """Tell the sites that the run is over. Not for a run that is to be resumed: see :meth:`leave`."""
-        if not self.one_way:
+        """Tell the sites that the run is over, once. Not for a run that is to be resumed: see :meth:`leave`."""
+        if not (self.one_way or self._closing):
+            self._closing = True
             self.exchange(dict.fromkeys(self._names, Packet(Close.OP)), timeout=min(self._timeout, 5.0))
         self.leave()
 

@@ -170,6 +170,11 @@ class SiteLedger:
         named = {} if source is None else {"source": source}
         return self._append({"event": "refused", "run": run, "site": site, "reason": reason, **named, **more})
 
+    def repaired(self, first_run, sent, reason, broken, sha256, lost):
+        """Begin again after lines that were lost, as said in the file `broken`; what had left still counts."""
+        what = {"first_run": first_run, "sent": sent, "broken": broken, "sha256": sha256, "lost": lost}
+        self._append({"event": "repaired", "reason": reason, **what})
+
     def _append(self, content):
         entry = self._chain.append(content)
         self._count(entry)
