@@ -191,15 +191,15 @@ def read_key(path):
     >>> len(read_key(write_key(Path(tempfile.mkdtemp()) / "turbine.key")))
     32
     """
-    if os.name == "posix" and (mode := Path(path).stat().st_mode & 0o777) & 0o077:
-        raise ValueError(
-            f"{path} can be read or written by others (mode {mode:o}): `chmod 600` it, and make a new key if "
-            "somebody else may have read it."
-        )
     try:
         key = bytes.fromhex(Path(path).read_text(encoding="ascii").strip())
     except (ValueError, UnicodeDecodeError):
         key = b""
     if len(key) < _MIN_KEY:
         raise ValueError(f"{path} holds no key: expected at least {_MIN_KEY} bytes in hexadecimal digits.")
+    if os.name == "posix" and (mode := Path(path).stat().st_mode & 0o777) & 0o077:
+        raise ValueError(
+            f"{path} can be read or written by others (mode {mode:o}): `chmod 600` it, and make a new key if "
+            "somebody else may have read it."
+        )
     return key

@@ -215,6 +215,11 @@ class FileSite:
                 answer = None
                 self.gate.refuse(str(error), path.name)
             self._seen[path.name] = found
+            if answer is not None and self.gate.waiting == (asked.run, asked.sequence):
+                # it will be asked again under this name; a share may not tell by the time of the file
+                with suppress(OSError):
+                    path.unlink()
+                    del self._seen[path.name]
             if answer is not None:
                 answered.append(self._send(name, answer))
         return [path for path in answered if path is not None]
@@ -250,18 +255,7 @@ class FileSite:
                         new.append((identity(one.stat(follow_symlinks=False)), one.name))
         if self._seen is None:  # answered by a process before this one
             self._seen = {name: when for when, name in new if (self.folder / "outbox" / name).is_file()}
-        waiting = self._waiting()
-        return [(inbox / name, when) for when, name in sorted(new) if self._seen.get(name) != when or name == waiting]
-
-    def _waiting(self):
-        """Name of the question that is asked again: the server took away that there was nothing to say yet.
-
-        The time of the file cannot tell on a share that notes times in whole seconds.
-        """
-        if self.gate.waiting is None:
-            return None
-        name = _numbered(*self.gate.waiting)
-        return None if (self.folder / "outbox" / name).exists() else name
+        return [(inbox / name, when) for when, name in sorted(new) if self._seen.get(name) != when]
 
     def _send(self, name, frame):
         """Write an answer; None where something that is no file is in its way."""

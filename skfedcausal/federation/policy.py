@@ -7,7 +7,7 @@ from numbers import Integral
 from ..message.schema import KINDS
 
 ANY = "*"
-_FIT = ("fit", "reply", "ask law", "close")  # what every fit in one round asks, and the end of a run
+_FIT = ("fit", "reply", "ask law", "verdict", "close")  # of a fit in one round; the last two only tell the site
 _RECORD = ("message",)
 _TRAINING = ("train", "plan", "gradient", "blocks", "finish")
 _NETWORKS = ("network-plan", "gradient", "no-gradient", "networks trained")
@@ -33,7 +33,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("counterfactual", "transfer_function", "impact", "reach"), _EFFECTS),
     "aggregate_counterfactual": ("aggregate",),
     "whatif": ("message", "factual", "effect"),
-    "watch": ("watch", "verdict"),
+    "watch": ("watch",),
 }
 
 _NEW_MODELS = frozenset(("refine", *_TRAINING, *_NETWORKS)) - {"finish", "networks trained"}

@@ -66,6 +66,7 @@ def write(folder, name, more="", client="n_states = 2", **privacy):
     (folder / f"{name}.toml").write_text(
         f'[site]\nname = "{name}"\ndata = "{name}.npy"\nkey = "{name}.key"\nfolder = "exchange"\n{more}\n'
         f"[client]\n{client}\n[privacy]\n{table}\n"
+        '[policy]\noperations = ["refine", "train"]\nrounds = 100\n'
     )
 
 
