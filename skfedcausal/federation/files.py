@@ -23,6 +23,7 @@ from .policy import SitePolicy
 from .reading import Identity, identity, read_signed
 
 _POLL = 0.02  # seconds between two looks into a folder
+_TRIES = 5  # to write a file where somebody keeps putting something else
 _SUFFIX = ".packet"
 _IN_THE_WAY = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOTEMPTY)
 _LOG = logging.getLogger(__name__)
@@ -288,8 +289,13 @@ def _put_aside(path):
 
 def _put(path, frame):
     """Write a packet for the other side, which may be another user; whatever is there is replaced."""
-    _put_aside(path)
-    write_whole(path, frame, shared=True)
+    for left in reversed(range(_TRIES)):
+        try:
+            _put_aside(path)
+            return write_whole(path, frame, shared=True)
+        except OSError as error:
+            if error.errno not in _IN_THE_WAY or not left:
+                raise  # else somebody was quick to put a folder there
 
 
 @contextmanager

@@ -49,7 +49,7 @@ class FramedTransport:
         self._timeout = timeout
         self._max_frame = max_frame
         self._journal = None if journal is None else Path(journal) / file_name(run)
-        self._sequence, self._closing = 0, False
+        self._sequence, self._closing, self._asked = 0, False, False
         self._open = {}  # questions of the last packet to which sites had no answer yet
         kept = () if self._journal is None else self._journal.glob("[0-9]*-*")
         self._reached = max((int(path.name[:8]) for path in kept), default=0)  # the last before it was broken off
@@ -94,6 +94,7 @@ class FramedTransport:
             for name, payload in payloads.items()
             if answers[name] is None
         }
+        self._asked = self._asked or bool(frames)
         if not self.one_way:
             self.bytes_down += sum(map(len, frames.values()))
         for name, came in self._carry(frames, timeout).items():
@@ -106,9 +107,12 @@ class FramedTransport:
 
     def close(self):
         """Tell the sites that the run is over, once. Not for a run that is to be resumed: see :meth:`leave`."""
-        if not (self.one_way or self._closing):
+        told = None if self._journal is None else self._journal / "closed"  # by a server before this one
+        if not (self.one_way or self._closing) and (self._asked or told is None or not told.exists()):
             self._closing = True
             self.exchange(dict.fromkeys(self._names, Packet(Close.OP)), timeout=min(self._timeout, 5.0))
+            if told is not None:
+                write_whole(told, b"")
         self.leave()
 
     def leave(self):
