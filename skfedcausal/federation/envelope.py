@@ -9,9 +9,10 @@ import hashlib
 import hmac
 import json
 import os
+import re
 import secrets
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +22,8 @@ _MAGIC = b"SKFE"
 _VERSION = 1
 _PREFIX = struct.Struct("<4sHIQ")
 PREFIX_BYTES, SIGNATURE_BYTES = _PREFIX.size, hashlib.sha256().digest_size
+_ADDRESS = {"run": str, "site": str, "direction": str, "sequence": int}
+_HEADS = {"head", "seen"}
 _MAX_HEADER = 4096  # bytes
 MAX_FRAME = 2**30  # bytes; more is refused unread
 _MIN_KEY = 16  # bytes
@@ -32,16 +35,23 @@ class PartialFrameError(PacketError):
 
 @dataclass(frozen=True)
 class Envelope:
-    """Address of a packet, written on its outside."""
+    """Address of a packet, written on its outside; with it travel the heads of ledgers.
+
+    `head` is the last line of the sender's ledger, `seen` the head that it last had from the other side: the
+    signature over the envelope countersigns it.
+    """
 
     run: str
     site: str
     direction: Literal["up", "down"]
     sequence: int
+    head: str = field(default="", compare=False)
+    seen: str = field(default="", compare=False)
 
     def seal(self, payload, key=None):
         """Bytes of the envelope with its content."""
-        header = json.dumps(vars(self), separators=(",", ":")).encode("ascii")
+        said = {name: value for name, value in vars(self).items() if name in _ADDRESS or value}
+        header = json.dumps(said, separators=(",", ":")).encode("ascii")
         parts = (_PREFIX.pack(_MAGIC, _VERSION, len(header), len(payload)), header, payload)
         signing = Signing(key)
         for part in parts:
@@ -51,8 +61,8 @@ class Envelope:
     def open(self, frame, key=None, max_bytes=MAX_FRAME):
         """Content of an envelope that is expected to be this one."""
         found, payload = read_envelope(frame, key, max_bytes)
-        for name, value in vars(self).items():
-            if getattr(found, name) != value:
+        for name in _ADDRESS:
+            if getattr(found, name) != (value := getattr(self, name)):
                 raise PacketError(f"Packet is of {name} {getattr(found, name)!r}, not {value!r}: sent again or astray.")
         return payload
 
@@ -118,8 +128,9 @@ def claimed_size(start, n_bytes, max_bytes=MAX_FRAME):
 def _header(text):
     try:
         header = json.loads(text.decode("ascii"))
-        kinds = {"run": str, "site": str, "direction": str, "sequence": int}
-        good = set(header) == set(kinds) and all(type(header[k]) is kind for k, kind in kinds.items())
+        good = _ADDRESS.keys() <= set(header) <= _ADDRESS.keys() | _HEADS
+        good = good and all(type(header[k]) is kind for k, kind in _ADDRESS.items())
+        good = good and all(re.fullmatch("[0-9a-f]{64}", header[k]) for k in _HEADS & set(header))
     except (ValueError, TypeError, RecursionError):
         good = False
     if not good or header["direction"] not in ("up", "down"):

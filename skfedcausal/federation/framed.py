@@ -9,7 +9,7 @@ from pathlib import Path
 from ..message.packet import NOTHING, Failure, Packet, PacketError
 from ..message.requests import Close, Failed
 from .atomic import file_name, write_whole
-from .envelope import MAX_FRAME, Envelope
+from .envelope import MAX_FRAME, Envelope, outside
 from .policy import RULES, allowing
 
 _LOG = logging.getLogger(__name__)
@@ -54,6 +54,7 @@ class FramedTransport:
         kept = () if self._journal is None else self._journal.glob("[0-9]*-*")
         self._reached = max((int(path.name[:8]) for path in kept), default=0)  # the last before it was broken off
         self.refusals = []  # (site, reason) of everything that came and was not taken
+        self.heads = {}  # of the sites' ledgers, as they last came: the journal holds all of them, signed
         self.bytes_up = self.bytes_down = 0  # on the wire, envelopes included
         self.seconds = []  # that every exchange took
 
@@ -90,7 +91,9 @@ class FramedTransport:
             self._sequence += 1
         answers = {name: self._remembered(name, payload, out[name]) for name, payload in payloads.items()}
         frames = {
-            name: Envelope(self.run, name, "down", self._sequence).seal(payload, self._keys.get(name))
+            name: Envelope(self.run, name, "down", self._sequence, seen=self.heads.get(name, "")).seal(
+                payload, self._keys.get(name)
+            )
             for name, payload in payloads.items()
             if answers[name] is None
         }
@@ -129,6 +132,7 @@ class FramedTransport:
         try:
             expected = Envelope(self.run, name, "up", self._sequence)
             packet = Packet.decode(expected.open(came, self._keys.get(name), self._max_frame))
+            self.heads[name] = outside(came).head
         except PacketError as error:
             return self._refused(name, str(error))
         return _failure(packet, asked.op) if packet.op == Failed.OP else packet

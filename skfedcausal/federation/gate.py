@@ -48,6 +48,8 @@ class Gate:
         Called with every packet that was answered and the worker's state then.
     policy : SitePolicy, default=None
         What is answered. None: one fit, in one round, of the first run.
+    account : callable, default=None
+        Gives the head of the site's account of privacy, for the ledger.
 
     Notes
     -----
@@ -85,6 +87,7 @@ class Gate:
         fingerprint="",
         after=None,
         policy=None,
+        account=None,
     ):
         self.name = name
         self.worker = worker
@@ -93,6 +96,7 @@ class Gate:
         limits = {"max_bytes": max_bytes, "total_bytes": self.policy.total_bytes}
         keep_private(self.home)
         self.ledger = SiteLedger(self.home / "ledger.jsonl", noise=noise, policy=self.policy.in_words(), **limits)
+        self.ledger.account = account
         self.run: Any = None  # its name, once there is one
         self.state: dict[str, Any] = {}
         self.closed = False
@@ -125,10 +129,11 @@ class Gate:
         try:
             envelope, payload, packet = self._opened(frame)
             run, sequence = envelope.run, envelope.sequence
+            self.ledger.check_seen(envelope.seen)
             try:
                 self.policy.check_run(self.name, packet, run, self.ledger.first_run)
             except PolicyError as error:
-                return self._denied(run, sequence, packet, frame, error)
+                return self._denied(envelope, packet, frame, error)
             kept = self._in_turn(run, sequence, packet, payload)
         except PacketError as error:
             self.refuse(str(error), source or frame)
@@ -136,12 +141,12 @@ class Gate:
         if kept is not None:
             return kept
         again = (run, sequence) == self.waiting
-        self.ledger.record(run, self.name, "down", packet, frame, sequence, again=again)
+        taken = self._taken(envelope, packet, frame, again)
         try:
             self.policy.check_question(self.name, packet, self._done)
-            return self._answered(sequence, packet, payload, again)
+            return self._answered(sequence, packet, payload, taken, again)
         except PolicyError as error:
-            return self._denied(run, sequence, packet, frame, error)
+            return self._denied(envelope, packet, frame, error)
 
     def refuse(self, reason, source):
         """Take note of something that came and is not the server's; once for every source."""
@@ -182,7 +187,13 @@ class Gate:
         if answer.op == NOTHING:
             return sequence, None
         self.policy.check_answer(self.name, packet, answer)
-        return sequence, self._released(sequence, packet, payload, answer, state)
+        head = self.ledger.head_before(run, sequence)
+        return sequence, self._released(sequence, packet, payload, answer, state, head)
+
+    def _taken(self, envelope, packet, frame, again=False):
+        """Head of the ledger with the question in it, which rides on the answer."""
+        how = {"again": again, "seen": envelope.seen}
+        return self.ledger.record(envelope.run, self.name, "down", packet, frame, envelope.sequence, **how)["hash"]
 
     def _opened(self, frame):
         """Envelope, content and packet of a question to this unit."""
@@ -201,31 +212,31 @@ class Gate:
             raise PacketError(f"Packet {packet.op!r} has {at}: sent again, or late.")
         return kept
 
-    def _answered(self, sequence, packet, payload, again):
+    def _answered(self, sequence, packet, payload, head, again):
         try:
             answer, state = self._handled(packet)
         except Exception as error:
-            return self._failed(self.run, sequence, packet, "client-error", type(error).__name__)
+            return self._failed(self.run, sequence, packet, head, "client-error", type(error).__name__)
         self.policy.check_answer(self.name, packet, answer)
         try:
-            return self._released(sequence, packet, payload, answer, state, again)
+            return self._released(sequence, packet, payload, answer, state, head, again)
         except ByteLimitError as error:
-            return self._failed(self.run, sequence, packet, error.kind, error.rule)
+            return self._failed(self.run, sequence, packet, head, error.kind, error.rule)
 
-    def _denied(self, run, sequence, packet, frame, error):
+    def _denied(self, envelope, packet, frame, error):
         """Tell the server which rule of the policy does not allow its question."""
-        self.ledger.record(run, self.name, "down", packet, frame, sequence)
+        run, head = envelope.run, self._taken(envelope, packet, frame)
         if self.ledger.refuse(run, self.name, str(error), frame, op=packet.op, rule=error.rule) is not None:
             _LOG.warning("%s", error)
-        return self._failed(run, sequence, packet, "policy", error.rule)
+        return self._failed(run, envelope.sequence, packet, head, "policy", error.rule)
 
-    def _released(self, sequence, packet, payload, answer, state, again=False):
+    def _released(self, sequence, packet, payload, answer, state, head, again=False):
         """The answer as bytes, in the account and the journal.
 
         That there is nothing to say yet, and that the run is over, are not kept: what is asked next has the
         same number.
         """
-        frame = self._sealed(self.run, sequence, answer)
+        frame = self._sealed(self.run, sequence, answer, head)
         self.ledger.record(self.run, self.name, "up", answer, frame, sequence, again=again)
         self.closed = packet.op == Close.OP
         self.waiting = (self.run, sequence) if answer.op == NOTHING else None
@@ -256,18 +267,18 @@ class Gate:
             raise
         return answer, state
 
-    def _failed(self, run, sequence, packet, kind, detail):
+    def _failed(self, run, sequence, packet, head, kind, detail):
         """Tell the server that there is no answer. All is as before the packet, which may come again."""
         answer = Failed(kind, detail).to_packet(packet.round)
-        frame = self._sealed(run, sequence, answer)
+        frame = self._sealed(run, sequence, answer, head)
         try:
             self.ledger.record(run, self.name, "up", answer, frame, sequence)
         except ByteLimitError:
             return None
         return frame
 
-    def _sealed(self, run, sequence, answer):
-        return Envelope(run, self.name, "up", sequence).seal(answer.encode(), self._key)
+    def _sealed(self, run, sequence, answer, head):
+        return Envelope(run, self.name, "up", sequence, head=head).seal(answer.encode(), self._key)
 
     # -- the journal -----------------------------------------------------------------------------
 

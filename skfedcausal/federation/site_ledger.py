@@ -3,9 +3,11 @@
 import hashlib
 from pathlib import Path
 
+from ..message.packet import PacketError
 from ..message.schema import described, purpose
 from .atomic import write_whole
 from .chain import START, Chain, LedgerError, check_chain, read_ledger
+from .envelope import SIGNATURE_BYTES
 
 _SAYS_NOTHING = ("error", "done", "nothing yet")
 
@@ -39,6 +41,8 @@ class SiteLedger:
         Most bytes that may leave in all runs together.
     policy : str, default="none"
         What the site lets be asked, in words.
+    account : callable, default=None
+        Gives the head of the site's account of privacy, which every line holds.
 
     Raises
     ------
@@ -58,13 +62,13 @@ class SiteLedger:
     >>> folder.cleanup()
     """
 
-    def __init__(self, path, max_bytes=None, noise="none", *, total_bytes=None, policy="none"):
+    def __init__(self, path, max_bytes=None, noise="none", *, total_bytes=None, policy="none", account=None):
         self.path = Path(path)
         self.max_bytes, self.total_bytes = max_bytes, total_bytes
-        self.noise, self.policy = noise, policy
+        self.noise, self.policy, self.account = noise, policy, account
         self.first_run = None  # that the site answered with more than an acknowledgement
         self._chain = Chain(self.path)
-        self._sent, self._seen, self._refused = {}, {}, set()
+        self._sent, self._seen, self._refused, self._hashes = {}, {}, set(), {START}
         for entry in self.entries():
             self._count(entry)
 
@@ -82,7 +86,7 @@ class SiteLedger:
         """Hash of the last line."""
         return self._chain.head
 
-    def record(self, run, site, direction, packet, frame, sequence=0, *, again=False):
+    def record(self, run, site, direction, packet, frame, sequence=0, *, again=False, seen=""):
         """Account for a packet before it leaves, or when it came.
 
         The same bytes under the same number of a run are counted once: they are sent again only where the
@@ -97,6 +101,8 @@ class SiteLedger:
             What is on the wire, the envelope included.
         sequence : int
         again : bool, default=False
+        seen : str, default=""
+            Head of this ledger that the other side says it has seen, by the signature on the packet.
 
         Returns
         -------
@@ -130,6 +136,10 @@ class SiteLedger:
             "noise": self.noise if direction == "up" else "not ours",
             "policy": self.policy,
         }
+        if seen:
+            content |= {"countersigned": seen, "signature": bytes(frame[-SIGNATURE_BYTES:]).hex()}
+        if self.account is not None:
+            content["account"] = self.account()
         if direction == "up":
             self._check_limits(content)
         return self._append(content)
@@ -144,6 +154,39 @@ class SiteLedger:
                 self._append({**content, "event": "not sent", "reason": reason})
                 text = f"Packet {content['op']!r} of {content['site']!r} was not sent: {reason}."
                 raise ByteLimitError(text, rule)
+
+    def check_seen(self, head):
+        """Refuse a packet of somebody who has seen a line that is not here.
+
+        Parameters
+        ----------
+        head : str
+            Hash of the line; nothing is checked if empty.
+
+        Raises
+        ------
+        PacketError
+        """
+        if head and head not in self._hashes:
+            raise PacketError(
+                f"The server has seen the line {head} of this ledger, which is not in it: lines were cut off, "
+                "or an older copy was put in its place. Put the whole ledger back."
+            )
+
+    def head_before(self, run, sequence):
+        """Last line before a packet that was sent unasked, or is about to be.
+
+        Parameters
+        ----------
+        run : str
+        sequence : int
+
+        Returns
+        -------
+        str
+        """
+        sent = [one for key, one in self._seen.items() if key[:3] == (run, "up", sequence)]
+        return sent[0]["previous"] if sent else self.head
 
     def refuse(self, run, site, reason, source=None, **more):
         """Account for something that came and was not taken; one line for every source of refused things.
@@ -181,6 +224,7 @@ class SiteLedger:
         return entry
 
     def _count(self, entry):
+        self._hashes.add(entry["hash"])
         if entry["event"] in ("sent", "taken"):
             self._seen[tuple(entry[k] for k in ("run", "direction", "sequence", "sha256"))] = entry
         if entry["event"] == "sent":
@@ -251,6 +295,7 @@ def verify_ledger(path):
     """
     entries = read_ledger(path) if Path(path).exists() else []  # made with its first line
     check_chain(entries, path)
+    _check_countersigned(entries, path)
 
     def total(event):
         return sum(entry["n_bytes"] for entry in entries if entry["event"] == event)
@@ -262,3 +307,17 @@ def verify_ledger(path):
         "refused": sum(entry["event"] in ("refused", "not sent") for entry in entries),
         "head": entries[-1]["hash"] if entries else START,
     }
+
+
+def _check_countersigned(entries, path):
+    """Refuse a ledger without a line that the server has seen: it was written anew."""
+    known = {START}
+    for entry in entries:
+        if entry["event"] == "repaired":
+            return  # what was lost is said there
+        if entry.get("countersigned", START) not in known:
+            raise LedgerError(
+                f"{path}, line {entry['number']}: the server countersigned a line before it that is not there; "
+                "lines were taken out and the rest written anew."
+            )
+        known.add(entry["hash"])

@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..client.kalman import KalmanClient
-from ..client.site_privacy import PromisingWorker, SitePrivacy, SitePromises
+from ..client.site_privacy import PromisingWorker, SitePrivacy, SitePromises, account_lines, check_account
 from ..client.site_record import SiteBatches, SiteRecord
 from ..containers.layout import listed
 from ..federation.atomic import file_name, write_whole
@@ -78,6 +78,7 @@ class SiteSettings:
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(columns))
         else:  # nothing that answers ever sees the records themselves
+            check_account(self.home)
             promises = SitePromises(self.privacy, self.name, self.home, record)
             noise, batches = self.privacy.in_words, self.batches(columns, promises.released)
             if self.watched is not None and not self.watched.is_dir():
@@ -91,6 +92,8 @@ class SiteSettings:
                 self._write_answer("incidents", _incidents(state["verdict"]), index=False)
 
         settings = {"max_bytes": self.max_bytes, "fingerprint": fingerprint, "after": after, "noise": noise}
+        if self.privacy is not None:
+            settings["account"] = lambda: account_lines(self.home)[-1]
         return Gate(self.name, worker, self.home, key=key, policy=self.door, **settings)
 
     def worker(self, record, noise=None, batches=None):

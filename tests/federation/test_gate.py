@@ -147,7 +147,7 @@ def test_an_exception_says_its_kind_only_and_leaves_all_as_it_was(tmp_path, op, 
 
 
 def size_of(packet, sequence=1):
-    return len(Envelope("march", "mill", "up", sequence).seal(packet.encode(), KEY))
+    return len(Envelope("march", "mill", "up", sequence, head="0" * 64).seal(packet.encode(), KEY))
 
 
 def test_an_answer_beyond_the_limit_is_refused_by_its_name_if_that_may_leave(tmp_path):
