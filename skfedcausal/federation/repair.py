@@ -29,10 +29,12 @@ def repair_ledger(path):
     write_whole(broken, data)
     write_whole(path, b"".join(kept))
     ledger = SiteLedger(path)
-    sent = _sums([*map(_parsed, kept), *lost])
+    sent = _sums([*(entry for entry in map(_parsed, kept) if entry is not None), *lost])
     gone = [entry for entry in lost if _says_sent(entry)]
     first = next(iter(sent), None) if ledger.first_run is None else ledger.first_run
-    ledger.repaired(first, sent, reason, broken.name, hashlib.sha256(data).hexdigest(), len(lines) - len(kept))
+    what = {"broken": broken.name, "sha256": hashlib.sha256(data).hexdigest(), "lost": len(lines) - len(kept)}
+    hashes = [entry["hash"] for entry in lost if isinstance(entry.get("hash"), str)]  # that servers may have seen
+    ledger.repaired(reason, first_run=first, sent=sent, hashes=hashes, **what)
     return {
         "ledger": str(path),
         "kept": len(kept),

@@ -213,9 +213,8 @@ class SiteLedger:
         named = {} if source is None else {"source": source}
         return self._append({"event": "refused", "run": run, "site": site, "reason": reason, **named, **more})
 
-    def repaired(self, first_run, sent, reason, broken, sha256, lost):
-        """Begin again after lines that were lost, as said in the file `broken`; what had left still counts."""
-        what = {"first_run": first_run, "sent": sent, "broken": broken, "sha256": sha256, "lost": lost}
+    def repaired(self, reason, **what):
+        """Begin again after lines that were lost; what they say that left still counts."""
         self._append({"event": "repaired", "reason": reason, **what})
 
     def _append(self, content):
@@ -233,6 +232,7 @@ class SiteLedger:
                 self.first_run = entry["run"]
         elif entry["event"] == "repaired":  # what the lines that were lost said had left
             self.first_run = self.first_run or entry["first_run"]
+            self._hashes |= set(entry["hashes"])
             for run, n_bytes in entry["sent"].items():
                 self._sent[run] = max(self._sent.get(run, 0), n_bytes)
         elif entry["event"] == "refused" and "source" in entry:
