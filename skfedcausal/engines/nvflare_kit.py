@@ -35,8 +35,9 @@ def provision(units, folder, *, server="localhost", port=8002):
 
     Everything is made on this machine: bring each kit to its owner by a way that you trust, and delete it
     here. Whoever has the root key, in ``kits/skfedcausal/state``, can make certificates of any site: keep
-    that folder on a medium that is not connected, or delete it if no site is to be added. Every kit is hardened (:func:`harden`). With the server "localhost" it listens on this machine only.
-    Gives the kit of every site by name, of the ``server`` and of the ``admin``.
+    that folder on a medium that is not connected, or delete it if no site is to be added. Every kit is
+    hardened (:func:`harden`). With the server "localhost" it listens on this machine only. Gives the kit of
+    every site by name, of the ``server`` and of the ``admin``.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,9 @@ from .locks import in_turn
 START = "0" * 64  # what stands for the line before the first
 
 
+_REPAIR = "; `python -m skfedcausal repair` goes on and says what is lost"
+
+
 class LedgerError(ValueError):
     """A ledger whose chain is broken: a line was changed, taken out or put in."""
 
@@ -97,7 +100,7 @@ def check_chain(entries, path="ledger"):
 def check_line(entry, number, previous, path="ledger"):
     """Hash of a line, refused unless it follows the line with the hash `previous`."""
     if entry.get("previous") != previous or entry.get("number") != number:
-        raise LedgerError(f"{path}, line {number}: does not follow the line before it.")
+        raise LedgerError(f"{path}, line {number}: does not follow the line before it{_REPAIR}.")
     if entry.get("hash") != _hash(entry):
-        raise LedgerError(f"{path}, line {number}: was changed after it was written.")
+        raise LedgerError(f"{path}, line {number}: was changed after it was written{_REPAIR}.")
     return entry["hash"]

@@ -292,7 +292,8 @@ def _put(path, frame):
     for left in reversed(range(_TRIES)):
         try:
             _put_aside(path)
-            return write_whole(path, frame, shared=True)
+            write_whole(path, frame, shared=True)
+            return
         except OSError as error:
             if error.errno not in _IN_THE_WAY or not left:
                 raise  # else somebody was quick to put a folder there

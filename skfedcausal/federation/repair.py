@@ -57,7 +57,7 @@ def _intact(lines, path):
                 raise LedgerError(f"line {number + 1}: not a whole line of a ledger")
             previous = check_line(entry, number + 1, previous, path)
         except LedgerError as error:
-            return lines[:number], str(error).removeprefix(f"{path}, ").rstrip(".")
+            return lines[:number], str(error).removeprefix(f"{path}, ").partition(";")[0].rstrip(".")
     return lines, "nothing"
 
 

@@ -41,7 +41,7 @@ class SiteSettings:
     wait: float = 0.0
     client: dict = field(default_factory=dict)
     privacy: SitePrivacy | None = None
-    policy: SitePolicy = SitePolicy()
+    policy: SitePolicy = field(default_factory=SitePolicy)
 
     def __post_init__(self):
         file_name(self.name)  # says what is wrong

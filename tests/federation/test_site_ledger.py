@@ -272,6 +272,7 @@ def test_a_broken_ledger_is_repaired_and_says_what_is_lost(ledger, tamper):
         repair_ledger(ledger.path)
 
 
+@pytest.mark.slow
 def test_two_processes_that_write_one_ledger_do_not_break_it(tmp_path):
     path = tmp_path / "ledger.jsonl"
     command = (
