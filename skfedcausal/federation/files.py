@@ -162,7 +162,8 @@ class FileSite:
     def __init__(self, gate, folder):
         self.gate = gate
         self.folder = Path(folder) / file_name(gate.name)
-        self._seen: dict[str, Identity] | None = None  # until the first look into the inbox
+        self._seen: dict[str, Identity] = {}
+        self._looked = False
 
     def serve(self, timeout=None, watch=lambda packet_file: None, stop=lambda: False):
         """Answer what is asked until the server closes the run.
@@ -254,7 +255,8 @@ class FileSite:
                 if one.name.endswith(_SUFFIX) and one.name[0] != ".":
                     with suppress(FileNotFoundError):  # taken back meanwhile
                         new.append((identity(one.stat(follow_symlinks=False)), one.name))
-        if self._seen is None:  # answered by a process before this one
+        if not self._looked:  # answered by a process before this one
+            self._looked = inbox.is_dir()
             self._seen = {name: when for when, name in new if (self.folder / "outbox" / name).is_file()}
         return [(inbox / name, when) for when, name in sorted(new) if self._seen.get(name) != when]
 

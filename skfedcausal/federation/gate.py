@@ -103,7 +103,8 @@ class Gate:
         self.waiting = None  # run and number of the question to which there was nothing to say yet
         self._key, self._max_frame, self._fingerprint = key, max_frame, fingerprint
         self._after = after
-        self._sequence, self._done = 0, Counter()  # the last number of the run, and operations that were answered
+        self._sequence = 0  # the last number of the run
+        self._done: Counter[str] = Counter()  # operations that were answered in it
 
     @property
     def key(self):
