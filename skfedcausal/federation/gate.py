@@ -150,7 +150,14 @@ class Gate:
             return self._denied(envelope, packet, frame, error)
 
     def refuse(self, reason, source):
-        """Take note of something that came and is not the server's; once for every source."""
+        """Take note of something that came and is not the server's; once for every source.
+
+        Parameters
+        ----------
+        reason : str
+        source : str or bytes
+            Name of the file that it came in, or what came.
+        """
         if self.ledger.refuse(self.run, self.name, reason, source) is not None:
             _LOG.warning("%s refused a packet: %s", self.name, reason)
 

@@ -214,7 +214,16 @@ class SiteLedger:
         return self._append({"event": "refused", "run": run, "site": site, "reason": reason, **named, **more})
 
     def repaired(self, reason, **what):
-        """Begin again after lines that were lost; what they say that left still counts."""
+        """Begin again after lines that were lost; what they say that left still counts.
+
+        Parameters
+        ----------
+        reason : str
+            What was wrong with the first of them.
+        **what
+            What they said: the ``first_run``, bytes that were ``sent`` in every run, their ``hashes``; and about
+            the file that is kept.
+        """
         self._append({"event": "repaired", "reason": reason, **what})
 
     def _append(self, content):
