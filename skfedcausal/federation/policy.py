@@ -223,7 +223,7 @@ class SitePolicy:
         PolicyError
         """
         op, allowed = packet.op, self.allowed
-        if op not in KINDS:
+        if op not in KINDS or (op == "effect" and packet.scalars.get("keep") is True):  # it stays at the site
             return
         if allowed is not None and op not in allowed:
             self._refuse(site, "operations", op)

@@ -8,7 +8,7 @@ from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import Gate, SitePolicy
 from skfedcausal.federation.envelope import Envelope
-from skfedcausal.message import FitRequest, RecordRequest, SmoothedReply, StateMessage, StateReply
+from skfedcausal.message import EffectReply, FitRequest, RecordRequest, SmoothedReply, StateMessage, StateReply
 from skfedcausal.message.packet import Packet
 
 KEY = b"k" * 32
@@ -73,8 +73,8 @@ def test_without_a_policy_the_raw_record_leaves(tmp_path):
 def test_a_limit_of_bytes_per_run_is_no_help_where_the_server_names_the_runs(tmp_path):
     thief = KeyHolder(tmp_path, SitePolicy.unlimited(), max_bytes=30_000)
     for k in range(4):
-        thief.attack(f"run{k}", n_refined=0)
-        thief.ask(thief.random_states(), f"run{k}", 21)
+        thief.ask(FitRequest(), f"run{k}")
+        thief.ask(thief.random_states(), f"run{k}", 2)
     assert thief.error() < 1e-8
 
 
@@ -158,6 +158,14 @@ def test_an_answer_about_too_much_does_not_leave(tmp_path, rule, least):
     refused = KeyHolder(tmp_path / "a", SitePolicy(**{rule: least - 1})).ask(FitRequest())
     assert refused.scalars == {"kind": "policy", "detail": rule}
     assert KeyHolder(tmp_path / "b", SitePolicy(**{rule: least})).ask(FitRequest()).op == "states"
+
+
+def test_what_only_tells_the_site_something_is_taken_and_says_nothing(tmp_path):
+    thief = KeyHolder(tmp_path)
+    thief.ask(FitRequest())
+    kept = EffectReply(np.ones((3, P)), keep=True)
+    assert thief.ask(kept).op == "done"
+    assert thief.ask(EffectReply(np.ones((3, P)))).scalars["detail"] == "operations"
 
 
 def test_total_bytes_are_those_of_all_runs_and_of_all_processes(tmp_path):
