@@ -45,19 +45,19 @@ def _site(path):
         "accepts": [] if settings.one_way else ["questions signed with the site's key, in turn and once"],
         "policy": settings.door.in_words(),
         "total_bytes": settings.policy.total_bytes,
-        "worst_case": _worst_case(worker, packet, settings),
+        "worst_case": _worst_case(worker, packet, record.shape[1], settings),
         **privacy,
     }
 
 
-def _worst_case(worker, packet, settings):
+def _worst_case(worker, packet, n_sensors, settings):
     """The most that the holder of the key could learn of the record, whatever it asks."""
     policy = SitePolicy() if settings.one_way else settings.door
     states = packet.arrays["z"].shape[1]
     if settings.is_monitored:  # who holds the key may ask for a message without what monitoring needs
         plain, _ = worker.handle(FitRequest().to_packet(1), {})
         states = max(states, plain.arrays["z"].shape[1])
-    worst = policy.worst_case(states, len(worker.outputs.T), monitored=settings.is_monitored)
+    worst = policy.worst_case(states, n_sensors, monitored=settings.is_monitored)
     return {**vars(worst), "words": worst.in_words(), "inputs": "inputs" in packet.arrays}
 
 

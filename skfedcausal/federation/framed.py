@@ -109,8 +109,11 @@ class FramedTransport:
         return answers
 
     def close(self):
-        """Tell the sites that the run is over, once. Not for a run that is to be resumed: see :meth:`leave`."""
-        told = None if self._journal is None else self._journal / "closed"  # by a server before this one
+        """Tell the sites that the run is over, once. Not for a run that is to be resumed: see :meth:`leave`.
+
+        Where a server before this one told them and nothing was asked since, they are not waited for.
+        """
+        told = None if self._journal is None else self._journal.with_name(f"{self._journal.name}.closed")
         if not (self.one_way or self._closing) and (self._asked or told is None or not told.exists()):
             self._closing = True
             self.exchange(dict.fromkeys(self._names, Packet(Close.OP)), timeout=min(self._timeout, 5.0))
