@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from ..federation.atomic import write_whole
+from ..federation.chain import START, LedgerError, read_ledger
 from ..message.packet import NOTHING
 from ..message.promise import PrivacyPromise
 from ..message.requests import FitRequest, TrainRequest, WatchRequest
@@ -87,6 +88,23 @@ class SitePrivacy:
         return (
             "Gaussian on the measurements, drawn at the site before anything was computed from them; epsilon = "
             f"{self.epsilon:g} at delta = {self.delta:g} per {self._gaussian().scope}, clipped to {self.clip_norm:g}"
+        )
+
+
+def account_lines(home):
+    """Hashes of the lines of a site's account, the last one last."""
+    path = home / "privacy" / "account.jsonl"
+    return [START, *(entry["hash"] for entry in (read_ledger(path) if path.exists() else ()))]
+
+
+def check_account(home):
+    """Refuse an account that is older than what the site's ledger says of it: charges would be forgotten."""
+    path = home / "ledger.jsonl"
+    heads = [entry["account"] for entry in (read_ledger(path) if path.exists() else ()) if "account" in entry]
+    if heads and heads[-1] not in account_lines(home):
+        raise LedgerError(
+            f"{home / 'privacy' / 'account.jsonl'}: the ledger beside it names a line that is not there. Charges were "
+            "cut off, or an older copy was put in its place; put the whole account back, for its charges count."
         )
 
 

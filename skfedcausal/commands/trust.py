@@ -1,8 +1,10 @@
-"""``python -m skfedcausal verify`` and ``key``: what a site needs to trust an account and a server."""
+"""``python -m skfedcausal verify``, ``repair`` and ``key``: what a site needs to trust an account and a server."""
 
 from pathlib import Path
 
 from ..federation.envelope import write_key
+from ..federation.locks import only_one
+from ..federation.repair import repair_ledger
 from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger
 from ..sites.site import read_site_settings
 from ._shared import answer, parser
@@ -10,6 +12,11 @@ from ._shared import answer, parser
 _VERIFIED = (
     "{ledger}: chain of hashes intact, {entries} packets, {bytes_up:,} bytes left, {bytes_down:,} bytes came, "
     "{refused} refused.\nLast hash: {head}"
+)
+_REPAIRED = (
+    "{ledger}: {kept} lines are intact and kept. Lost as evidence, from line {first_bad} on: {lost} lines "
+    "({reason}), which said that {lost_bytes:,} bytes left in {lost_packets} packets; they still count against "
+    "the limits. The broken ledger is kept as {broken}."
 )
 _MADE = "{key}: bring a copy to the server by a way that you trust."
 
@@ -22,16 +29,31 @@ def verify(arguments):
     return answer(reader, arguments, _verify, _VERIFIED.format_map)
 
 
-def _verify(options):
+def _ledger_of(options):
     path = options.settings
-    if path.suffix != ".jsonl":
-        path = read_site_settings(path).home / "ledger.jsonl"
+    return path if path.suffix == ".jsonl" else read_site_settings(path).home / "ledger.jsonl"
+
+
+def _verify(options):
+    path = _ledger_of(options)
     totals = verify_ledger(path)
     if options.head and options.head not in {entry["hash"] for entry in read_ledger(path)}:
         raise ValueError(f"{path} does not contain the hash {options.head}: lines were cut off or rewritten.")
     if options.html:
         SiteLedger(path).to_html(options.html)
     return {"ledger": str(path), **totals}
+
+
+def repair(arguments):
+    """Put a new ledger in the place of a broken one, which is kept."""
+    reader = parser("repair", "Go on with a site's broken ledger; what its lines said is kept and told.")
+    return answer(reader, arguments, _repair, _REPAIRED.format_map)
+
+
+def _repair(options):
+    path = _ledger_of(options)
+    with only_one(path.with_name("lock"), f"the site of {path}"):
+        return repair_ledger(path)
 
 
 def key(arguments):

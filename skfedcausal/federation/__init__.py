@@ -6,11 +6,13 @@ from .files import FileLoopback, FileSite, FileTransport
 from .gate import Gate
 from .ledger import Ledger, StreamLedger
 from .lost import ClientError, LostUnits, LostUnitWarning
+from .policy import PolicyError, SitePolicy, WorstCase
 from .site_ledger import ByteLimitError, LedgerError, SiteLedger, verify_ledger
 from .transport import InProcessTransport, Transport, Worker
 
 __all__ = [
     "ByteLimitError", "ClientError", "Failure", "FileLoopback", "FileSite", "FileTransport", "Gate",
     "InProcessTransport", "Ledger", "LedgerError", "LostUnitWarning", "LostUnits", "Packet", "PacketError",
-    "SiteLedger", "StreamLedger", "Transport", "Worker", "read_key", "verify_ledger", "write_key",
+    "PolicyError", "SiteLedger", "SitePolicy", "StreamLedger", "Transport", "Worker", "WorstCase", "read_key",
+    "verify_ledger", "write_key",
 ]  # fmt: skip

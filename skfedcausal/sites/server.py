@@ -19,7 +19,7 @@ from ..federation.lost import LostUnits
 from ..message.states import WIRE_DTYPES
 from ..server.gradient.server import GradientServer
 from ..server.likelihood import LikelihoodServer
-from .settings import SettingsError, converted, read_section, read_settings_file
+from .settings import SettingsError, check_numbers, converted, csv_bytes, read_section, read_settings_file
 
 ESTIMATORS = {
     "granger": FederatedGrangerEstimator,
@@ -64,7 +64,11 @@ class ServerSettings:
             raise SettingsError("[[question]] needs estimator = 'counterfactual': what if is about inputs.")
         if self.watch and self.estimator != "root_cause":
             raise SettingsError("watch needs estimator = 'root_cause'.")
-        _ = self.lost_units  # says what is wrong
+        check_numbers(self, {"timeout": (0, False), "wait": (0, True)})
+        _ = file_name(self.run), self.lost_units  # say what is wrong
+        names = self.units
+        if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise SettingsError(f"units = {list(names)!r}; give the names of the units, each once.")
 
     @property
     def lost_units(self):
@@ -111,7 +115,7 @@ class ServerSettings:
         """Incidents in all batches; the table on disk is brought up to date with every one."""
         path = self.results / "incidents.csv"
         for number, changed in enumerate(estimator.follow_sites(wait=self.wait), start=1):
-            write_whole(path, estimator.site_incidents_.to_csv(index=False).encode())
+            write_whole(path, csv_bytes(estimator.site_incidents_, index=False), shared=True)
             tell(f"{self.run}: batch {number}, {len(changed)} incidents new or revised")
         return estimator.site_incidents_
 
@@ -121,7 +125,7 @@ class ServerSettings:
         out.mkdir(parents=True, exist_ok=True)
         np.savez(out / "plant.npz", **_known(estimator, "transition", "process_cov", "input"))
         for k, effect in enumerate(effects):
-            effect.to_csv(out / f"effect{k}_states.csv")
+            write_whole(out / f"effect{k}_states.csv", csv_bytes(effect), shared=True)
         more = {**more, **_known(estimator, "thresholds", "false_alarms")}
         tables, links = {"lost_units": estimator.lost_units_}, []
         if incidents is not None:
@@ -133,7 +137,7 @@ class ServerSettings:
             shown = shown[shown["verdict"] == "influence"] if "verdict" in shown else shown
             links = shown[["cause", "effect", "strength"]].to_dict("records")
         for name, table in tables.items():
-            table.to_csv(out / f"{name}.csv", index=False)
+            write_whole(out / f"{name}.csv", csv_bytes(table, index=False), shared=True)
         sums = estimator.communication_
         summary = {
             "run": self.run,
@@ -146,7 +150,7 @@ class ServerSettings:
             "written": time.time(),
             **more,
         }
-        write_whole(out / "summary.json", json.dumps(summary, indent=1, default=float).encode())
+        write_whole(out / "summary.json", json.dumps(summary, indent=1, default=float).encode(), shared=True)
         return summary
 
     @property
