@@ -74,6 +74,12 @@ class PlantLayout:
             name_at.update(zip(positions, names, strict=False))  # inputs that came separately have no position
         return tuple(name_at[position] for position in sorted(name_at))
 
+    def only(self, names):
+        """Layout of some of the units, in the order of this one."""
+        kept = [k for k, name in enumerate(self.names) if name in names]
+        own = ("names", "outputs", "inputs", "output_positions", "input_positions")
+        return replace(self, **{part: tuple(getattr(self, part)[k] for k in kept) for part in own})
+
     @property
     def has_columns(self):
         """Whether the sensors are known by name; those at sites of their own are not."""

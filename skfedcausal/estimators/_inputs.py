@@ -62,6 +62,12 @@ class PlantInputs:
         names = tuple(f"{u}{SEPARATOR}u{k - units.index(u)}" for k, u in enumerate(units))
         return cls(tuple(units), names, np.ones(len(units), dtype=bool), *np.hstack(ranges))
 
+    def only(self, units):
+        """The inputs of some of the units."""
+        kept = np.array([unit in units for unit in self.units], dtype=bool)
+        own = {part: tuple(np.array(getattr(self, part), dtype=object)[kept]) for part in ("units", "names")}
+        return replace(self, **own, **{part: getattr(self, part)[kept] for part in ("active", "low", "high")})
+
     def of(self, unit):
         """Positions of a unit's inputs."""
         return [k for k, owner in enumerate(self.units) if owner == unit]

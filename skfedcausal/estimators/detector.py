@@ -597,7 +597,7 @@ class FederatedRCADetector(FederatedEstimator):
         stream.last_time = check_following(plant.index, stream.last_time, self._period)
         if stream.units is None:
             self._check_units(self.client_names_)
-            stream.units = UnitStreams(self._units, self.layout_)
+            stream.units = UnitStreams(self._units, self._plant_layout)
             stream.exchange = self._exchange(self._transport(stream.units.sites), self.stream_ledger_)
         if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
             stream.noised = mechanism.stream(self._noise)
