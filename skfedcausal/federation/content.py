@@ -14,6 +14,7 @@ _LEAST, _MOST = 1e-3, 1e16
 _NULL = 1e-12  # eigenvalue, relative to the largest, of a direction that no sensor sees
 _BESIDE = 1e-6  # share of the variance that rounding may leave in such directions
 _ONE_ROW = 1 - 1e-6  # share of all variation that no single row of an honest record holds
+_DENSEST = 1e7  # logarithm of a density of ten thousand sensors that is at the end of all numbers
 _FEW_ROWS = 20  # in which a series may stand still, or move once
 
 
@@ -24,6 +25,7 @@ class Expected:
     n_states: dict[str, int] = field(default_factory=dict)
     n_inputs: dict[str, int] = field(default_factory=dict)
     lengths: tuple[int, ...] = ()
+    wishes: FitRequest | None = None  # of the fit, which hold for its later rounds
 
     def learn(self, messages):
         """Later messages of a fit have the sizes of the first."""
@@ -38,10 +40,12 @@ def unusable(messages, requests, expected, rule):
     if not messages or not isinstance(next(iter(messages.values())), StateMessage | LocalModel):
         return {}
     problems = {}
+    for request in requests.values():
+        expected.wishes = request if isinstance(request, FitRequest) else expected.wishes
     for name, message in messages.items():
         problem = _sizes(name, message, expected, rule.max_states)
         if problem is None and isinstance(message, StateMessage):
-            problem = _unasked(message, requests[name]) or implausible(message, requests[name])
+            problem = _unasked(message, requests[name], expected.wishes) or implausible(message, requests[name])
         if problem is not None:
             problems[name] = problem
     rest = {name: message for name, message in messages.items() if name not in problems}
@@ -98,8 +102,11 @@ def _rows(lengths):
     return f"{sum(lengths)} rows in {len(lengths)} episodes"
 
 
-def _unasked(message, request):
-    """Parts of a message that nobody asked for."""
+def _unasked(message, request, wishes):
+    """Parts of a message that nobody asked for, and a density that no number of sensors has."""
+    if message.const is not None and message.const.max() > _DENSEST:
+        return "sent the rest of a density that no sensors have."
+    request = wishes if isinstance(request, SmoothedReply) and wishes is not None else request
     parts = {"const": message.const is not None and not getattr(request, "const", True)}
     if message.transition is not None and not getattr(request, "local_model", True):
         parts["transition"] = message.information.determines_states  # the server needs a start where not
