@@ -25,7 +25,7 @@ class SitePrivacy:
     relation: str = "replace"
     center: float | list = 0.0
     scale: float | list = 1.0
-    sampler: str = "float-grid"
+    sampler: str = "auto"
     period: int = 0
 
     def __post_init__(self):

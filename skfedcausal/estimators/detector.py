@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -300,6 +300,8 @@ class FederatedRCADetector(FederatedEstimator):
             if messages is not None:
                 of_messages = messages.statement(spent, names, n_samples, "all but flags")
             words = f"{of_messages} Flags of watched records: {of_flags}"
+            if of_flags.startswith("NOT PRIVATE"):
+                words, spent = f"{of_flags} {of_messages}", replace(spent, epsilon=np.inf)
         return spent, table, words
 
     def _sites(self, plant, watched):

@@ -12,6 +12,7 @@ from .accountant import Charge, PrivacyAccountant, Scope
 from .errors import warn_release
 from .noise import UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
 from .promise import record_statement
+from .voids import PUBLIC, chosen_sampler, identity, voids
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class Plan(NamedTuple):
     noise: Any
     charge: Charge
     key: bytes = b""  # under which the account remembers the release; empty for one it does not
+    void: str = PUBLIC  # or what makes the promise void
 
     @property
     def leaks(self):
@@ -49,8 +51,8 @@ class Plan(NamedTuple):
     @property
     def paid(self):
         """The charge that the account takes."""
-        charge = replace(self.charge, release=self.key.hex())
-        return replace(charge, mu=np.inf, bound="data") if self.leaks else charge
+        charge = replace(self.charge, release=self.key.hex(), bound=self.void)
+        return charge if self.void == PUBLIC else replace(charge, mu=np.inf)
 
 
 class PrivacyMechanism(BaseEstimator, ABC):
@@ -131,7 +133,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     channel = "measurement"  # in the ledger
     law = "gaussian"
     _per_row = "client"  # protected unit of which every row costs
-    sampler = "float-grid"
+    sampler = "auto"
     accountant: PrivacyAccountant | None = None
     random_state: Any = None
     epsilon: float | None = None
@@ -179,7 +181,12 @@ class PrivacyMechanism(BaseEstimator, ABC):
         -------
         ndarray of that shape
         """
-        return normal_noise(shape, std, rng, self.sampler)
+        return normal_noise(shape, std, rng, self.drawn_by)
+
+    @property
+    def drawn_by(self):
+        """The sampler of its noise: "opendp" draws exactly, "float-grid" in floating point, rounded to a grid."""
+        return chosen_sampler(self.sampler, self.random_state)
 
     def charge_of(self, name, noise, n_samples):
         """Cost of releasing a record with this noise; exact for Gaussian noise.
@@ -350,8 +357,11 @@ class PrivacyMechanism(BaseEstimator, ABC):
         self._check_noise(name, noise, Y.shape[1])
         kind, bounds = type(self).__qualname__, noise.bounds
         ball = noise.std, bounds.clip, bounds.center, bounds.scale
-        key = self.account.key_of(name, self.scope, kind, self.sampler, *ball, tuple(lengths), Y)
-        return Plan(noise, self.charge_of(name, noise, len(Y)), key)
+        key = self.account.key_of(name, self.scope, kind, self.drawn_by, *ball, tuple(lengths), Y)
+        charge = replace(self.charge_of(name, noise, len(Y)), record=identity(self.account, Y))
+        if type(self).draw is PrivacyMechanism.draw:
+            charge = replace(charge, sampler=self.drawn_by)
+        return Plan(noise, charge, key, voids(self, noise, len(Y), Y))
 
     def _check_noise(self, name, noise, n_columns):
         """Refuse what `noise_of` of a subclass should not give."""
@@ -496,4 +506,4 @@ class NoisedStream:
         mechanism, noise = self._mechanism, self._noise[name]
         rows = mechanism.scope.window or n_rows  # a window may go on in the next batch
         charge = replace(mechanism.charge_of(name, noise, rows), channel="stream")
-        return Plan(noise, charge)
+        return Plan(noise, charge, void=voids(mechanism, noise, n_rows))
