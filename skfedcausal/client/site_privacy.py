@@ -55,7 +55,7 @@ class SitePrivacy:
         noise = None if noise is None else {name: noise}
         release = mechanism.release({name: record.outputs}, record.lengths, noise=noise)[name]
         spent = account.spent()
-        statement = mechanism.statement(spent, [name], len(record.outputs))
+        statement = mechanism.promised(spent, [name], len(record.outputs))
         write_whole(home / "privacy" / "statement.txt", statement.encode())
         promise = self._promise(record, release.variance, spent.mu, len(account))
         return replace(record, outputs=release.values), promise, release.noise
@@ -86,7 +86,8 @@ class SitePrivacy:
         """The noise, for the ledger."""
         return (
             "Gaussian on the measurements, drawn at the site before anything was computed from them; epsilon = "
-            f"{self.epsilon:g} at delta = {self.delta:g} per {self._gaussian().scope}, clipped to {self.clip_norm:g}"
+            f"{self.epsilon:g} at delta = {self.delta:g} per {self._gaussian().scope}, clipped to {self.clip_norm:g}, "
+            f"drawn by the sampler {self._gaussian().drawn_by!r}"
         )
 
 

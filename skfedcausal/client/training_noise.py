@@ -45,7 +45,8 @@ def training_noise(mechanism, server, data, templates, dtype):
     }
     times = server.n_rounds_at_most + 1  # that the states of every time step are sent, at most
     mechanism.account.charge(
-        [as_paid(mechanism, noise.charge(name, times), data.n_samples) for name, noise in units.items()], mechanism.scope
+        [as_paid(mechanism, noise.charge(name, times), data.n_samples) for name, noise in units.items()],
+        mechanism.scope,
     )
     return TrainingNoise(units)
 

@@ -89,8 +89,7 @@ class Charge:
         Of the responses; the number of releases otherwise.
     sensitivity, noise_std : float
     bound : str
-        "public", or what makes the release void: "data" for a bound that came from the record, "seed", "radius",
-        "delta".
+        Where the bound behind the sensitivity came from: "public" or "data".
     period : int
         Charges of different periods are about different time steps.
     time : str
@@ -100,6 +99,8 @@ class Charge:
         Names of the columns that it released, by their numbers: the same under another name are the same client.
     sampler : str
         What drew the noise.
+    void : str
+        What makes the release promise nothing: of "data" (bound from the record), "seed", "radius" and "delta".
 
     Examples
     --------
@@ -123,6 +124,7 @@ class Charge:
     release: str = ""
     record: str = ""
     sampler: str = ""
+    void: str = ""
 
     def __post_init__(self):
         if not (self.mu >= 0 and self.epsilon >= 0 and self.count >= 0):
@@ -214,6 +216,7 @@ class PrivacyAccountant:
         self.epsilon = epsilon
         self.delta = delta
         self.scope = None
+        self.is_trial = False  # of releases that nobody gets, and whose noise may be repeated
         self.period = 0
         self._charges = []
         self._releases = {}
@@ -382,14 +385,14 @@ class PrivacyAccountant:
             if same[charge.client] in names
         ]
 
-    @staticmethod
-    def _total(charges, delta, scope):
+    def _total(self, charges, delta, scope):
         """Epsilon and mu of one client's charges: of its most expensive period where time steps count."""
         parts: dict[int, list] = {}
         together = scope is None or scope.unit == "client"
         for charge in charges:
             parts.setdefault(0 if together else charge.period, []).append(charge)
-        return max((_composed(part, delta) for part in parts.values()), default=(0.0, 0.0))
+        epsilon, mu = max((_composed(part, delta) for part in parts.values()), default=(0.0, 0.0))
+        return (np.inf, mu) if not self.is_trial and any(charge.void for charge in charges) else (epsilon, mu)
 
     @property
     def table(self):

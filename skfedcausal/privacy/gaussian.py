@@ -13,7 +13,7 @@ from .calibration import mu_from_epsilon
 from .errors import warn_seeded
 from .mechanism import PrivacyMechanism
 from .noise import SAMPLERS, Bounds, norms
-from .promise import gradient_statement, paper_statement, void_statement
+from .promise import gradient_statement, paper_statement, with_voids
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -276,7 +276,7 @@ class GaussianMechanism(PrivacyMechanism):
         if self.place == "messages":
             return paper_statement(self, spent, names)
         if self.place == "gradients":
-            return void_statement(self.account.charges_of(names)) or gradient_statement(self, spent)
+            return with_voids(self.account.charges_of(names), gradient_statement(self, spent))
         return super().statement(spent, names, n_samples, left)
 
 

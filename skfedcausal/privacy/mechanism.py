@@ -11,8 +11,8 @@ from sklearn.base import BaseEstimator
 from .accountant import Charge, PrivacyAccountant, Scope
 from .errors import warn_release
 from .noise import UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
-from .promise import record_statement
-from .voids import PUBLIC, chosen_sampler, identity, voids
+from .promise import record_statement, sampled
+from .voids import chosen_sampler, identity, voids
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Plan(NamedTuple):
     noise: Any
     charge: Charge
     key: bytes = b""  # under which the account remembers the release; empty for one it does not
-    void: str = PUBLIC  # or what makes the promise void
+    void: str = ""  # what makes the promise void
 
     @property
     def leaks(self):
@@ -51,8 +51,8 @@ class Plan(NamedTuple):
     @property
     def paid(self):
         """The charge that the account takes."""
-        charge = replace(self.charge, release=self.key.hex(), bound=self.void)
-        return charge if self.void == PUBLIC else replace(charge, mu=np.inf)
+        charge = replace(self.charge, release=self.key.hex(), void=self.void)
+        return replace(charge, mu=np.inf, bound="data") if self.leaks else charge
 
 
 class PrivacyMechanism(BaseEstimator, ABC):
@@ -423,6 +423,11 @@ class PrivacyMechanism(BaseEstimator, ABC):
         -------
         str
         """
+        drawn = sampled(self.account.charges_of(names))
+        return self.promised(spent, names, n_samples, left) + drawn
+
+    def promised(self, spent, names, n_samples, left="everything"):
+        """The statement without how the noise was drawn, which sites do not tell."""
         whole = self.account.spent(spent.delta, names, times=self.scope.count(n_samples)).epsilon
         charges, bounds = self.account.charges_of(names), (self.clip_norm, self.event_radius)
         return record_statement(self.scope, spent, whole, charges, n_samples, *bounds, left)
@@ -441,7 +446,9 @@ class PrivacyMechanism(BaseEstimator, ABC):
         """
         own = self.get_params(deep=False)
         other = {"epsilon": epsilon, "mu": None, "accountant": PrivacyAccountant(), "random_state": seed}
-        return type(self)(**own | {key: value for key, value in other.items() if key in own})
+        twin = type(self)(**own | {key: value for key, value in other.items() if key in own})
+        twin.account.is_trial = True
+        return twin
 
     # -- one account for this mechanism and its copies ---------------------------------------------
 

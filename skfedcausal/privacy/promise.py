@@ -47,7 +47,7 @@ def record_statement(scope, spent, whole, charges, n_samples, clip_norm=None, ev
         f"{steps.get(scope.unit, 'all time steps')} {changed}, {_bound(clip_norm, event_radius)}, changes "
         f"the distribution of {left} that left the units and of everything computed from it by at most "
         f"{_loss(spent)}. Exact composition of {releases} per unit. Protects against the server and the "
-        f"other units together.{more} {_drawn(charges)}{_ACCOUNTS} {_NOT_COVERED}"
+        f"other units together.{more} {_ACCOUNTS} {_NOT_COVERED}"
     )
 
 
@@ -57,10 +57,16 @@ def void_statement(charges):
     return f"NOT PRIVATE: {why}" if why else ""
 
 
-def _drawn(charges):
+def with_voids(charges, promise):
+    """A promise, or why it does not hold and what it would be."""
+    void = void_statement(charges)
+    return f"{void} Without that it would be: {promise}" if void else promise
+
+
+def sampled(charges):
     """How the noise was drawn, as far as that is known."""
     samplers = dict.fromkeys(charge.sampler for charge in charges if charge.sampler)
-    return "".join(f"{_SAMPLED[sampler]} " for sampler in samplers if sampler in _SAMPLED)
+    return "".join(f" {_SAMPLED[sampler]}" for sampler in samplers if sampler in _SAMPLED)
 
 
 def _bound(clip_norm, event_radius):
@@ -82,8 +88,7 @@ def n_releases(charges):
 
 def paper_statement(mechanism, spent, names):
     """Statement of the papers about their protocol, and what is known of it."""
-    if void := void_statement(mechanism.account.charges_of(names)):
-        return void
+    why = reasons(mechanism.account.charges_of(names))
     rounds = n_releases(mechanism.account.charges_of(names))
     return (
         "NO GUARANTEE (protocol='paper', for comparison): every state that left a unit has the papers' "
@@ -93,6 +98,7 @@ def paper_statement(mechanism, spent, names):
         f"having other values at one time step changes the distribution of all messages by at most epsilon = "
         f"{spent.epsilon:.4g} at delta = {spent.delta:.3g} (mu = {spent.mu:.4g}) if the corrections theta "
         "were public. They are trained on the raw record, and what they reveal has no known bound."
+        + (f" Besides, {why}" if why else "")
     )
 
 

@@ -10,7 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from .accountant import Charge, PrivacyAccountant, Scope
 from .errors import warn_seeded, warn_weak_epsilon
 from .mechanism import Plan, PrivacyMechanism
-from .promise import response_statement, void_statement
+from .promise import response_statement, with_voids
 from .voids import voids
 
 N_CATEGORIES = 4  # values of a pair of flags
@@ -192,7 +192,7 @@ class RandomizedResponse(PrivacyMechanism):
 
     def statement(self, spent, names, n_samples, left="everything"):
         """The promise in words: unit, bound, composition, what is not covered."""
-        return void_statement(self.account.charges_of(names)) or response_statement(self, spent)
+        return with_voids(self.account.charges_of(names), response_statement(self, spent))
 
 
 def _pairs(name, flags):

@@ -7,7 +7,6 @@ import numpy as np
 
 from .noise import pieces
 
-PUBLIC = "public"
 _STEP = 1e-3  # of the spread of a column: noise for smaller changes leaves three digits of every measurement
 _ROWS = 2**14  # that are looked at
 _REASONS = {
@@ -25,7 +24,7 @@ _REASONS = {
 
 
 def voids(mechanism, noise, n_samples, Y=None):
-    """What voids a release of a record, as one word or several; "public" for nothing."""
+    """What voids a release of a record, as words."""
     bounds, delta = getattr(noise, "bounds", None), getattr(mechanism, "delta", None)
     found = {
         "data": bounds is not None and not bounds.public,
@@ -33,23 +32,22 @@ def voids(mechanism, noise, n_samples, Y=None):
         "radius": bounds is not None and Y is not None and mechanism.event_radius is not None and _too_fine(Y, bounds),
         "delta": delta is not None and delta * mechanism.scope.count(n_samples) > 1,
     }
-    return " ".join(name for name, is_void in found.items() if is_void) or PUBLIC
+    return " ".join(name for name, is_void in found.items() if is_void)
 
 
 def reasons(charges):
     """Why charges hold no promise, in words; empty where they do."""
     units: dict[str, list[str]] = {}
     for charge in charges:
-        for void in _REASONS.keys() & set(charge.bound.split()):
+        for void in {*charge.void.split(), *({"data"} if charge.bound == "data" else ())}:
             if charge.client not in units.setdefault(void, []):
                 units[void].append(charge.client)
     return " ".join(_REASONS[void].format(", ".join(units[void])) for void in _REASONS if void in units)
 
 
 def as_paid(mechanism, charge, n_samples):
-    """A charge for noise inside training, infinite where the promise is void."""
-    void = voids(mechanism, None, n_samples)
-    return charge if void == PUBLIC else replace(charge, mu=np.inf, bound=void)
+    """A charge for noise inside training, with what voids it."""
+    return replace(charge, void=voids(mechanism, None, n_samples))
 
 
 def _too_fine(Y, bounds):

@@ -43,9 +43,9 @@ def lied(kind, lie, op, server=None):
     estimator, more = KINDS[kind]
     began = time.monotonic()
     with pytest.warns(LostUnitWarning, match="unit1"):
-        found = estimator(
-            server=server, lost_units=RULE, transport=lambda workers: Lying(workers, lie, op)
-        ).fit(X, **more)
+        found = estimator(server=server, lost_units=RULE, transport=lambda workers: Lying(workers, lie, op)).fit(
+            X, **more
+        )
     assert time.monotonic() - began < LONG
     assert set(found.lost_units_["unit"]) == {"unit1"}
     return found
