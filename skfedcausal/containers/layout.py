@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,8 @@ class PlantLayout:
         """Layout of some of the units, in the order of this one."""
         kept = [k for k, name in enumerate(self.names) if name in names]
         own = ("names", "outputs", "inputs", "output_positions", "input_positions")
-        return replace(self, **{part: tuple(getattr(self, part)[k] for k in kept) for part in own})
+        parts: dict[str, Any] = {part: tuple(getattr(self, part)[k] for k in kept) for part in own}
+        return replace(self, **parts)
 
     @property
     def has_columns(self):

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -65,8 +66,9 @@ class PlantInputs:
     def only(self, units):
         """The inputs of some of the units."""
         kept = np.array([unit in units for unit in self.units], dtype=bool)
-        own = {part: tuple(np.array(getattr(self, part), dtype=object)[kept]) for part in ("units", "names")}
-        return replace(self, **own, **{part: getattr(self, part)[kept] for part in ("active", "low", "high")})
+        own: dict[str, Any] = {part: getattr(self, part)[kept] for part in ("active", "low", "high")}
+        own |= {part: tuple(np.array(getattr(self, part), dtype=object)[kept]) for part in ("units", "names")}
+        return replace(self, **own)
 
     def of(self, unit):
         """Positions of a unit's inputs."""

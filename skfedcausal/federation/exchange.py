@@ -304,7 +304,7 @@ class Exchange:
 
     def _without(self, packets, problems, needed=None, answers=None):
         """Go on without answers; the transport does not remember as answers those that came and cannot be used."""
-        forget = getattr(self._transport, "forget", None)
+        forget: Any = getattr(self._transport, "forget", None)
         for name, problem in problems.items() if forget is not None else ():
             if answers is None or isinstance(answers.get(name), Packet):
                 forget(name, packets[name], problem)

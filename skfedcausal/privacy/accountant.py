@@ -15,6 +15,7 @@ from .calibration import check_promise, composed_epsilon
 from .errors import PrivacyBudgetError
 from .voids import reasons, same_clients
 
+_ADVICE = "Use less epsilon per release, or release less often."
 _SLACK = 1e-12  # relative, for rounding in the root finder
 
 
@@ -298,7 +299,7 @@ class PrivacyAccountant:
                 raise PrivacyBudgetError(
                     f"This release would bring the client {client!r} to epsilon = {after[0]:.4g} at delta = "
                     f"{self.delta:.3g}; the budget is {self.epsilon:.4g}, of which {spent:.4g} is spent. "
-                    f"Nothing was released. {reasons(charges) or 'Use less epsilon per release, or release less often.'}"
+                    f"Nothing was released. {reasons(charges) or _ADVICE}"
                 )
 
     def new_period(self):

@@ -93,7 +93,8 @@ def _outstanding(messages):
 
 
 def _too_long(message, rule):
+    p, seconds = message.z.shape[1], rule.max_seconds
     return (
-        f"has {message.z.shape[1]} states, with which the fit did not end in LostUnits(max_seconds={rule.max_seconds:g}); "
-        "give more seconds to take them."
+        f"has {p} states, with which the fit did not end in LostUnits(max_seconds={seconds:g}); give more seconds to "
+        "take them."
     )
