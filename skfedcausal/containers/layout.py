@@ -76,7 +76,17 @@ class PlantLayout:
         return tuple(name_at[position] for position in sorted(name_at))
 
     def only(self, names):
-        """Layout of some of the units, in the order of this one."""
+        """Layout of some of the units, in the order of this one.
+
+        Parameters
+        ----------
+        names : collection of str
+            Units to keep.
+
+        Returns
+        -------
+        PlantLayout
+        """
         kept = [k for k, name in enumerate(self.names) if name in names]
         own = ("names", "outputs", "inputs", "output_positions", "input_positions")
         parts: dict[str, Any] = {part: tuple(getattr(self, part)[k] for k in kept) for part in own}

@@ -72,7 +72,17 @@ class PlantData:
         return (0,) if len(self.lengths) == 1 else episode_starts(self.lengths)
 
     def only(self, names):
-        """The record of some of the units."""
+        """The record of some of the units.
+
+        Parameters
+        ----------
+        names : collection of str
+            Units to keep.
+
+        Returns
+        -------
+        PlantData
+        """
         if set(self.names) <= set(names):
             return self
         kept = [k for k, name in enumerate(self.names) if name in names]

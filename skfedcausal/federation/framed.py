@@ -150,6 +150,15 @@ class FramedTransport:
         """Remember an answer of the last exchange as none: it came, and what it says cannot be used.
 
         A run that was broken off for it asks the unit again; one that went on without goes the same way again.
+
+        Parameters
+        ----------
+        name : str
+            Unit whose answer it was.
+        packet : Packet
+            The question.
+        reason : str
+            Why the answer cannot be used.
         """
         if (path := self._path(name)) is not None:
             write_whole(path, hashlib.sha256(packet.encode()).digest() + b"F" + f"refused {reason}".encode())

@@ -427,7 +427,23 @@ class PrivacyMechanism(BaseEstimator, ABC):
         return self.promised(spent, names, n_samples, left) + drawn
 
     def promised(self, spent, names, n_samples, left="everything"):
-        """The statement without how the noise was drawn, which sites do not tell."""
+        """The statement without how the noise was drawn, which sites do not tell.
+
+        Parameters
+        ----------
+        spent : PrivacySpent
+            What was spent on the units.
+        names : list of str
+            Units.
+        n_samples : int
+            Time steps of the record.
+        left : str
+            What of all that left the units the promise is about.
+
+        Returns
+        -------
+        str
+        """
         whole = self.account.spent(spent.delta, names, times=self.scope.count(n_samples)).epsilon
         charges, bounds = self.account.charges_of(names), (self.clip_norm, self.event_radius)
         return record_statement(self.scope, spent, whole, charges, n_samples, *bounds, left)
