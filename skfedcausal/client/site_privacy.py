@@ -26,7 +26,7 @@ class SitePrivacy:
     relation: str = "replace"
     center: float | list = 0.0
     scale: float | list = 1.0
-    sampler: str = "float-grid"
+    sampler: str = "auto"
     period: int = 0
 
     def __post_init__(self):
@@ -56,7 +56,7 @@ class SitePrivacy:
         noise = None if noise is None else {name: noise}
         release = mechanism.release({name: record.outputs}, record.lengths, noise=noise)[name]
         spent = account.spent()
-        statement = mechanism.statement(spent, [name], len(record.outputs))
+        statement = mechanism.promised(spent, [name], len(record.outputs))
         write_whole(home / "privacy" / "statement.txt", statement.encode())
         promise = self._promise(record, release.variance, spent.mu, len(account))
         return replace(record, outputs=release.values), promise, release.noise
@@ -87,7 +87,8 @@ class SitePrivacy:
         """The noise, for the ledger."""
         return (
             "Gaussian on the measurements, drawn at the site before anything was computed from them; epsilon = "
-            f"{self.epsilon:g} at delta = {self.delta:g} per {self._gaussian().scope}, clipped to {self.clip_norm:g}"
+            f"{self.epsilon:g} at delta = {self.delta:g} per {self._gaussian().scope}, clipped to {self.clip_norm:g}, "
+            f"drawn by the sampler {self._gaussian().drawn_by!r}"
         )
 
 

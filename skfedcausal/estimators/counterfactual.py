@@ -204,7 +204,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     def _store_fit(self, server, exchange):
         super()._store_fit(server, exchange)
-        known = self._plant_inputs
+        known = self._plant_inputs = self._plant_inputs.only(server.names_)
         self.input_ = known.expand(server.input_)
         self.input_names_ = known.names
         ends = np.cumsum([0, *(len(known.of(name)) for name in server.names_)]).tolist()

@@ -159,6 +159,23 @@ class FramedTransport:
         kept = b"F" + f"{answer.kind} {answer.detail}".encode() if failed else b"A" + came
         write_whole(path, hashlib.sha256(payload).digest() + kept)
 
+    def forget(self, name, packet, reason):
+        """Remember an answer of the last exchange as none: it came, and what it says cannot be used.
+
+        A run that was broken off for it asks the unit again; one that went on without goes the same way again.
+
+        Parameters
+        ----------
+        name : str
+            Unit whose answer it was.
+        packet : Packet
+            The question.
+        reason : str
+            Why the answer cannot be used.
+        """
+        if (path := self._path(name)) is not None:
+            write_whole(path, hashlib.sha256(packet.encode()).digest() + b"F" + f"refused {reason}".encode())
+
     def _remembered(self, name, payload, asked):
         """Reply to the same packet before the run was broken off, from the journal."""
         path = self._path(name)

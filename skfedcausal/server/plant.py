@@ -132,11 +132,9 @@ class ServerLearner(BaseEstimator, ABC):
         """
         request = FitRequest(local_model=self.needs_local_model)
         first: dict[str, Message] = dict.fromkeys(names, request)
-        messages = dict((yield Ask(first, StateMessage)))
-        self.fit(messages)
+        messages = learned_from(self.fit, (yield Ask(first, StateMessage)))
         for _ in range(1, self.n_rounds):
-            messages = messages | (yield Ask(self.smoothed(messages), StateMessage))
-            self.fit(messages)
+            messages = learned_from(self.fit, (yield Ask(self.smoothed(messages), StateMessage)), messages)
         if self.controlled_units_:
             laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
             self.take_laws(laws)
@@ -275,6 +273,18 @@ class ServerLearner(BaseEstimator, ABC):
     def _smoothed(self, messages, A, B, **settings):
         record, drive = self._record(messages), self._drive(A, B)
         return smoothed_replies(self.state_slices_, A, self.process_cov_, record, drive, **settings)
+
+
+def learned_from(fit, came, earlier=None):
+    """Fit to the messages of a round and to `earlier` ones of units that sent none; the messages that were used."""
+    earlier = {} if earlier is None else earlier
+    messages = {**earlier, **came}
+    if getattr(came, "rule", None) is None:
+        fit(messages)
+        return messages
+    from .leave_out import fit_rest
+
+    return fit_rest(fit, messages, came, earlier)
 
 
 def smoothed_replies(state_slices, A, Q, record, drive, **settings):
