@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from ..deadline import TimeUpError, time_limit
+from ..statespace.deadline import TimeUpError, time_limit
 
 _OUTSTANDING = 2.0  # times the states of the unit in the middle, with which one unit alone makes a fit long
 

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..deadline import check_time
+from .deadline import check_time
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum
 from .matrices import companion, hermitian
