@@ -2,6 +2,7 @@
 
 from ..client.site_record import SiteRecord
 from ..federation.policy import SitePolicy
+from ..federation.site_ledger import read_ledger
 from ..message.packet import NOTHING
 from ..message.requests import FitRequest
 from ..message.schema import described, purpose
@@ -57,7 +58,10 @@ def _worst_case(worker, packet, n_sensors, settings):
     if settings.is_monitored:  # who holds the key may ask for a message without what monitoring needs
         plain, _ = worker.handle(FitRequest().to_packet(1), {})
         states = max(states, plain.arrays["z"].shape[1])
-    worst = policy.worst_case(states, n_sensors, monitored=settings.is_monitored)
+    ledger = settings.home / "ledger.jsonl"
+    lines = read_ledger(ledger) if ledger.exists() else []
+    n_records = 1 + sum(entry["event"] == "begun again" for entry in lines)
+    worst = policy.worst_case(states, n_sensors, monitored=settings.is_monitored, n_records=n_records)
     return {**vars(worst), "words": worst.in_words(), "inputs": "inputs" in packet.arrays}
 
 

@@ -213,7 +213,7 @@ class Gate:
 
     def _in_turn(self, run, sequence, packet, payload):
         """The kept answer to a question, if there is one; PacketError if it is out of turn."""
-        self._enter(run)
+        self._enter(run, payload)
         kept = _kept(self._journal / f"{sequence:08d}.question", payload)
         if kept is None and sequence <= self._sequence:
             at = f"number {sequence}, but the run is at {self._sequence}"
@@ -290,8 +290,11 @@ class Gate:
 
     # -- the journal -----------------------------------------------------------------------------
 
-    def _enter(self, run):
-        """Begin a run, or go on with one after the gate was shut down."""
+    def _enter(self, run, payload=None):
+        """Begin a run, or go on with one after the gate was shut down.
+
+        `payload`: what is asked, where somebody asks.
+        """
         if run == self.run:
             return
         try:
@@ -299,12 +302,25 @@ class Gate:
         except ValueError as error:
             raise PacketError(str(error)) from None
         head, about = journal / "run.json", {"run": run, "site": self.name, "record": self._fingerprint}
+        if head.exists() and json.loads(head.read_text()) != about:
+            self._begin_again(run, journal, payload)
         if not head.exists():
             write_whole(head, json.dumps(about).encode())
-        elif json.loads(head.read_text()) != about:
-            raise PacketError(f"Run {run!r} was begun on another record of {self.name!r}: give the run a new name.")
         self.state, self._sequence, self._done = self._replayed(run, journal)
         self.run, self._journal = run, journal
+
+    def _begin_again(self, run, journal, payload):
+        """Put away what was said about a record that was put right since, if the server asks for it anew.
+
+        Once in a run, and only while nothing but its first question was answered: what leaves about two records
+        that are nearly the same says more of the rows that both have.
+        """
+        answered, before = _questions(journal), journal.with_name(f"{journal.name}.before")
+        if before.exists() or len(answered) > 1 or not answered or answered[0].read_bytes() != payload:
+            raise PacketError(f"Run {run!r} was begun on another record of {self.name!r}: give the run a new name.")
+        _LOG.warning("%s: run %r begins again, for the record was changed", self.name, run)
+        self.ledger.begun_again(run, self.name)
+        os.rename(journal, before)
 
     def _replayed(self, run, journal):
         """State of the worker after all questions in the journal, the number of the last, and their operations."""

@@ -261,7 +261,7 @@ class SitePolicy:
 
     # -- the worst case --------------------------------------------------------------------------
 
-    def worst_case(self, n_states, n_sensors, *, monitored=False):
+    def worst_case(self, n_states, n_sensors, *, monitored=False, n_records=1):
         """The most that the holder of the key can learn of a row, whatever it asks and in whatever order.
 
         Parameters
@@ -271,6 +271,8 @@ class SitePolicy:
         n_sensors : int
         monitored : bool, default=False
             Whether messages may also tell what the states do not show.
+        n_records : int, default=1
+            Forms of the record that are asked about: one more for each time that it was put right in a run.
 
         Returns
         -------
@@ -284,8 +286,8 @@ class SitePolicy:
             models = rounds
         if ops is None or ops & _BY_THE_MODEL:
             models += rounds  # a reply changes what the unit's model makes of the record
-        rank = n_sensors if ops is None or "factual" in ops else int(min(n_sensors, models * n_states))
-        distances = models if monitored or ops is None or ops & _DISTANCES else 0
+        rank = n_sensors if ops is None or "factual" in ops else int(min(n_sensors, models * n_states * n_records))
+        distances = models * n_records if monitored or ops is None or ops & _DISTANCES else 0
         return WorstCase(rank, n_sensors, rank + distances >= n_sensors)
 
 

@@ -213,6 +213,15 @@ class SiteLedger:
         named = {} if source is None else {"source": source}
         return self._append({"event": "refused", "run": run, "site": site, "reason": reason, **named, **more})
 
+    def begun_again(self, run, site):
+        """Note that a run goes on from its beginning, about another record than the one that answers were about.
+
+        Parameters
+        ----------
+        run, site : str
+        """
+        self._append({"event": "begun again", "run": run, "site": site, "reason": "the record was changed"})
+
     def repaired(self, reason, **what):
         """Begin again after lines that were lost; what they say that left still counts.
 

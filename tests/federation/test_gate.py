@@ -219,6 +219,25 @@ def test_a_run_is_about_one_record(tmp_path):
     assert "begun on another record of 'mill'" in other.ledger.entries()[-1]["reason"]
 
 
+def test_a_record_that_was_put_right_is_answered_about_once_more_if_the_server_asks_anew(tmp_path):
+    answered(gate(tmp_path, fingerprint="a"), 1)
+    repaired = gate(tmp_path, fingerprint="b")
+    assert answered(repaired, 1, "another") is None  # the first question is asked anew, or none
+    assert answered(repaired, 1).scalars["n"] == 1
+    assert answered(repaired, 2).scalars["n"] == 2
+    lines = [entry["event"] for entry in repaired.ledger.entries()][2:]
+    assert lines == ["refused", "begun again", "taken", "sent"]  # the same bytes are counted once
+    assert answered(gate(tmp_path, fingerprint="b"), 3).scalars["n"] == 3
+    assert answered(gate(tmp_path, fingerprint="c"), 1) is None
+
+
+def test_a_record_is_put_right_once_in_a_run(tmp_path):
+    """Else whoever holds the key gets a further projection with every restart on a record that grows."""
+    for fingerprint, expected in (("a", 1), ("b", 1), ("b", 1)):
+        assert answered(gate(tmp_path, fingerprint=fingerprint), 1).scalars["n"] == expected
+    assert answered(gate(tmp_path, fingerprint="c"), 1) is None
+
+
 @pytest.mark.parametrize("record", ["second", None])
 def test_a_run_goes_on_only_with_what_its_answers_were_about(tmp_path, record):
     site = gate(tmp_path, Counter("first"))
