@@ -10,6 +10,8 @@ from ..message.requests import FitRequest, TrainRequest, WatchRequest
 from ..privacy import GaussianMechanism, SiteAccount
 from .site_record import SettingsError
 
+_ACCOUNT, _LEDGER = "privacy/account.jsonl", "ledger.jsonl"
+
 
 @dataclass(frozen=True)
 class SitePrivacy:
@@ -44,6 +46,7 @@ class SitePrivacy:
         if self.period < account.period:
             raise SettingsError(f"[privacy] period = {self.period}, but the account is at {account.period} already.")
         account.period = self.period
+        account.ledger = lambda: ledger_lines(home)[-1]
         return self._gaussian(account)
 
     def release(self, name, record, home, noise=None):
@@ -94,18 +97,34 @@ class SitePrivacy:
 
 def account_lines(home):
     """Hashes of the lines of a site's account, the last one last."""
-    path = home / "privacy" / "account.jsonl"
-    return [START, *(entry["hash"] for entry in (read_ledger(path) if path.exists() else ()))]
+    return [START, *(entry["hash"] for entry in _lines(home, _ACCOUNT))]
+
+
+def ledger_lines(home):
+    """The same of its ledger, those that a repair has said to be lost before the others."""
+    entries = _lines(home, _LEDGER)
+    lost = [head for entry in entries for head in entry.get("hashes", ())]
+    return [*lost, START, *(entry["hash"] for entry in entries)]
+
+
+def _lines(home, name):
+    path = home / name
+    return read_ledger(path) if path.exists() else []
 
 
 def check_account(home):
-    """Refuse an account that is older than what the site's ledger says of it: charges would be forgotten."""
-    path = home / "ledger.jsonl"
-    heads = [entry["account"] for entry in (read_ledger(path) if path.exists() else ()) if "account" in entry]
+    """Refuse an account that is older than what the site's ledger says of it, and a ledger older than the account."""
+    heads = [entry["account"] for entry in _lines(home, _LEDGER) if "account" in entry]
     if heads and heads[-1] not in account_lines(home):
         raise LedgerError(
-            f"{home / 'privacy' / 'account.jsonl'}: the ledger beside it names a line that is not there. Charges were "
+            f"{home / _ACCOUNT}: the ledger beside it names a line that is not there. Charges were "
             "cut off, or an older copy was put in its place; put the whole account back, for its charges count."
+        )
+    known = set(ledger_lines(home))
+    if any(entry.get("ledger", START) not in known for entry in _lines(home, _ACCOUNT)):
+        raise LedgerError(
+            f"{home / _LEDGER}: the account of privacy names a line that is not there. Lines were cut off or written "
+            "anew, or an older copy was put in its place; put the whole ledger back."
         )
 
 

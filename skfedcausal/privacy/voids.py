@@ -20,6 +20,10 @@ _REASONS = {
         "delta is above one over the protected units of {}: publishing one of them at random would pass. Give a "
         "smaller delta."
     ),
+    "account": (
+        "the account of {} was cut back, or is an older copy: noised records lie beside it whose charges are gone. Put "
+        "the whole account back, for its charges count."
+    ),
 }
 
 

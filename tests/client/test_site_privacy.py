@@ -28,6 +28,7 @@ from skfedcausal.federation import (
 )
 from skfedcausal.federation.chain import Chain, read_ledger
 from skfedcausal.federation.framed import FramedTransport
+from skfedcausal.federation.repair import repair_ledger
 from skfedcausal.message import FitRequest, PrivacyPromise
 from skfedcausal.message.packet import PacketError
 from skfedcausal.privacy import PrivacyBudgetError, SiteAccount, epsilon_from_mu, mu_from_epsilon
@@ -425,3 +426,19 @@ def test_an_account_that_was_cut_back_is_noticed_before_noise_is_drawn(plant):
         open_gate(plant, "mill")
     path.write_bytes(whole)
     assert open_gate(plant, "mill").ledger.entries()[-1]["account"] == account(plant)._chain.head
+
+
+def test_a_ledger_that_was_cut_back_is_noticed_by_the_account(plant):
+    """A charge holds the last line of the ledger; an older ledger, or none, lacks that line."""
+    open_gate(plant, "mill").volunteer("march", FitRequest().to_packet(1))
+    account(plant).forget()
+    open_gate(plant, "mill")  # another charge, after the first packet
+    path = plant / "home-mill" / "ledger.jsonl"
+    whole = path.read_bytes()
+    assert [entry.get("ledger") for entry in account(plant)._chain.entries()][2] == read_ledger(path)[-1]["hash"]
+    path.unlink()
+    with pytest.raises(LedgerError, match=r"ledger.jsonl: the account of privacy names a line that is not there"):
+        open_gate(plant, "mill")
+    path.write_bytes(whole.replace(b'"round": 1', b'"round": 2'))
+    repair_ledger(path)  # says which lines were lost
+    open_gate(plant, "mill")
