@@ -386,6 +386,25 @@ class PrivacyAccountant:
             if same[charge.client] in names
         ]
 
+    def total_with(self, charges, client, delta, scope):
+        """Epsilon of one client's charges together with others about the same numbers.
+
+        Parameters
+        ----------
+        charges : list of Charge
+            Of other accounts.
+        client : str
+        delta : float
+        scope : Scope
+
+        Returns
+        -------
+        float
+        """
+        return self._total(
+            [*self.charges_of([client]), *charges], (self.delta or 0.0) if delta is None else delta, scope
+        )[0]
+
     def _total(self, charges, delta, scope):
         """Epsilon and mu of one client's charges: of its most expensive period where time steps count."""
         parts: dict[int, list] = {}

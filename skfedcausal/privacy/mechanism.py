@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .accountant import Charge, PrivacyAccountant, Scope
+from .elsewhere import note, together
 from .errors import warn_release
 from .noise import UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
 from .promise import record_statement, sampled
@@ -384,6 +385,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
             account.charge([plan.paid for plan in new.values()], self.scope)
             serial = len(account)
         for name, plan in new.items():
+            if plan.charge.record:
+                note(account, name, records[name])
             rng = generator(self.random_state, name, serial)
             room = account.room(plan.key, records[name].shape) if plan.key else None
             releases[name] = Release(self.noised(records[name], plan.noise, rng, room), plan.noise)
@@ -423,8 +426,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
         -------
         str
         """
-        drawn = sampled(self.account.charges_of(names))
-        return self.promised(spent, names, n_samples, left) + drawn
+        more = sampled(self.account.charges_of(names)) + together(self.account, names, spent.delta, self.scope)
+        return self.promised(spent, names, n_samples, left) + more
 
     def promised(self, spent, names, n_samples, left="everything"):
         """The statement without how the noise was drawn, which sites do not tell.

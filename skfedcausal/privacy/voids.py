@@ -70,11 +70,14 @@ def _resolution(column):
 
 def identity(account, Y):
     """Names of a record's columns that move, by their numbers; they say nothing without the account."""
-    names = set()
-    for column in range(Y.shape[1]):
-        if any(_moves(Y[rows, column], Y[0, column]) for rows in pieces(len(Y))):
-            names.add(account.key_of("numbers", np.ascontiguousarray(Y[:, column])).hex()[:32])
-    return " ".join(sorted(names))
+    return " ".join(sorted({account.key_of("numbers", column).hex()[:32] for column in moving_columns(Y)}))
+
+
+def moving_columns(Y):
+    """The columns of a record that are not the same number throughout, one after the other."""
+    for k in range(Y.shape[1]):
+        if any(_moves(Y[rows, k], Y[0, k]) for rows in pieces(len(Y))):
+            yield np.ascontiguousarray(Y[:, k])
 
 
 def _moves(values, first):

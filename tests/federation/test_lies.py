@@ -101,7 +101,9 @@ class Silent(InProcessTransport):
 def with_known_matrices():
     """Clients that are given their matrices: a detector's units have a second round with these only."""
     models = {name: client.model for name, client in FederatedGrangerEstimator().fit(X).clients_.items()}
-    return {name: KalmanClient(A=m.A, C=m.C, Q=m.Q, R=m.R if m.R.ndim == 1 else np.diag(m.R)) for name, m in models.items()}
+    return {
+        name: KalmanClient(A=m.A, C=m.C, Q=m.Q, R=m.R if m.R.ndim == 1 else np.diag(m.R)) for name, m in models.items()
+    }
 
 
 @slow

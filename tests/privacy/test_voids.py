@@ -106,6 +106,32 @@ def test_a_radius_is_judged_by_the_measurements_in_units_of_their_scale(radius):
     assert np.isinf(scaled.account.spent(1e-6).epsilon) == (radius < 1)
 
 
+def test_several_accounts_of_the_same_data_add_up_in_words():
+    """Three mechanisms without an account of theirs in common: each statement says what they cost together."""
+    ones = [GaussianMechanism(**SETTINGS) for _ in range(3)]
+    for k, one in enumerate(ones):
+        one.release({f"n{k}": X["unit0"], "other": X["unit1"] + k}, (300,))
+    for k, one in enumerate(ones):
+        spent = one.account.spent(1e-6)
+        words = one.statement(spent, [f"n{k}", "other"], 300)
+        assert_allclose(spent.epsilon, 2.0, rtol=1e-6)
+        assert "2 other accounts of this process released the same data" in words
+        expected = gaussian_epsilon(np.sqrt(3) * one.mu_of_release(), 1e-6)
+        assert_allclose(number(words, "differentially private at epsilon = "), expected, rtol=1e-3)
+    del one, ones[1:]
+    assert "other account" not in ones[0].statement(spent, ["n0"], 300).replace("by other accounts add", "")
+
+
+def test_accounts_of_other_data_or_units_do_not_add_up():
+    first, second = GaussianMechanism(**SETTINGS), GaussianMechanism(**SETTINGS)
+    first.release({"mill": X["unit0"] + 1}, (300,))
+    second.release({"mill": X["unit0"] + 2}, (300,))
+    assert "NOTE" not in second.statement(second.account.spent(1e-6), ["mill"], 300)
+    third = GaussianMechanism(**SETTINGS | {"unit": "window", "window": 5})
+    third.release({"mill": X["unit0"] + 2}, (300,))
+    assert "under another protected unit" in third.statement(third.account.spent(1e-6), ["mill"], 300)
+
+
 def test_an_exact_sampler_is_taken_where_it_is_installed(monkeypatch):
     for found, expected in ((None, "float-grid"), (object(), "opendp")):
         monkeypatch.setattr("importlib.util.find_spec", lambda name, found=found: found)
