@@ -5,6 +5,7 @@ from pathlib import Path
 from ..federation.envelope import write_key
 from ..federation.locks import only_one
 from ..federation.repair import repair_ledger
+from ..federation.signatures import read_key_pair, write_key_pair
 from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger
 from ..sites.site import read_site_settings
 from ._shared import answer, parser
@@ -25,8 +26,23 @@ def verify(arguments):
     """Check the chain of a ledger, add up, and write the page for the security officer."""
     reader = parser("verify", "Check a site's ledger: its chain of hashes and its sums.")
     reader.add_argument("--html", type=Path, help="also write the ledger as a page to read and sign")
+    reader.add_argument("--server-key", type=Path, help="public key of the server: check what it countersigned")
     reader.add_argument("--head", help="last hash as it was noted elsewhere: the ledger has to contain it")
-    return answer(reader, arguments, _verify, _VERIFIED.format_map)
+    return answer(reader, arguments, _verify, _verified)
+
+
+def _verified(found):
+    last = found.get("countersigned")
+    signed = "" if last is None else f"\nThe server has countersigned {f'lines 1 to {last}' if last else 'none'}."
+    return _VERIFIED.format_map(found) + signed
+
+
+def _server_of(options):
+    """The server's public key, given or named by the settings of the site; None for none."""
+    path = options.server_key
+    if path is None and options.settings.suffix != ".jsonl":
+        path = read_site_settings(options.settings).server_key
+    return None if path is None else read_key_pair(None, path)
 
 
 def _ledger_of(options):
@@ -36,7 +52,7 @@ def _ledger_of(options):
 
 def _verify(options):
     path = _ledger_of(options)
-    totals = verify_ledger(path)
+    totals = verify_ledger(path, _server_of(options))
     if options.head and options.head not in {entry["hash"] for entry in read_ledger(path)}:
         raise ValueError(f"{path} does not contain the hash {options.head}: lines were cut off or rewritten.")
     if options.html:
@@ -60,4 +76,9 @@ def key(arguments):
     """Make a key."""
     reader = parser("key", "Make a key for a site.", settings=False)
     reader.add_argument("path", type=Path, help="file to write; must not exist")
-    return answer(reader, arguments, lambda options: {"key": write_key(options.path)}, _MADE.format_map)
+    reader.add_argument("--pair", action="store_true", help="a private key, and the public one beside it (.pub)")
+    return answer(reader, arguments, _make, _MADE.format_map)
+
+
+def _make(options):
+    return {"key": (write_key_pair if options.pair else write_key)(options.path)}

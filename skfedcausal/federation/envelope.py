@@ -17,11 +17,13 @@ from pathlib import Path
 from typing import Literal
 
 from ..message.packet import PacketError
+from .signatures import KeyPair, refuse_open_to_others, signed_message
 
 _MAGIC = b"SKFE"
-_VERSION = 1
+_SHARED, _PAIR = 1, 2  # versions: signed with a key that both sides have, or with one of a pair
+_SIGNATURE_BYTES = {_SHARED: 32, _PAIR: 64}
 _PREFIX = struct.Struct("<4sHIQ")
-PREFIX_BYTES, SIGNATURE_BYTES = _PREFIX.size, hashlib.sha256().digest_size
+PREFIX_BYTES = _PREFIX.size
 _ADDRESS = {"run": str, "site": str, "direction": str, "sequence": int}
 _HEADS = {"head", "seen"}
 _MAX_HEADER = 4096  # bytes
@@ -52,7 +54,8 @@ class Envelope:
         """Bytes of the envelope with its content."""
         said = {name: value for name, value in vars(self).items() if name in _ADDRESS or value}
         header = json.dumps(said, separators=(",", ":")).encode("ascii")
-        parts = (_PREFIX.pack(_MAGIC, _VERSION, len(header), len(payload)), header, payload)
+        version = _PAIR if isinstance(key, KeyPair) else _SHARED
+        parts = (_PREFIX.pack(_MAGIC, version, len(header), len(payload)), header, payload)
         signing = Signing(key)
         for part in parts:
             signing.update(part)
@@ -69,11 +72,16 @@ class Envelope:
 
 def read_envelope(frame, key=None, max_bytes=MAX_FRAME):
     """Outside and content of an envelope."""
-    end, size = _header_end(frame, max_bytes), len(frame)
+    end, signed = _header_end(frame, max_bytes), len(frame) - signature_bytes(frame)
     signing = Signing(key)
-    signing.update(memoryview(frame)[: size - SIGNATURE_BYTES])
-    signing.check(bytes(frame[size - SIGNATURE_BYTES :]))
-    return _header(bytes(frame[PREFIX_BYTES:end])), bytes(frame[end : size - SIGNATURE_BYTES])
+    signing.update(memoryview(frame)[:signed])
+    signing.check(bytes(frame[signed:]))
+    return _header(bytes(frame[PREFIX_BYTES:end])), bytes(frame[end:signed])
+
+
+def signature_bytes(frame):
+    """Length of the signature at the end of an envelope of a known version."""
+    return _SIGNATURE_BYTES[_PREFIX.unpack_from(frame)[1]]
 
 
 def outside(frame):
@@ -82,20 +90,59 @@ def outside(frame):
 
 
 class Signing:
-    """A signature over bytes that come part by part."""
+    """A signature over bytes that come part by part, with a shared key or a :class:`KeyPair`."""
 
     def __init__(self, key=None):
-        self._digest = hmac.new(key or b"", digestmod="sha256")
-        self.update = self._digest.update
+        self._pair = key if isinstance(key, KeyPair) else None
+        self._outside, self._end = b"", PREFIX_BYTES  # for a pair: where prefix and header end
+        self._digest = hashlib.sha256() if self._pair is not None else hmac.new(key or b"", digestmod="sha256")
+
+    def update(self, part):
+        """Go on with the next part."""
+        if self._pair is not None:
+            part = self._after_outside(part)
+        self._digest.update(part)
+
+    def _after_outside(self, part):
+        """What of a part belongs to the content; the rest is kept."""
+        for _ in range(2):  # the prefix says how long the header is
+            missing = self._end - len(self._outside)
+            self._outside, part = self._outside + bytes(part[:missing]), part[missing:]
+            if len(self._outside) == PREFIX_BYTES:
+                self._end = PREFIX_BYTES + _PREFIX.unpack(self._outside)[2]
+        return part
 
     def signature(self):
         """Signature over all parts so far."""
+        if self._pair is not None:
+            return self._pair.sign(signed_message(self._outside, self._digest.digest()))
         return self._digest.digest()
 
     def check(self, signature):
         """Refuse another signature."""
-        if not hmac.compare_digest(self.signature(), signature):
+        if self._pair is not None:
+            self._pair.check(signature, signed_message(self._outside, self._digest.digest()))
+        elif not hmac.compare_digest(self.signature(), signature):
             raise PacketError("Signature does not fit: changed on the way, or signed with another key.")
+
+
+def countersignature(frame):
+    """What a ledger keeps of a packet as evidence: its signature, and of a pair's what else was signed."""
+    if bytes(frame[:6]) != _PREFIX.pack(_MAGIC, _PAIR, 0, 0)[:6]:
+        return {"signature": bytes(frame[-_SIGNATURE_BYTES[_SHARED] :]).hex()}
+    end, signed = _header_end(frame), len(frame) - _SIGNATURE_BYTES[_PAIR]
+    content = hashlib.sha256(memoryview(frame)[end:signed]).hexdigest()
+    return {"signature": bytes(frame[signed:]).hex(), "outside": bytes(frame[:end]).hex(), "content": content}
+
+
+def check_countersignature(entry, pair):
+    """Refuse a line of a ledger that the other side has not signed: what it took, and the head that was seen."""
+    outside = bytes.fromhex(entry["outside"])
+    header = _header(outside[PREFIX_BYTES:])
+    said = header.run, header.site, header.direction, header.sequence, header.seen
+    if said != (*(entry[name] for name in _ADDRESS), entry.get("countersigned", "")):
+        raise PacketError("What was signed is another packet.")
+    pair.check(bytes.fromhex(entry["signature"]), signed_message(outside, bytes.fromhex(entry["content"])))
 
 
 def _header_end(frame, max_bytes=MAX_FRAME):
@@ -113,9 +160,9 @@ def claimed_size(start, n_bytes, max_bytes=MAX_FRAME):
     if len(start) < PREFIX_BYTES:
         raise PartialFrameError(f"Packet of {n_bytes} bytes is shorter than its prefix.")
     _, version, n_header, n_payload = _PREFIX.unpack_from(start)
-    if version != _VERSION:
-        raise PacketError(f"Signed packet version {version} is not known; this library reads {_VERSION}.")
-    size = PREFIX_BYTES + n_header + n_payload + SIGNATURE_BYTES
+    if version not in _SIGNATURE_BYTES:
+        raise PacketError(f"Signed packet version {version} is not known; this library reads {[*_SIGNATURE_BYTES]}.")
+    size = PREFIX_BYTES + n_header + n_payload + _SIGNATURE_BYTES[version]
     if n_header > _MAX_HEADER or size > max_bytes:
         raise PacketError(f"Packet says it has {size} bytes, more than the {max_bytes} that are taken.")
     if n_bytes < size:
@@ -208,9 +255,5 @@ def read_key(path):
         key = b""
     if len(key) < _MIN_KEY:
         raise ValueError(f"{path} holds no key: expected at least {_MIN_KEY} bytes in hexadecimal digits.")
-    if os.name == "posix" and (mode := Path(path).stat().st_mode & 0o777) & 0o077:
-        raise ValueError(
-            f"{path} can be read or written by others (mode {mode:o}): `chmod 600` it, and make a new key if "
-            "somebody else may have read it."
-        )
+    refuse_open_to_others(path)
     return key

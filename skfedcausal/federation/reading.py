@@ -6,7 +6,7 @@ import stat
 from typing import NamedTuple
 
 from ..message.packet import PacketError
-from .envelope import MAX_FRAME, PREFIX_BYTES, SIGNATURE_BYTES, PartialFrameError, Signing, claimed_size, read_envelope
+from .envelope import MAX_FRAME, PREFIX_BYTES, PartialFrameError, Signing, claimed_size, read_envelope, signature_bytes
 
 _AT_ONCE = 2**23  # bytes of a file that is read before its signature was looked at
 _PART = 2**20
@@ -37,10 +37,11 @@ def read_signed(path, key=None, max_bytes=MAX_FRAME):
     """
     with _opened(path) as file:
         status = os.fstat(file.fileno())
-        size = claimed_size(file.read(PREFIX_BYTES), status.st_size, max_bytes)
+        start = file.read(PREFIX_BYTES)
+        size = claimed_size(start, status.st_size, max_bytes)
         file.seek(0)
         if size > _AT_ONCE:
-            _check_in_parts(file, size, key)
+            _check_in_parts(file, size, signature_bytes(start), key)
             file.seek(0)
         frame = file.read(size)  # no more, though the file may have grown
     read_envelope(frame, key, max_bytes)  # again where it is large: it may have changed meanwhile
@@ -63,13 +64,13 @@ def _opened(path):
     return open(descriptor, "rb")
 
 
-def _check_in_parts(file, size, key):
+def _check_in_parts(file, size, n_signature, key):
     """Check the signature of a large file without holding it."""
-    signing, left = Signing(key), size - SIGNATURE_BYTES
+    signing, left = Signing(key), size - n_signature
     while left:
         part = file.read(min(_PART, left))
         if not part:
             raise PartialFrameError("The file became shorter while it was read.")
         signing.update(part)
         left -= len(part)
-    signing.check(file.read(SIGNATURE_BYTES))
+    signing.check(file.read(n_signature))

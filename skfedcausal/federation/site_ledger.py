@@ -7,7 +7,7 @@ from ..message.packet import PacketError
 from ..message.schema import described, purpose
 from .atomic import write_whole
 from .chain import START, Chain, LedgerError, check_chain, read_ledger
-from .envelope import SIGNATURE_BYTES
+from .envelope import check_countersignature, countersignature
 
 _SAYS_NOTHING = ("error", "done", "nothing yet")
 
@@ -137,7 +137,7 @@ class SiteLedger:
             "policy": self.policy,
         }
         if seen:
-            content |= {"countersigned": seen, "signature": bytes(frame[-SIGNATURE_BYTES:]).hex()}
+            content |= {"countersigned": seen, **countersignature(frame)}
         if self.account is not None:
             content["account"] = self.account()
         if direction == "up":
@@ -283,22 +283,26 @@ class SiteLedger:
         write_whole(path, ledger_page(self.entries(), self.verify()).encode("utf-8"))
 
 
-def verify_ledger(path):
+def verify_ledger(path, server=None):
     """Check a ledger's chain and add up, see :meth:`SiteLedger.verify`.
 
     Parameters
     ----------
     path : str or Path
+    server : KeyPair, default=None
+        With the public key of the server, where it signs with a key of its own: its countersignatures are checked,
+        which anybody can do who has that key.
 
     Returns
     -------
     dict
-        Numbers of ``entries`` and ``refused``, ``bytes_up``, ``bytes_down``.
+        Numbers of ``entries`` and ``refused``, ``bytes_up``, ``bytes_down``, the ``head``; with `server` the number of
+        the last line that it has ``countersigned``, 0 for none.
 
     Raises
     ------
     LedgerError
-        If a line was changed, left out or put in.
+        If a line was changed, left out or put in, or countersigned by somebody else.
 
     Examples
     --------
@@ -313,7 +317,9 @@ def verify_ledger(path):
     """
     entries = read_ledger(path) if Path(path).exists() else []  # made with its first line
     check_chain(entries, path)
-    _check_countersigned(entries, path)
+    last = _check_countersigned(entries, path)
+    for entry in entries if server is not None else ():
+        _check_signed(entry, server, path)
 
     def total(event):
         return sum(entry["n_bytes"] for entry in entries if entry["event"] == event)
@@ -324,18 +330,31 @@ def verify_ledger(path):
         "bytes_down": total("taken"),
         "refused": sum(entry["event"] in ("refused", "not sent") for entry in entries),
         "head": entries[-1]["hash"] if entries else START,
+        **({} if server is None else {"countersigned": last}),
     }
 
 
 def _check_countersigned(entries, path):
-    """Refuse a ledger without a line that the server has seen: it was written anew."""
-    known = {START}
+    """Number of the last line that the server has seen; a ledger without one of them was written anew."""
+    known, last = {START: 0}, 0
     for entry in entries:
-        if entry["event"] == "repaired":
-            return  # what was lost is said there
-        if entry.get("countersigned", START) not in known:
+        if entry["event"] == "repaired":  # what was lost is said there
+            known |= dict.fromkeys(entry["hashes"], entry["number"])
+        seen = entry.get("countersigned", START)
+        if seen not in known:
             raise LedgerError(
                 f"{path}, line {entry['number']}: the server countersigned a line before it that is not there; "
                 "lines were taken out and the rest written anew."
             )
-        known.add(entry["hash"])
+        known[entry["hash"]], last = entry["number"], max(last, known[seen])
+    return last
+
+
+def _check_signed(entry, server, path):
+    """Refuse a countersignature that is not the server's."""
+    if "countersigned" not in entry:
+        return
+    try:
+        check_countersignature(entry, server)
+    except (PacketError, KeyError, ValueError) as error:
+        raise LedgerError(f"{path}, line {entry['number']}: not countersigned by this server. {error}") from None

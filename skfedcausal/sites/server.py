@@ -16,6 +16,7 @@ from ..federation.atomic import file_name, write_whole
 from ..federation.envelope import read_key
 from ..federation.files import FileTransport
 from ..federation.lost import LostUnits
+from ..federation.signatures import read_key_pair
 from ..message.states import WIRE_DTYPES
 from ..server.gradient.server import GradientServer
 from ..server.likelihood import LikelihoodServer
@@ -39,6 +40,7 @@ class ServerSettings:
     out: Path = Path("results")
     folder: Path | None = None
     keys: Path | None = None
+    key: Path | None = None
     wire_dtype: str = "float64"
     timeout: float = 600.0
     quorum: int | float | None = None
@@ -89,10 +91,17 @@ class ServerSettings:
         """Files between this machine and the sites."""
         if self.folder is None or self.keys is None:
             raise SettingsError("[server] needs `folder` (of the exchange) and `keys` (of the sites).")
-        keys = {name: read_key(self.keys / f"{file_name(name)}.key") for name in self.units}
+        keys = {name: self._key_of(name) for name in self.units}
         settings = {"one_way": self.one_way, "timeout": self.timeout}
         journal = self.out / "journal" if self.resume else None
         return FileTransport(self.folder, self.units, self.run, keys, journal=journal, **settings)
+
+    def _key_of(self, name):
+        """The key shared with a site, or the server's own with the public one of the site."""
+        path = self.keys / file_name(name)
+        if self.key is None:
+            return read_key(path.with_name(f"{path.name}.key"))
+        return read_key_pair(self.key, path.with_name(f"{path.name}.pub"))
 
     def learn(self, transport, tell=lambda line: None):
         """Fit over a transport, ask the questions, monitor, close the run, write the results; the summary.

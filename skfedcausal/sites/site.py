@@ -13,6 +13,7 @@ from ..federation.atomic import file_name, write_whole
 from ..federation.envelope import read_key
 from ..federation.gate import Gate
 from ..federation.policy import SitePolicy
+from ..federation.signatures import read_key_pair
 from ..message.requests import FitRequest, WatchRequest
 from ..message.states import WIRE_DTYPES, EffectReply
 from ..message.watching import VerdictReply
@@ -31,6 +32,7 @@ class SiteSettings:
     lengths: tuple | None = None
     folder: Path | None = None
     key: Path | None = None
+    server_key: Path | None = None
     run: str | None = None
     one_way: bool = False
     wire_dtype: str = "float64"
@@ -115,10 +117,10 @@ class SiteSettings:
         write_whole(folder / f"{kind}{number}.csv", csv_bytes(table, index=index))
 
     def read_key(self):
-        """The key in its file."""
+        """The key in its file, or the site's own with the public one of the server."""
         if self.key is None:
             raise SettingsError("[site] names no `key`: give the file of the key shared with the server.")
-        return read_key(self.key)
+        return read_key(self.key) if self.server_key is None else read_key_pair(self.key, self.server_key)
 
 
 def read_site_settings(path):
