@@ -134,7 +134,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     channel = "measurement"  # in the ledger
     law = "gaussian"
     _per_row = "client"  # protected unit of which every row costs
-    sampler = "auto"
+    sampler = "float-grid"
     accountant: PrivacyAccountant | None = None
     random_state: Any = None
     epsilon: float | None = None
