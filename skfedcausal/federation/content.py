@@ -136,8 +136,8 @@ def implausible(message, request):
             return "says that it sees none of its states." if learning else None
         z, unit = z[:, seen] / unit[seen], unit[seen]
         values, vectors = np.linalg.eigh(J[np.ix_(seen, seen)] / np.outer(unit, unit))
-        moved = (z - z.mean(axis=0)) @ vectors
-        power = np.einsum("ti,ti->i", moved, moved) / len(z)
+        moved = z - z.mean(axis=0)
+        power = np.einsum("ji,jk,ki->i", vectors, moved.T @ moved, vectors) / len(z)
         regular = values > _NULL * values[-1]
         if not np.isfinite(power).all():
             return "sent a series that is beyond all numbers."

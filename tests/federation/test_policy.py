@@ -55,7 +55,8 @@ class KeyHolder:
     @property
     def rank(self):
         """Number of projections of a row that are known."""
-        return np.linalg.matrix_rank(np.hstack(self.known) - np.hstack(self.known).mean(axis=0), rtol=1e-9)
+        known = np.hstack(self.known) - np.hstack(self.known).mean(axis=0)
+        return np.linalg.matrix_rank(known / np.linalg.norm(known, 2), tol=1e-9)
 
     def error(self, n_known=14):
         """Largest error of the raw rows, in standard deviations, of somebody who knows the first few of them."""
