@@ -257,8 +257,19 @@ class FileSite:
                         new.append((identity(one.stat(follow_symlinks=False)), one.name))
         if not self._looked:  # answered by a process before this one
             self._looked = inbox.is_dir()
-            self._seen = {name: when for when, name in new if (self.folder / "outbox" / name).is_file()}
+            taken = {_numbered(run, sequence) for run, sequence in self.gate.ledger.questions()}
+            self._seen = {name: when for when, name in new if name in taken and self._answered_before(name)}
         return [(inbox / name, when) for when, name in sorted(new) if self._seen.get(name) != when]
+
+    def _answered_before(self, name):
+        """Whether the ledger has a question whose answer is still there; others may put anything in its place."""
+        if not (self.folder / "outbox" / name).is_file():
+            return False
+        try:
+            frame, _ = read_signed(self.folder / "inbox" / name, *self.gate.key)
+        except (FileNotFoundError, PacketError):
+            return False
+        return self.gate.ledger.has_taken(outside(frame), frame)
 
     def _send(self, name, frame):
         """Write an answer; None where something that is no file is in its way."""

@@ -173,6 +173,30 @@ class SiteLedger:
                 "or an older copy was put in its place. Put the whole ledger back."
             )
 
+    def questions(self):
+        """Runs and numbers of all questions in the account.
+
+        Returns
+        -------
+        set of tuple
+        """
+        return {(run, sequence) for run, direction, sequence, _ in self._seen if direction == "down"}
+
+    def has_taken(self, address, frame):
+        """Whether a question is in the account.
+
+        Parameters
+        ----------
+        address : Envelope
+            What is on its outside.
+        frame : bytes
+
+        Returns
+        -------
+        bool
+        """
+        return (address.run, "down", address.sequence, hashlib.sha256(frame).hexdigest()) in self._seen
+
     def head_before(self, run, sequence):
         """Last line before a packet that was sent unasked, or is about to be.
 

@@ -168,6 +168,23 @@ def test_junk_is_counted_once_by_its_name_even_after_a_restart(tmp_path):
     assert len(gate.ledger.entries()) == 50
 
 
+def test_a_question_is_not_taken_for_answered_because_of_what_lies_in_the_outbox(tmp_path):
+    """Somebody puts a file under the name of the answer before the site starts."""
+    outbox = tmp_path / "exchange" / "kiln" / "outbox"
+    transport = FileTransport(tmp_path / "exchange", ["kiln"], "march", KEYS, timeout=5.0)
+    asking = threading.Thread(target=transport.exchange, args=({"kiln": WatchRequest(1).to_packet(1)},), daemon=True)
+    asking.start()
+    while not (tmp_path / "exchange" / "kiln" / "inbox" / NAMES[0]).exists():
+        time.sleep(0.01)
+    outbox.mkdir(parents=True, exist_ok=True)
+    (outbox / NAMES[0]).write_bytes(b"junk")
+    gate = Gate("kiln", Waiting(), tmp_path / "home", key=KEYS["kiln"], policy=SitePolicy.unlimited())
+    assert FileSite(gate, tmp_path / "exchange").step() == [outbox / NAMES[0]]
+    asking.join(5.0)
+    assert not asking.is_alive()
+    assert not transport.refusals
+
+
 class Waiting:
     """Has nothing to say yet, a few times."""
 
