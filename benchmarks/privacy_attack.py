@@ -6,7 +6,6 @@ decides by the likelihood ratio which one it was. Run ``python -m benchmarks.pri
 
 import sys
 import warnings
-from pathlib import Path
 
 import numpy as np
 
@@ -20,7 +19,10 @@ from skfedcausal import (
 from skfedcausal.federation import InProcessTransport
 from skfedcausal.privacy import epsilon_from_mu, mu_from_epsilon
 
+from ._report import table, write
+
 EPSILON, DELTA, CLIP, RADIUS, ROW = 3.0, 1e-5, 8.0, 3.0, 30
+FOUND, LEAST = "epsilon measured", "at least (99 %)"
 SURE = 2.326  # standard errors of a bound that holds in 99 % of all trials
 RNG = np.random.default_rng(0)
 PRIVATE = {"epsilon": EPSILON, "delta": DELTA, "clip_norm": CLIP, "event_radius": RADIUS}
@@ -142,25 +144,22 @@ if not hasattr(FederatedGrangerEstimator, "changed_links"):  # it asks as `score
 def main(n=4000):
     """Measure and write the table."""
     warnings.simplefilter("ignore")
-    claimed = mu_from_epsilon(EPSILON, DELTA)
-    lines = [
-        "# Epsilon measured by an attack, through every way out",
-        "",
-        f"`python -m benchmarks.privacy_attack {n}`: {n} draws of each of two neighbouring records, claimed epsilon = "
-        f"{EPSILON:g} at delta = {DELTA:g} (mu = {claimed:.3f}). The noise is exactly as large as the claim needs, so "
-        "that mu lies about the claim, within its standard error; what the attack proves is the lower bound, at 99 %. "
-        "`changed_links` asks as `score` does and has a row of its own where the estimators have it.",
-        "",
-        "| way out | mu measured | standard error | epsilon measured | at least (99 %) | claimed |",
-        "|---|---|---|---|---|---|",
-    ]
+    claimed, rows = mu_from_epsilon(EPSILON, DELTA), []
     for name, way in WAYS.items():
         mu, error = measured_mu(way(n))
         found, least = (epsilon_from_mu(max(one, 1e-9), DELTA) for one in (mu, mu - SURE * error))
-        lines.append(f"| {name} | {mu:.3f} | {error:.3f} | {found:.2f} | {least:.2f} | {EPSILON:g} |")
+        rows.append({"way out": name, "mu": f"{mu:.3f} ± {error:.3f}", FOUND: f"{found:.2f}", LEAST: f"{least:.2f}"})
     found, error = by_flags(400_000)
-    lines.append(f"| flags | - | {error:.3f} | {found:.3f} | {found - SURE * error:.3f} | {EPSILON:g} |")
-    Path(__file__).parent.joinpath("results", "privacy_attack.md").write_text("\n".join(lines) + "\n")
+    rows.append({"way out": "flags", "mu": "-", FOUND: f"{found:.3f}", LEAST: f"{found - SURE * error:.3f}"})
+    write(
+        "privacy_attack",
+        "Epsilon measured by an attack, through every way out",
+        f"{n} draws of each of two neighbouring records, claimed epsilon = {EPSILON:g} at delta = {DELTA:g} (mu = "
+        f"{claimed:.3f}). The noise is exactly as large as the claim needs, so that mu lies about the claim, within its "
+        "standard error; what the attack proves is the lower bound, at 99 %. `changed_links` asks as `score` does and "
+        "has a row of its own where the estimators have it.",
+        table([row | {"claimed": f"{EPSILON:g}"} for row in rows]),
+    )
 
 
 if __name__ == "__main__":

@@ -7,13 +7,14 @@ import tempfile
 import threading
 import time
 from contextlib import contextmanager
-from pathlib import Path
 from statistics import median
 
 from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite, FileTransport, Gate, LostUnits, SitePolicy, content
+
+from ._report import table, write
 
 REPEATS = 7
 SIZES = [(4, 2000), (4, 20_000), (16, 2000), (16, 20_000)]
@@ -77,25 +78,23 @@ def over_files(kind, X):
 
 def main():
     """Measure and write the table."""
-    lines = [
-        "# What judging messages and holding sites to their policies costs",
-        "",
-        f"`python -m benchmarks.trust_costs`: medians of {REPEATS} fits with `LostUnits(quorum=0.5)`; over files every "
-        "site has the default policy.",
-        "",
-        "| fit | units | rows | seconds | of these policy and checks | share |",
-        "|---|---|---|---|---|---|",
-    ]
+    rows = []
     for where, measure in {"one process": in_one_process, "files": over_files}.items():
         for kind in (FederatedGrangerEstimator, FederatedRCADetector):
             for n_units, n_samples in SIZES:
                 X, _ = make_granger_plant(n_units, n_samples=n_samples, random_state=0)
-                seconds, spent = (median(one) for one in zip(*(measure(kind, X) for _ in range(REPEATS)), strict=True))
-                lines.append(
-                    f"| {kind.__name__}, {where} | {n_units} | {n_samples} | {seconds:.3f} | {spent:.4f} | "
-                    f"{spent / seconds:.1%} |"
-                )
-    Path(__file__).parent.joinpath("results", "trust_costs.md").write_text("\n".join(lines) + "\n")
+                took = [measure(kind, X) for _ in range(REPEATS)]
+                seconds, spent = (median(one) for one in zip(*took, strict=True))
+                sizes = {"fit": f"{kind.__name__}, {where}", "units": n_units, "rows": n_samples}
+                cost = {"policy and checks": f"{spent:.4f}", "share": f"{spent / seconds:.1%}"}
+                rows.append(sizes | {"seconds": f"{seconds:.3f}"} | cost)
+    write(
+        "trust_costs",
+        "What judging messages and holding sites to their policies costs",
+        f"Medians of {REPEATS} fits with `LostUnits(quorum=0.5)`, seconds of the whole fit and those in policies and "
+        "checks; over files every site has the default policy.",
+        table(rows),
+    )
 
 
 if __name__ == "__main__":

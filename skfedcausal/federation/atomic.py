@@ -7,6 +7,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 _LONGEST = 200  # bytes of a name, which leaves room for numbers and endings
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{kind}{k}" for kind in ("com", "lpt") for k in range(1, 10))}  # on Windows
 _PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 
 
@@ -53,7 +54,7 @@ def keep_private(folder):
 def file_name(name):
     """Name of a unit or a run as the name of a file or folder."""
     quoted = quote(name, safe=" ")
-    if not quoted or quoted.startswith("."):
+    if not quoted or quoted.startswith(".") or quoted.partition(".")[0].rstrip().lower() in _DEVICES:
         raise ValueError(f"{name!r} cannot name a unit or a run whose packets travel: give letters or digits.")
     if len(quoted) > _LONGEST:
         raise ValueError(

@@ -13,7 +13,7 @@ from ..estimators.counterfactual import FederatedCounterfactualEstimator
 from ..estimators.detector import FederatedRCADetector
 from ..estimators.granger import FederatedGrangerEstimator
 from ..federation.atomic import file_name, write_whole
-from ..federation.envelope import read_key
+from ..federation.envelope import MAX_FRAME, read_key
 from ..federation.files import FileTransport
 from ..federation.lost import LostUnits
 from ..federation.signatures import read_key_pair
@@ -43,6 +43,7 @@ class ServerSettings:
     key: Path | None = None
     wire_dtype: str = "float64"
     timeout: float = 600.0
+    max_frame: int = MAX_FRAME
     quorum: int | float | None = None
     stale: Literal["hold", "skip"] = "hold"
     one_way: bool = False
@@ -66,11 +67,15 @@ class ServerSettings:
             raise SettingsError("[[question]] needs estimator = 'counterfactual': what if is about inputs.")
         if self.watch and self.estimator != "root_cause":
             raise SettingsError("watch needs estimator = 'root_cause'.")
-        check_numbers(self, {"timeout": (0, False), "wait": (0, True)})
+        check_numbers(self, {"timeout": (0, False), "wait": (0, True), "max_frame": (1, True)})
         _ = file_name(self.run), self.lost_units  # say what is wrong
         names = self.units
         if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
             raise SettingsError(f"units = {list(names)!r}; give the names of the units, each once.")
+        if len({name.casefold() for name in names}) < len(names):
+            raise SettingsError(
+                f"units = {list(names)!r} differ in case only; on some file systems that is one folder."
+            )
 
     @property
     def lost_units(self):
@@ -92,7 +97,7 @@ class ServerSettings:
         if self.folder is None or self.keys is None:
             raise SettingsError("[server] needs `folder` (of the exchange) and `keys` (of the sites).")
         keys = {name: self._key_of(name) for name in self.units}
-        settings = {"one_way": self.one_way, "timeout": self.timeout}
+        settings = {"one_way": self.one_way, "timeout": self.timeout, "max_frame": self.max_frame}
         journal = self.out / "journal" if self.resume else None
         return FileTransport(self.folder, self.units, self.run, keys, journal=journal, **settings)
 

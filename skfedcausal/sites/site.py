@@ -10,7 +10,7 @@ from ..client.site_privacy import PromisingWorker, SitePrivacy, SitePromises, ac
 from ..client.site_record import SiteBatches, SiteRecord
 from ..containers.layout import listed
 from ..federation.atomic import file_name, write_whole
-from ..federation.envelope import read_key
+from ..federation.envelope import MAX_FRAME, read_key
 from ..federation.gate import Gate
 from ..federation.policy import SitePolicy
 from ..federation.signatures import read_key_pair
@@ -37,6 +37,7 @@ class SiteSettings:
     one_way: bool = False
     wire_dtype: str = "float64"
     max_bytes: int | None = None
+    max_frame: int = MAX_FRAME
     timeout: float | None = None
     watch: bool = False
     watched: Path | None = None
@@ -47,7 +48,7 @@ class SiteSettings:
 
     def __post_init__(self):
         file_name(self.name)  # says what is wrong
-        check_numbers(self, {"max_bytes": (1, True), "timeout": (0, False), "wait": (0, True)})
+        check_numbers(self, {"max_bytes": (1, True), "max_frame": (1, True), "timeout": (0, False), "wait": (0, True)})
         if self.wire_dtype not in WIRE_DTYPES:
             raise SettingsError(f"wire_dtype={self.wire_dtype!r}; choose {listed(WIRE_DTYPES)}.")
 
@@ -93,7 +94,13 @@ class SiteSettings:
             elif packet.op == VerdictReply.OP:
                 self._write_answer("incidents", _incidents(state["verdict"]), index=False)
 
-        settings = {"max_bytes": self.max_bytes, "fingerprint": fingerprint, "after": after, "noise": noise}
+        settings = {
+            "max_bytes": self.max_bytes,
+            "max_frame": self.max_frame,
+            "fingerprint": fingerprint,
+            "after": after,
+            "noise": noise,
+        }
         if self.privacy is not None:
             settings["account"] = lambda: account_lines(self.home)[-1]
         return Gate(self.name, worker, self.home, key=key, policy=self.door, **settings)

@@ -177,6 +177,9 @@ def test_a_policy_and_numbers_that_cannot_be_meant_are_explained(plant, more, re
         ("['mill', 'kiln']", "[1, 2]", "units = [1, 2]"),
         ("['mill', 'kiln']", '["mill", "mill"]', "each once"),
         ("['mill', 'kiln']", "[]", "units = []"),
+        ("['mill', 'kiln']", '["mill", "Mill"]', "differ in case only"),
+        ("timeout = 60", "max_frame = 0", "max_frame = 0"),
+        ('"march"', '"con"', "'con' cannot name"),
         ('"march"', f'"{300 * "m"}"', "A name of 300 bytes"),
     ],
 )
