@@ -62,6 +62,7 @@ class UnitWorker:
     monitored: Any = None  # another record, whose ``batch(number)`` is a Batch, None where there is none yet
     _: KW_ONLY
     monitor: bool = True  # whether the server may ask for what the unit's states do not show
+    refines: bool = True  # whether the server may ask for another look at the sensors
     home: np.ndarray | None = None  # the record without noise, for flags that are randomised before they leave
     flags: np.ndarray | None = None  # answer when flags are asked for; None: the unit looks
 
@@ -106,7 +107,7 @@ class UnitWorker:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
-        if wishes.refine and self.noise is None and isinstance(client, UnitClient):
+        if wishes.refine and self.refines and self.noise is None and isinstance(client, UnitClient):
             first["refines"] = client.wants_rounds(self.outputs, self.inputs, self.starts)
         return self._message(client, None, first, round)
 

@@ -150,11 +150,15 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 "a LikelihoodServer with n_rounds=1."
             )
         self._learn(exchange, server, self._has_inputs)
+        sites = exchange.names
+        exchange.settle(name for name in sites if name in server.names_)
         self._units, self._channel = {}, exchange
         self.clients_, self.augmenters_ = {}, {}
         self.layout_ = self._layout_of_sites(exchange)
-        self.noise_covariance_ = {name: np.diag(told.noise) for name, told in exchange.promises.items()}
-        self.communication_ = self.ledger_.communication(dict.fromkeys(exchange.names, np.nan))
+        self.noise_covariance_ = {
+            name: np.diag(told.noise) for name, told in exchange.promises.items() if name in exchange.names
+        }
+        self.communication_ = self.ledger_.communication(dict.fromkeys(sites, np.nan))
         self._store_told_promises()
         self._store_fit(server, exchange)
         exchange.messages = {}
@@ -185,12 +189,16 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             how = {"lost_units": self.lost_units, "guard": training.guard, "follow": follow}
             exchange = self._exchange(self._transport(units.sites), Ledger(self.max_bytes), **how)
             stack.callback(exchange.close)
+            exchange.expect(n_inputs=plant.input_sizes)
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
-        self._units, self._channel = units.kept(), None
+        kept = units.kept()
+        self._units, self._channel = {name: kept[name] for name in server.names_ if name in kept}, None
         self.clients_ = {name: unit["client"] for name, unit in self._units.items()}
         self.augmenters_ = {name: unit["augmenter"] for name, unit in self._units.items() if "augmenter" in unit}
         self.layout_ = plant.layout
-        self.noise_covariance_ = {name: np.diag(noise.variance) for name, noise in self._noise.items()}
+        self.noise_covariance_ = {
+            name: np.diag(noise.variance) for name, noise in self._noise.items() if name in server.names_
+        }
         self.communication_ = self.ledger_.communication(raw_bytes)
         self._store_promise(plant.n_samples)
         self._store_fit(server, exchange)
@@ -342,8 +350,14 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         return read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
 
     def _read(self, X, inputs=None, lengths=None):
-        """Plant data in the layout learned by `fit`."""
-        return read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
+        """Plant data in the layout learned by `fit`, without units that it left out."""
+        plant = read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
+        return plant.only(self.client_names_)
+
+    @property
+    def _plant_layout(self):
+        """The layout without units that `fit` left out."""
+        return self.layout_.only(self.client_names_)
 
     def _seen_by_units(self, plant):
         """The part of a record that units use."""
@@ -366,7 +380,10 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self._check_units(plant.names)
         known = without_silent(self._seen_by_units(plant), self._units)
         sites = self._sites(known, watched)
-        with closing(self._exchange(self._transport(sites), self.ledger_, names=plant.names)) as exchange:
+        about = {"names": plant.names, "lost_units": self.lost_units}
+        with closing(self._exchange(self._transport(sites), self.ledger_, **about)) as exchange:
+            exchange.settle(plant.names)
+            exchange.expect(self._state_sizes, known.input_sizes, plant.lengths)
             yield Asked(exchange, plant.index, plant.lengths, plant.inputs)
 
     @contextmanager
@@ -377,7 +394,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             yield self._sites_asked(None, None).exchange
             return
         self._check_units(self.client_names_)
-        sites = units_alone(self._units, self.layout_)
+        sites = units_alone(self._units, self._plant_layout)
         with closing(self._exchange(self._transport(sites), self.ledger_)) as exchange:
             yield exchange
 
@@ -392,6 +409,11 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if self._channel.one_way:
             raise ValueError("Nothing can be asked over a one-way link; fit over one with a way back.")
         return Asked(self._channel, None, self._channel.lengths)
+
+    @property
+    def _state_sizes(self):
+        """States of each unit."""
+        return {name: rows.stop - rows.start for name, rows in self.state_slices_.items()}
 
     def _check_units(self, names):
         missing = [name for name in names if name not in self._units]
@@ -424,7 +446,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _places(self, answers):
         """Positions of each unit's sensors in a table of all, and the names of its columns."""
         if self.layout_.has_columns:
-            return self.layout_.output_places()
+            return self._plant_layout.output_places()
         sizes = [len(answer.columns) for answer in answers.values()]
         ends = np.cumsum(sizes)
         positions = [list(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]

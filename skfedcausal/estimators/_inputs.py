@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -61,6 +62,13 @@ class PlantInputs:
             ranges.append(own)
         names = tuple(f"{u}{SEPARATOR}u{k - units.index(u)}" for k, u in enumerate(units))
         return cls(tuple(units), names, np.ones(len(units), dtype=bool), *np.hstack(ranges))
+
+    def only(self, units):
+        """The inputs of some of the units."""
+        kept = np.array([unit in units for unit in self.units], dtype=bool)
+        own: dict[str, Any] = {part: getattr(self, part)[kept] for part in ("active", "low", "high")}
+        own |= {part: tuple(np.array(getattr(self, part), dtype=object)[kept]) for part in ("units", "names")}
+        return replace(self, **own)
 
     def of(self, unit):
         """Positions of a unit's inputs."""

@@ -293,7 +293,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     def _store_fit(self, server, exchange):
         super()._store_fit(server, exchange)
-        known = self._sent_inputs
+        self._plant_inputs = self._plant_inputs.only(server.names_)
+        self._sent_inputs = known = self._sent_inputs.only(server.names_)
         self._store_inputs(server)
         self.input_names_ = known.names
         ends = np.cumsum([0, *(len(known.of(name)) for name in server.names_)]).tolist()

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -310,6 +310,8 @@ class FederatedRCADetector(FederatedEstimator):
             if messages is not None:
                 of_messages = messages.statement(spent, names, n_samples, "all but flags")
             words = f"{of_messages} Flags of watched records: {of_flags}"
+            if of_flags.startswith("NOT PRIVATE"):
+                words, spent = f"{of_flags} {of_messages}", replace(spent, epsilon=np.inf)
         return spent, table, words
 
     def _sites(self, plant, watched):
@@ -607,7 +609,7 @@ class FederatedRCADetector(FederatedEstimator):
         stream.last_time = check_following(plant.index, stream.last_time, self._period)
         if stream.units is None:
             self._check_units(self.client_names_)
-            stream.units = UnitStreams(self._units, self.layout_)
+            stream.units = UnitStreams(self._units, self._plant_layout)
             stream.exchange = self._exchange(self._transport(stream.units.sites), self.stream_ledger_)
         if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
             stream.noised = mechanism.stream(self._noise)

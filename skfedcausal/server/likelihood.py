@@ -29,7 +29,7 @@ from .links.intervals import intervals_table, measure_intervals, pair_of, spectr
 from .links.resampling import bootstrap_table, stability_table
 from .links.tables import correlation_table, links_table
 from .links.tests import check_method, tests_table
-from .plant import ServerLearner, smoothed_replies
+from .plant import ServerLearner, learned_from, smoothed_replies
 from .prediction import OperatingPoint, smooth_plant
 
 SAMPLED = ("auto", "after", "before")
@@ -593,23 +593,22 @@ class LikelihoodServer(ServerLearner):
         request = super()._first_request()
         return replace(request, refine=True) if self.n_rounds == "auto" else request
 
-    def _rounds(self, messages):
-        """Learn from the first messages and from those of further rounds; the last messages."""
+    def _rounds(self, came):
+        """Learn from the first answers that came and from those of further rounds; the messages that were used."""
         if self.n_rounds != "auto":
-            messages = yield from super()._rounds(messages)
+            messages = yield from super()._rounds(came)
             self.n_rounds_ = self.n_rounds
             return messages
         self._validate_params()
-        n_rounds = 1
+        messages, n_rounds = dict(came), 1
         if any(message.rest is not None for message in messages.values()):
-            from .rounds import can_go_on, further_rounds  # for units whose own models leave something
+            from .rounds import further_rounds  # for units whose own models leave something
 
-            if can_go_on(messages):
-                settings = self._settings(tuple(messages), messages)
-                settings = settings._replace(budget=Budget(self.max_time).part(_ONE_LAG))
-                messages, n_rounds, estimate = yield from further_rounds(messages, settings)
-                self._of_rounds = messages if n_rounds == 1 else None, estimate
-        self.fit(messages)
+            settings = self._settings(tuple(messages), messages)
+            settings = settings._replace(budget=Budget(self.max_time).part(_ONE_LAG))
+            messages, came, n_rounds, estimate = yield from further_rounds(came, settings)
+            self._of_rounds = messages if n_rounds == 1 else None, estimate
+        messages = learned_from(self.fit, messages, came)
         self.n_rounds_ = n_rounds
         return messages
 

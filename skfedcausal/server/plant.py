@@ -138,7 +138,7 @@ class ServerLearner(BaseEstimator, ABC):
         """
         request = self._first_request()
         first: dict[str, Message] = dict.fromkeys(names, request)
-        messages = yield from self._rounds(dict((yield Ask(first, StateMessage))))
+        messages = yield from self._rounds((yield Ask(first, StateMessage)))
         if self.controlled_units_:
             laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
             self.take_laws(laws)
@@ -156,12 +156,12 @@ class ServerLearner(BaseEstimator, ABC):
     def _first_request(self):
         return FitRequest(local_model=self.needs_local_model)
 
-    def _rounds(self, messages):
-        """Learn from the first messages and from those of further rounds; the last messages."""
-        self.fit(messages)
+    def _rounds(self, came):
+        """Learn from the first answers that came and from those of further rounds; the messages that were used."""
+        messages = learned_from(self.fit, dict(came), came)
         for _ in range(1, self.n_rounds):
-            messages = messages | (yield Ask(self.smoothed(messages), StateMessage))
-            self.fit(messages)
+            came = yield Ask(self.smoothed(messages), StateMessage)
+            messages = learned_from(self.fit, {**messages, **came}, came, messages)
         return messages
 
     # -- the plant over a record ---------------------------------------------------------------------
@@ -292,6 +292,19 @@ class ServerLearner(BaseEstimator, ABC):
     def _smoothed(self, messages, A, B, **settings):
         states, covariances = smooth_plant(A, self.process_cov_, self._record(messages), self._drive(A, B), **settings)
         return smoothed_replies(self.state_slices_, states, covariances)
+
+
+def learned_from(fit, messages, came, earlier=None):
+    """Fit to messages, without those of a unit with which it fails where the answers that came have a rule for that.
+
+    The messages that were used: `earlier` ones of units whose newest one is left out.
+    """
+    if getattr(came, "rule", None) is None:
+        fit(messages)
+        return messages
+    from .leave_out import fit_rest
+
+    return fit_rest(fit, messages, came, {} if earlier is None else earlier)
 
 
 def smoothed_replies(state_slices, states, covariances):

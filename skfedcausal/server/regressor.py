@@ -18,7 +18,7 @@ from ..message.training import GradientReply, NetworkPlan, NoGradient, Predicted
 from ..seeding import seeded
 from ..statespace.detection.energy import ScaledMap
 from .moments import MomentServer
-from .plant import Acknowledgement, Ask, FitRequest
+from .plant import Acknowledgement, Ask, FitRequest, learned_from
 
 
 @dataclass(repr=False, eq=False)
@@ -151,8 +151,8 @@ class RegressorServer(MomentServer):
         if not self.trains_corrections:
             yield from super().dialogue(names, inputs)
             return
-        messages = dict((yield Ask(dict.fromkeys(names, FitRequest()), StateMessage)))
-        self.fit(messages)
+        came = yield Ask(dict.fromkeys(names, FitRequest()), StateMessage)
+        messages = learned_from(self.fit, dict(came), came)
         yield from self.corrections(messages)
         yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
 

@@ -18,7 +18,7 @@ from .estimation.prior import Prior, WithPrior
 from .estimation.scoring import MAX_RADIUS, Point, Scoring, ascend
 from .estimation.standardised import StandardisedPlant
 from .joint import JointRecord
-from .plant import smoothed_replies
+from .plant import learned_from, smoothed_replies
 from .prediction import OperatingPoint, smooth_record
 
 _MOST_ROUNDS = 30  # with the first one
@@ -27,33 +27,55 @@ _CLOSE = 0.1  # log-likelihood that a climb may leave before the last one
 _LAST_BIT = 2.0**-16  # of standardised plants between rounds, which would make more of rounding errors each time
 
 
-def can_go_on(messages):
-    """Whether the plant has no inputs and every unit the same sensors in all rows."""
-    record = JointRecord.from_messages(messages)
-    return record.u is None and record.is_constant and bool(record.determined.all())
+def further_rounds(came, settings):
+    """A generator that asks for messages while the record gets likelier, of units that said they may be better.
 
-
-def further_rounds(messages, settings):
-    """A generator that asks for messages while the record gets likelier.
-
-    It returns the last messages, how many rounds there were and the estimate before them. A plant whose climb
-    did not end takes more work than there is for all: it gets no further rounds.
+    It returns the last messages, the answers that came last, how many rounds there were and the estimate before
+    them, None where there are no further rounds: with inputs, with rows that some sensors miss. Nor are there any
+    for a plant whose climb did not end, which takes more work than there is for all.
     """
-    record = JointRecord.from_messages(messages)
-    estimate = estimate_plant(record, settings)
-    found = _Plant.of(estimate)
-    value, number = -np.inf, 1
+    first = _First(settings)
+    messages = learned_from(first.fit, dict(came), came)
+    estimate, number, value = first.estimate, 1, -np.inf
+    if estimate is None:
+        return messages, came, number, None
+    found, record = _Plant.of(estimate), JointRecord.from_messages(messages)
+    slices = dict(zip(record.names, record.partition.slices, strict=True))
+    asked = [name for name, message in messages.items() if message.rest is not None]
     while number < _MOST_ROUNDS and estimate.climb.converged:
         states, covariances, log_likelihood = found.smoothed(record)
-        if number > 1:  # from when on all units say what they keep
-            before, value = value, log_likelihood + _rest(messages) * record.n_samples
-            if value - before < _LEAST_GAIN:
-                break
-        replies = smoothed_replies(dict(zip(record.names, record.partition.slices, strict=True)), states, covariances)
-        messages, number = messages | (yield Ask(replies, StateMessage)), number + 1
-        record = JointRecord.from_messages(messages).at_steps(estimate.steps)
-        found = found.climbed(record)
-    return messages, number, estimate
+        before, value = value, log_likelihood + _rest(messages) * record.n_samples
+        if value - before < _LEAST_GAIN:
+            break
+        replies = smoothed_replies(slices, states, covariances)
+        came, number = (yield Ask({name: replies[name] for name in asked}, StateMessage)), number + 1
+        climb = _Climb(found, estimate.steps)
+        messages = learned_from(climb.fit, {**messages, **came}, came, messages)
+        found, record = climb.found, climb.record
+    return messages, came, number, estimate
+
+
+class _First:
+    """The estimate that rounds begin with, None where there are none."""
+
+    def __init__(self, settings):
+        self._settings, self.estimate = settings, None
+
+    def fit(self, messages):
+        record, self.estimate = JointRecord.from_messages(messages), None
+        if record.u is None and record.is_constant and record.determined.all():
+            self.estimate = estimate_plant(record, self._settings)
+
+
+class _Climb:
+    """From a plant to that of the messages of a further round."""
+
+    def __init__(self, start, steps):
+        self._start, self._steps = start, steps
+
+    def fit(self, messages):
+        self.record = JointRecord.from_messages(messages).at_steps(self._steps)
+        self.found = self._start.climbed(self.record)
 
 
 def _rest(messages):

@@ -6,16 +6,18 @@ from pathlib import Path
 import pandas as pd
 
 from ..client.kalman import KalmanClient
-from ..client.site_privacy import PromisingWorker, SitePrivacy, SitePromises
+from ..client.site_privacy import PromisingWorker, SitePrivacy, SitePromises, account_lines, check_account
 from ..client.site_record import SiteBatches, SiteRecord
 from ..containers.layout import listed
-from ..federation.atomic import file_name
-from ..federation.envelope import read_key
+from ..federation.atomic import file_name, write_whole
+from ..federation.envelope import MAX_FRAME, read_key
 from ..federation.gate import Gate
+from ..federation.policy import SitePolicy
+from ..federation.signatures import read_key_pair
 from ..message.requests import FitRequest, WatchRequest
 from ..message.states import WIRE_DTYPES, EffectReply
 from ..message.watching import VerdictReply
-from .settings import SettingsError, read_section, read_settings_file
+from .settings import SettingsError, check_numbers, csv_bytes, read_section, read_settings_file
 
 
 @dataclass(frozen=True)
@@ -30,26 +32,41 @@ class SiteSettings:
     lengths: tuple | None = None
     folder: Path | None = None
     key: Path | None = None
+    server_key: Path | None = None
     run: str | None = None
     one_way: bool = False
     wire_dtype: str = "float64"
     max_bytes: int | None = None
+    max_frame: int = MAX_FRAME
     timeout: float | None = None
     watch: bool = False
     watched: Path | None = None
     wait: float = 0.0
     client: dict = field(default_factory=dict)
     privacy: SitePrivacy | None = None
+    policy: SitePolicy = field(default_factory=SitePolicy)
 
     def __post_init__(self):
+        file_name(self.name)  # says what is wrong
+        check_numbers(self, {"max_bytes": (1, True), "max_frame": (1, True), "timeout": (0, False), "wait": (0, True)})
         if self.wire_dtype not in WIRE_DTYPES:
             raise SettingsError(f"wire_dtype={self.wire_dtype!r}; choose {listed(WIRE_DTYPES)}.")
 
     @property
+    def is_monitored(self):
+        """Whether the site lets itself be monitored."""
+        return self.watch or self.watched is not None
+
+    @property
+    def door(self):
+        """The policy at the site's door: what its sections say together."""
+        policy = self.policy.for_run(self.run)
+        return policy.and_watching() if self.is_monitored else policy
+
+    @property
     def request(self):
         """Request that a one-way site makes of itself, and that a dry run answers."""
-        monitor = self.watch or self.watched is not None
-        return FitRequest(monitor=monitor).to_packet(1, self.wire_dtype)
+        return FitRequest(monitor=self.is_monitored).to_packet(1, self.wire_dtype)
 
     def watch_request(self, number):
         """Request that a one-way site makes of itself about a batch of its monitored record."""
@@ -64,6 +81,7 @@ class SiteSettings:
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(columns))
         else:  # nothing that answers ever sees the records themselves
+            check_account(self.home)
             promises = SitePromises(self.privacy, self.name, self.home, record)
             noise, batches = self.privacy.in_words, self.batches(columns, promises.released)
             if self.watched is not None and not self.watched.is_dir():
@@ -76,8 +94,16 @@ class SiteSettings:
             elif packet.op == VerdictReply.OP:
                 self._write_answer("incidents", _incidents(state["verdict"]), index=False)
 
-        settings = {"max_bytes": self.max_bytes, "fingerprint": fingerprint, "after": after, "noise": noise}
-        return Gate(self.name, worker, self.home, key=key, **settings)
+        settings = {
+            "max_bytes": self.max_bytes,
+            "max_frame": self.max_frame,
+            "fingerprint": fingerprint,
+            "after": after,
+            "noise": noise,
+        }
+        if self.privacy is not None:
+            settings["account"] = lambda: account_lines(self.home)[-1]
+        return Gate(self.name, worker, self.home, key=key, policy=self.door, **settings)
 
     def worker(self, record, noise=None, batches=None):
         """The unit's worker on its record, to which noise of the given variance was added."""
@@ -85,8 +111,8 @@ class SiteSettings:
             client = KalmanClient(**self.client)
         except TypeError as error:
             raise SettingsError(f"[client]: {error}") from None
-        monitor = self.watch or self.watched is not None
-        return record.worker(self.name, client, noise=noise, monitored=batches, monitor=monitor)
+        allowed = {"monitor": self.is_monitored, "refines": self.door.may_refine}
+        return record.worker(self.name, client, noise=noise, monitored=batches, **allowed)
 
     def batches(self, columns, released=None):
         """Batches of the record that is to be monitored, None if there is none."""
@@ -95,21 +121,22 @@ class SiteSettings:
     def _write_answer(self, kind, table, index):
         """Write what only the site may read, one file per answer."""
         folder = self.home / "answers"
-        folder.mkdir(parents=True, exist_ok=True)
-        table.to_csv(folder / f"{kind}{len(list(folder.glob(f'{kind}*.csv')))}.csv", index=index)
+        number = len(list(folder.glob(f"{kind}*.csv")))
+        write_whole(folder / f"{kind}{number}.csv", csv_bytes(table, index=index))
 
     def read_key(self):
-        """The key in its file."""
+        """The key in its file, or the site's own with the public one of the server."""
         if self.key is None:
             raise SettingsError("[site] names no `key`: give the file of the key shared with the server.")
-        return read_key(self.key)
+        return read_key(self.key) if self.server_key is None else read_key_pair(self.key, self.server_key)
 
 
 def read_site_settings(path):
     """Settings of a site from a TOML file with a section ``[site]``."""
     everything = read_settings_file(path)
     privacy = read_section(everything, path, "privacy", SitePrivacy) if "privacy" in everything else None
-    more = {"client": everything.get("client", {}), "privacy": privacy}
+    policy = read_section(everything, path, "policy", SitePolicy) if "policy" in everything else SitePolicy()
+    more = {"client": everything.get("client", {}), "privacy": privacy, "policy": policy}
     settings = read_section(everything, path, "site", SiteSettings, **more)
     if "home" in everything["site"]:
         return settings

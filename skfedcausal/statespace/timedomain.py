@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .deadline import check_time
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum
 from .matrices import companion, hermitian
@@ -74,6 +75,7 @@ class TimeDomainLikelihood:
 
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q), A with the columns of B appended."""
+        check_time()
         A, Q = self._companion(A, Q)
         P0, found = smooth(A, Q, self._z, self._matrices, **self._settings)
         self._n_steps = found.n_steps

@@ -22,6 +22,7 @@ References
 
 import numpy as np
 
+from .deadline import check_time
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum
 from .matrices import companion, hermitian
@@ -96,6 +97,7 @@ class WhittleLikelihood:
         value = grad_A = grad_E = np.zeros(())
         at_once = max(_PIECE // n**2, 1) if self.N.ndim == 2 else self._n_frequencies
         for first in range(0, self._n_frequencies, at_once):
+            check_time()
             of_piece = self._sums(A, Q, slice(first, first + at_once))
             value, grad_A, grad_E = value + of_piece[0], grad_A + of_piece[1], grad_E + of_piece[2]
         grad_Q = 0.5 * (grad_E / self._n_frequencies)

@@ -15,7 +15,9 @@ from skfedcausal.__main__ import main
 from skfedcausal.client import site_record
 from skfedcausal.client.site_record import SiteRecord
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation import FileSite
+from skfedcausal.federation import FileSite, read_key
+from skfedcausal.federation.locks import only_one
+from skfedcausal.sites.settings import csv_bytes
 from skfedcausal.sites.site import read_site_settings
 
 UNITS = ("mill", "kiln")
@@ -147,6 +149,168 @@ def test_settings_that_cannot_be_used_are_explained(plant, more, reason, capsys)
     site(plant, "mill", more)
     assert main(["plan", str(plant / "mill.toml")]) == 1
     assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ('[policy]\noperation = ["refine"]\n', "unknown keys 'operation'"),
+        ('[policy]\noperations = ["refnie"]\n', "operations=['refnie'] of the policy are not known"),
+        ("[policy]\nrounds = 0\n", "rounds=0 of the policy"),
+        ('[policy]\nrounds = "all"\n', "`rounds` is 'all'"),
+        ("max_bytes = -1\n", "max_bytes = -1"),
+        ("timeout = nan\n", "timeout = nan"),
+        ("wait = -3\n", "wait = -3"),
+    ],
+)
+def test_a_policy_and_numbers_that_cannot_be_meant_are_explained(plant, more, reason, capsys):
+    site(plant, "mill", more)
+    assert main(["plan", str(plant / "mill.toml")]) == 1
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("timeout = 60", "timeout = -1", "timeout = -1"),
+        ("timeout = 60", "timeout = nan", "timeout = nan"),
+        ("['mill', 'kiln']", "[1, 2]", "units = [1, 2]"),
+        ("['mill', 'kiln']", '["mill", "mill"]', "each once"),
+        ("['mill', 'kiln']", "[]", "units = []"),
+        ("['mill', 'kiln']", '["mill", "Mill"]', "differ in case only"),
+        ("timeout = 60", "max_frame = 0", "max_frame = 0"),
+        ('"march"', '"con"', "'con' cannot name"),
+        ('"march"', f'"{300 * "m"}"', "A name of 300 bytes"),
+    ],
+)
+def test_units_and_times_that_cannot_be_meant_are_explained(plant, old, new, reason, capsys):
+    path = plant / "server.toml"
+    path.write_text(path.read_text().replace(old, new))
+    assert main(["plan", str(path)]) == 1
+    assert reason in capsys.readouterr().err
+
+
+# --- the policy -----------------------------------------------------------------------------------
+
+
+def test_plan_shows_the_policy_and_the_worst_case(plant, capsys):
+    assert main(["plan", str(plant / "mill.toml"), "--json"]) == 0
+    plan = told(capsys)
+    assert plan["policy"] == "operations fit; 1 rounds; the first run"
+    assert (plan["worst_case"]["rank"], plan["worst_case"]["n_sensors"], plan["worst_case"]["exact"]) == (2, 8, False)
+    site(plant, "mill", 'run = "march"\n[policy]\noperations = ["refine"]\nrounds = 4\ntotal_bytes = 99999\n')
+    assert main(["plan", str(plant / "mill.toml")]) == 0
+    text = capsys.readouterr().out
+    assert "operations refine; 4 rounds; runs march; total_bytes 99999" in text
+    assert "8 of 8 projections of every row: EXACT." in text
+    assert "Never" not in text
+    site(plant, "mill", 'one_way = true\nrun = "march"\n[policy]\noperations = ["refine"]\nrounds = 4\n')
+    assert main(["plan", str(plant / "mill.toml"), "--json"]) == 0
+    assert told(capsys)["worst_case"]["rank"] == 2  # nobody asks
+
+
+def test_a_question_beyond_the_policy_fails_with_what_would_allow_it(plant, capsys):
+    gates = [read_site_settings(plant / f"{name}.toml").gate(key=KEY) for name in UNITS for KEY in [key(plant, name)]]
+    threads = [threading.Thread(target=FileSite(gate, plant / "exchange").serve, daemon=True) for gate in gates]
+    for thread in threads:
+        thread.start()
+    server(plant, "[learner]\nn_rounds = 2\n")
+    assert main(["serve", str(plant / "server.toml")]) == 1
+    error = capsys.readouterr().err
+    for name in UNITS:
+        assert f"Client '{name}' gave no answer: refused by its policy, 'refine'" in error
+    assert '`operations` of its [policy] does not name it; the site would allow it with "refine" there' in error
+    server(plant)
+    (plant / "server.toml").write_text((plant / "server.toml").read_text().replace('"march"', '"april"'))
+    assert main(["serve", str(plant / "server.toml")]) == 1
+    assert "`runs` of its [policy] does not name this run" in capsys.readouterr().err
+    for gate in gates:
+        gate.closed = True
+
+
+def key(folder, name):
+    return read_key(folder / f"{name}.key")
+
+
+# --- one process, private files, repair -----------------------------------------------------------
+
+
+def test_a_second_process_of_a_site_leaves_and_the_first_goes_on(plant, capsys):
+    with only_one(plant / "home-mill" / "lock", "the site"):
+        assert main(["run", str(plant / "mill.toml"), "--timeout", "1"]) == 1
+    assert "Another process is running site 'mill'" in capsys.readouterr().err
+    assert main(["run", str(plant / "mill.toml"), "--timeout", "0.1"]) == 1
+    assert "No question came" in capsys.readouterr().err
+
+
+def test_what_a_site_and_its_server_keep_is_private(plant):
+    for name in UNITS:
+        site(plant, name, 'one_way = true\nrun = "march"\n')
+        (plant / f"home-{name}").mkdir(mode=0o755)
+        (plant / f"home-{name}" / "old.txt").write_text("of an earlier version")
+        assert main(["run", str(plant / f"{name}.toml"), "--json"]) == 0
+    server(plant, "one_way = true\n")
+    assert main(["serve", str(plant / "server.toml"), "--json"]) == 0
+    for folder in (plant / "home-mill", plant / "home-kiln", plant / "results" / "journal"):
+        for path in (folder, *folder.rglob("*")):
+            assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_broken_ledger_is_repaired_and_the_site_goes_on(plant, capsys):
+    site(plant, "mill", 'one_way = true\nrun = "march"\n')
+    assert main(["repair", str(plant / "mill.toml")]) == 1
+    assert "There is no ledger" in capsys.readouterr().err
+    assert main(["run", str(plant / "mill.toml")]) == 0
+    path = plant / "home-mill" / "ledger.jsonl"
+    path.write_text(path.read_text().replace('"round": 1', '"round": 2'))
+    assert main(["run", str(plant / "mill.toml")]) == 1
+    assert "repair" in capsys.readouterr().err
+    assert main(["repair", str(plant / "mill.toml")]) == 0
+    text = capsys.readouterr().out
+    assert "0 lines are intact" in text
+    assert "1 lines (line 1: was changed after it was written)" in text
+    assert main(["run", str(plant / "mill.toml")]) == 0
+    assert main(["verify", str(plant / "mill.toml")]) == 0
+
+
+def test_an_export_that_was_put_right_comes_back_by_the_same_commands(plant, capsys):
+    """One row less in one of two exports: nobody can say who is right. Then the row is there, and the run ends."""
+    whole = (plant / "kiln.csv").read_text()
+    (plant / "kiln.csv").write_text(whole[: whole.rstrip().rfind("\n") + 1])
+    server(plant, "quorum = 1\n")
+    assert run_with_sites(plant) == 1
+    error = capsys.readouterr().err
+    assert "'kiln' sent 299 rows" in error
+    assert "'mill' sent 300 rows" in error
+    (plant / "kiln.csv").write_text(whole)
+    assert run_with_sites(plant) == 0
+    there = np.load(plant / "results" / "march" / "plant.npz")["transition"]
+    assert_array_equal(there, FederatedGrangerEstimator().fit(X).transition_)
+    assert main(["verify", str(plant / "kiln.toml")]) == 0
+    capsys.readouterr()
+    assert main(["plan", str(plant / "kiln.toml"), "--json"]) == 0
+    assert told(capsys)["worst_case"]["rank"] == 4  # two forms of the record were asked about
+
+
+def run_with_sites(plant):
+    """Exit code of a server while the sites run."""
+    stop, threads = [], []
+    for name in UNITS:
+        settings = read_site_settings(plant / f"{name}.toml")
+        serve = FileSite(settings.gate(key=settings.read_key()), settings.folder).serve
+        threads.append(threading.Thread(target=serve, kwargs={"stop": lambda: stop}, daemon=True))
+        threads[-1].start()
+    code = main(["serve", str(plant / "server.toml"), "--json"])
+    stop.append(True)
+    for thread in threads:
+        thread.join(10)
+    return code
+
+
+def test_no_table_holds_a_formula(tmp_path):
+    table = pd.DataFrame({"cause": ["=HYPERLINK(1)", "mill"], "strength": [-1.5, 2.0], "-unit": ["@SUM", "+1"]})
+    text = csv_bytes(table, index=False).decode()
+    assert text.splitlines() == ["cause,strength,'-unit", "'=HYPERLINK(1),-1.5,'@SUM", "mill,2.0,'+1"]
 
 
 def test_a_time_column_that_was_not_named_is_explained(plant, capsys):
