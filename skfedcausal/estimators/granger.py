@@ -110,6 +110,8 @@ class FederatedGrangerEstimator(PlantEstimator):
     'cause effect   verdict\\nunit0  unit2 influence'
     """
 
+    _needs_rows = False
+
     @with_callbacks
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
         """Learn the plant.

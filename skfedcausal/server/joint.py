@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -49,6 +49,8 @@ class JointRecord:
     inputs: tuple[np.ndarray | None, ...] = ()
     unpredicted: tuple[np.ndarray | None, ...] = ()
     steps: tuple[int, ...] = ()
+
+    most_lags: ClassVar[int | None] = None  # of products that can be had; None for as many as there are rows
 
     def __post_init__(self):
         self.n_samples = len(self.parts[0].z)

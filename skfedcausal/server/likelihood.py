@@ -264,7 +264,15 @@ class LikelihoodServer(ServerLearner):
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
-        settings = self._settings(record.names, messages)
+        self._learn(record, self._settings(record.names, messages))
+        self.benefit_ = None
+        if self.held_out is not None:
+            with few_threads(record.partition.n_states):
+                self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
+        return self
+
+    def _learn(self, record, settings):
+        """Learn the plant of a joint record."""
         self.noise_share_ = self.filter_noise_share_ = None
         with few_threads(record.partition.n_states):
             if self.horizon > 1 and record.has_choice and record.u is not None:
@@ -281,15 +289,14 @@ class LikelihoodServer(ServerLearner):
                 self._run = None
             self._warn()
             self._keep_links(estimate)
-            self.benefit_ = None
-            if self.held_out is not None:
-                self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
-        return self
 
-    def _settings(self, names, messages):
-        """How a plant of these messages is estimated."""
+    def _settings(self, names, messages=None):
+        """How a plant of these messages is estimated, or of a record that none were kept of."""
         local: list[tuple | None] = []
         for name in names:
+            if messages is None:
+                local.append(None)
+                continue
             A, Q, B = (getattr(messages[name], x) for x in ("transition", "process_cov", "input_matrix"))
             is_known = A is not None and Q is not None
             if self.fix_local and not is_known:
@@ -547,6 +554,9 @@ class LikelihoodServer(ServerLearner):
         ['unit0', 'unit2']
         """
         self._validate_params()
-        record = JointRecord.from_messages(messages)
+        return self._screened(JointRecord.from_messages(messages))
+
+    def _screened(self, record):
+        """Table of the tests of a joint record at the uncoupled plant."""
         blocks = screen_plant(record)
         return links_table(record.names, record.partition, blocks, alpha=self.alpha, margin=self.margin)
