@@ -15,6 +15,7 @@ from ..message.secure import MaskedProducts, MaskedSeries, ProductsRequest, Secu
 from ..message.states import StateMessage
 from ..secure.dealer import Dealer
 from ..secure.masks import product_masks, record_tag, series_mask
+from ..secure.protocol import masked_products
 from ..secure.ring import fraction_bits, lagged_products, to_ring
 from ..secure.series import faded_scores
 from ..statespace.observation import is_regular
@@ -189,16 +190,13 @@ class SumsWorker:
         if not (again and (self._account is None or self._account.allows(tag.hex(), asked))):
             raise self._error("has multiplied with other series of the others before, and answers once.")
         mask = series_mask(self._key, tag, lengths, n_states)
+        slices, masks = Partition(request.sizes.tolist()).slices, []
+        for other, other_tag, n_other in zip(request.names, request.tags, request.sizes.tolist(), strict=True):
+            about = (tag, other_tag.tobytes()), other, lengths, lags, n_states, n_other
+            masks.append(product_masks(self._key, *about))
         starts = (0, *accumulate(lengths[:-1]))
-        behind = lagged_products(request.masked, mask, lags, starts)
-        ahead = lagged_products(mask, request.masked, lags, starts)
-        others = zip(request.names, request.tags, Partition(request.sizes.tolist()).slices, strict=True)
-        for other, other_tag, rows in others:
-            about = (tag, other_tag.tobytes()), other, lengths, lags, n_states, rows.stop - rows.start
-            masks = product_masks(self._key, *about)
-            behind[:, rows] += masks[0]
-            ahead[:, :, rows] += masks[1]
-        return MaskedProducts(behind, ahead), {**state, "sums": {**known, "asked": asked}}
+        products = masked_products(mask, request.masked, slices, masks, lags, starts)
+        return MaskedProducts(*products), {**state, "sums": {**known, "asked": asked}}
 
     def _check_others(self, request, known):
         """Refuse series that do not fit, and so many that sums with them would tell too much."""

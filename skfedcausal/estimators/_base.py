@@ -397,7 +397,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _check_rows(self):
         """Refuse what is about rows after a fit from sums."""
-        if getattr(self.server_, "dealer", None) is not None:
+        if getattr(getattr(self, "server_", None), "dealer", None) is not None:
             raise ValueError(
                 f"This {type(self).__name__} learned from secure sums, and units send nothing else: ask for `links_`, "
                 "`link_intervals` or `spectrum`. What is about rows needs a fit with a LikelihoodServer."

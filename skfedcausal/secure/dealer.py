@@ -9,7 +9,7 @@ from ..message.packet import PacketError
 from ..message.secure import CorrectionsRequest, MaskCorrections
 from ..statespace.partition import Partition
 from .masks import product_masks, series_mask
-from .ring import lagged_products
+from .protocol import mask_corrections
 
 _MOST = 2**28  # numbers that one answer may need
 
@@ -92,16 +92,13 @@ class Dealer:
         if sum(lengths) * sum(sizes) > _MOST or (lags + 1) * sum(sizes) ** 2 > _MOST:
             raise PacketError(f"The dealer makes at most {_MOST} masks at once; ask for fewer rows, lags or units.")
         tags = [tag.tobytes() for tag in request.tags]
-        units = list(zip(request.names, tags, sizes, Partition(sizes).slices, strict=True))
-        masks = [series_mask(self.keys[name], tag, lengths, size) for name, tag, size, _ in units]
-        every = np.concatenate(masks, axis=1)
-        corrections = lagged_products(every, every, lags, (0, *accumulate(lengths[:-1])))
-        for name, tag, size, own in units:
-            corrections[:, own, own] = 0
-            for other, other_tag, n_other, rows in units:
-                if other != name:
+        units = list(zip(request.names, tags, sizes, strict=True))
+        series = [series_mask(self.keys[name], tag, lengths, size) for name, tag, size in units]
+        masks = {}
+        for k, (name, tag, size) in enumerate(units):
+            for j, (other, other_tag, n_other) in enumerate(units):
+                if j != k:
                     about = (tag, other_tag), other, lengths, lags, size, n_other
-                    behind, ahead = product_masks(self.keys[name], *about)
-                    corrections[:, rows, own] -= behind
-                    corrections[:, own, rows] -= ahead
-        return corrections
+                    masks[k, j] = product_masks(self.keys[name], *about)
+        starts = (0, *accumulate(lengths[:-1]))
+        return mask_corrections(np.concatenate(series, axis=1), Partition(sizes).slices, masks, lags, starts)

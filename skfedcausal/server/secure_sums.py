@@ -18,7 +18,8 @@ from ..message.secure import (
     ProductsRequest,
     SecureSumsRequest,
 )
-from ..secure.ring import fraction_bits, from_ring, lagged_products
+from ..secure.protocol import opened_products
+from ..secure.ring import fraction_bits, from_ring
 from ..statespace.partition import Partition
 from .estimation.standardised import StandardisedPlant
 from .likelihood import LikelihoodServer
@@ -277,24 +278,23 @@ def _opened(series, products, corrections, lags):
     """Sums of products of the scores of all units that are left, in their own scale."""
     left = [name for name in series if name in products]
     messages = [series[name] for name in left]
-    sizes = [message.masked.shape[1] for message in messages]
+    slices = Partition([message.masked.shape[1] for message in messages]).slices
     masked = np.concatenate([message.masked for message in messages], axis=1)
-    lengths = messages[0].lengths
-    total = lagged_products(masked, masked, lags, (0, *accumulate(lengths[:-1])))
-    if corrections.shape != total.shape:
-        raise ValueError(f"The dealer's corrections have shape {corrections.shape}, expected {total.shape}.")
-    total += corrections
-    slices = Partition(sizes).slices
-    for name, message, own in zip(left, messages, slices, strict=True):
-        total[:, own, own] = message.own
-        others = [other for other in series if other != name]
+    expected = (lags + 1, masked.shape[1], masked.shape[1])
+    if corrections.shape != expected:
+        raise ValueError(f"The dealer's corrections have shape {corrections.shape}, expected {expected}.")
+    found = {}
+    for k, name in enumerate(left):
+        told, others = products[name], [other for other in series if other != name]
         places = Partition([series[other].masked.shape[1] for other in others]).slices
         for other, place in zip(others, places, strict=True):
-            if other in left:
-                rows = slices[left.index(other)]
-                total[:, rows, own] += products[name].behind[:, place]
-                total[:, own, rows] += products[name].ahead[:, :, place]
+            if other in products:
+                found[k, left.index(other)] = told.behind[:, place], told.ahead[:, :, place]
+    starts = (0, *accumulate(messages[0].lengths[:-1]))
+    total = opened_products(masked, slices, found, corrections, lags, starts)
     _check_opened(total[0], left, slices)
+    for message, own in zip(messages, slices, strict=True):
+        total[:, own, own] = message.own
     scale = np.concatenate([message.scale for message in messages])
     return from_ring(total, fraction_bits(len(masked))) * np.outer(scale, scale)
 
@@ -302,6 +302,7 @@ def _opened(series, products, corrections, lags):
 def _check_opened(products, names, slices):
     """The products of two units in one row are opened twice under different masks, and have to be the same."""
     wrong = np.array([[(products[a, b] != products[b, a].T).any() for b in slices] for a in slices])
+    np.fill_diagonal(wrong, False)
     if wrong.any():
         most = max(wrong.sum(axis=0))
         who = [name for name, count in zip(names, wrong.sum(axis=0), strict=True) if count == most]
