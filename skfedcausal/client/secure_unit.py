@@ -107,7 +107,9 @@ class SumsWorker:
 
     def __init__(self, worker, key, *, most=0.5, account=None):
         if len(key) < 16:
-            raise ValueError(f"The key that unit {worker.name!r} shares with the dealer has {len(key)} bytes, under 16.")
+            raise ValueError(
+                f"The key that unit {worker.name!r} shares with the dealer has {len(key)} bytes, under 16."
+            )
         self._worker, self._key, self._most, self._account = worker, bytes(key), most, account
 
     @property

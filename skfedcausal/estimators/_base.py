@@ -144,7 +144,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"{', '.join(given)} cannot be given to `fit_sites`: units at sites have their own settings."
             )
         server = self._new_server()
-        exchange = self._exchange(transport, Ledger(), lost_units=self.lost_units, dealer=getattr(server, "dealer", None))
+        exchange = self._exchange(
+            transport, Ledger(), lost_units=self.lost_units, dealer=getattr(server, "dealer", None)
+        )
         if exchange.one_way and server.needs_replies:
             raise ValueError(
                 f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way link. Use "

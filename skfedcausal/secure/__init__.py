@@ -32,7 +32,7 @@ _HOMES = {
     "SumsWorker": "..client.secure_unit",
     "SecureSumsServer": "..server.secure_sums",
 }
-__all__ = ["Dealer", "SecureSumsServer", "SumsAccount", "SumsWorker"]  # noqa: F822
+__all__ = ["Dealer", "SecureSumsServer", "SumsAccount", "SumsWorker"]
 
 
 def __getattr__(name):

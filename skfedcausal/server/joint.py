@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -50,8 +50,6 @@ class JointRecord:
     unpredicted: tuple[np.ndarray | None, ...] = ()
     steps: tuple[int, ...] = ()
 
-    most_lags: ClassVar[int | None] = None  # of products that can be had; None for as many as there are rows
-
     def __post_init__(self):
         self.n_samples = len(self.parts[0].z)
         self.is_constant = all(part.is_constant for part in self.parts)
@@ -80,6 +78,11 @@ class JointRecord:
             tuple(getattr(messages[name], of) for name in names) for of in ("information", "inputs", "unpredicted")
         )
         return cls(names, parts, starts, inputs, unpredicted)
+
+    @property
+    def most_lags(self):
+        """Lags that moments can be had for; None for as many as there are rows."""
+        return None
 
     # -- inputs and steps ------------------------------------------------------------------------
 

@@ -5,25 +5,15 @@ from dataclasses import dataclass
 from itertools import accumulate
 from numbers import Integral
 
-import numpy as np
 from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
 from ..message.requests import Ask
-from ..message.secure import (
-    CorrectionsRequest,
-    MaskCorrections,
-    MaskedProducts,
-    MaskedSeries,
-    ProductsRequest,
-    SecureSumsRequest,
-)
-from ..secure.protocol import opened_products
-from ..secure.ring import fraction_bits, from_ring
-from ..statespace.partition import Partition
+from ..message.secure import MaskCorrections, MaskedProducts, MaskedSeries, SecureSumsRequest
 from .estimation.standardised import StandardisedPlant
 from .likelihood import LikelihoodServer
 from .plant import ServerLearner
+from .secure_rounds import check_series, corrections_request, opened_sums, others_of
 from .summed import SummedRecord, open_sums
 
 _ENOUGH = 12  # lags that are looked at in any case
@@ -70,8 +60,8 @@ class SecureSumsServer(ServerLearner):
     learner_ : LikelihoodServer
         Fitted.
     sums_ : ndarray of shape (n_lags + 2, n, n)
-        ``sum_t s[t+l] s[t]'``, the sums of lagged products of the units' faded scores: all that the server learned of the record, with
-        `information_`.
+        ``sum_t s[t+l] s[t]'``, the sums of lagged products of the units' faded scores: all that the server
+        learned of the record, with `information_`.
 
     See Also
     --------
@@ -147,14 +137,14 @@ class SecureSumsServer(ServerLearner):
             raise ValueError(f"{type(self).__name__} learns plants without inputs; use a LikelihoodServer.")
         lags = self.n_lags + 1
         series = dict((yield Ask(dict.fromkeys(names, SecureSumsRequest(lags)), MaskedSeries)))
-        _check_series(series, lags)
-        products = dict((yield Ask(_others(series), MaskedProducts)))
+        check_series(series, lags)
+        products = dict((yield Ask(others_of(series), MaskedProducts)))
         left = {name: series[name] for name in series if name in products}
         if len(left) < 2:
             raise ValueError(f"Sums of products need two units; there is {list(left) or 'none'} left.")
-        asked = {self.dealer: _corrections_request(left, lags)}
+        asked = {self.dealer: corrections_request(left, lags)}
         (corrections,) = (yield Ask(asked, MaskCorrections, needed=len(names))).values()
-        sums = _opened(series, products, corrections.corrections, lags)
+        sums = opened_sums(series, products, corrections.corrections, lags)
         messages = left.values()
         lengths = next(iter(messages)).lengths
         informations = {name: message.information for name, message in left.items()}
@@ -235,78 +225,3 @@ class SecureSumsServer(ServerLearner):
             With the columns of `links_`; see :meth:`~skfedcausal.LikelihoodServer.screen`.
         """
         return self.learner_._screened(self._record_of_sums())
-
-
-def _check_series(series, lags):
-    """Refuse masked series that do not belong together."""
-    lengths = {name: message.lengths for name, message in series.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"The units' records have different episodes: {lengths}.")
-    for name, message in series.items():
-        if len(message.own) != lags + 1:
-            raise ValueError(f"Unit {name!r} sent its own sums at {len(message.own)} lags, expected {lags + 1}.")
-
-
-def _others(series):
-    """Request to every unit with the masked series of all others."""
-    requests = {}
-    for name in series:
-        others = {other: message for other, message in series.items() if other != name}
-        if not others:
-            raise ValueError(f"Sums of products need two units; there is only {name!r}.")
-        requests[name] = ProductsRequest(
-            np.concatenate([message.masked for message in others.values()], axis=1),
-            np.array([message.masked.shape[1] for message in others.values()]),
-            np.stack([message.tag for message in others.values()]),
-            tuple(others),
-        )
-    return requests
-
-
-def _corrections_request(series, lags):
-    messages = series.values()
-    return CorrectionsRequest(
-        np.array([message.masked.shape[1] for message in messages]),
-        np.stack([message.tag for message in messages]),
-        next(iter(messages)).lengths,
-        tuple(series),
-        lags,
-    )
-
-
-def _opened(series, products, corrections, lags):
-    """Sums of products of the scores of all units that are left, in their own scale."""
-    left = [name for name in series if name in products]
-    messages = [series[name] for name in left]
-    slices = Partition([message.masked.shape[1] for message in messages]).slices
-    masked = np.concatenate([message.masked for message in messages], axis=1)
-    expected = (lags + 1, masked.shape[1], masked.shape[1])
-    if corrections.shape != expected:
-        raise ValueError(f"The dealer's corrections have shape {corrections.shape}, expected {expected}.")
-    found = {}
-    for k, name in enumerate(left):
-        told, others = products[name], [other for other in series if other != name]
-        places = Partition([series[other].masked.shape[1] for other in others]).slices
-        for other, place in zip(others, places, strict=True):
-            if other in products:
-                found[k, left.index(other)] = told.behind[:, place], told.ahead[:, :, place]
-    starts = (0, *accumulate(messages[0].lengths[:-1]))
-    total = opened_products(masked, slices, found, corrections, lags, starts)
-    _check_opened(total[0], left, slices)
-    for message, own in zip(messages, slices, strict=True):
-        total[:, own, own] = message.own
-    scale = np.concatenate([message.scale for message in messages])
-    return from_ring(total, fraction_bits(len(masked))) * np.outer(scale, scale)
-
-
-def _check_opened(products, names, slices):
-    """The products of two units in one row are opened twice under different masks, and have to be the same."""
-    wrong = np.array([[(products[a, b] != products[b, a].T).any() for b in slices] for a in slices])
-    np.fill_diagonal(wrong, False)
-    if wrong.any():
-        most = max(wrong.sum(axis=0))
-        who = [name for name, count in zip(names, wrong.sum(axis=0), strict=True) if count == most]
-        raise ValueError(
-            f"The sums of {who} with others do not open: unit and dealer have different keys, or one of them changed "
-            "what it sent. Give the dealer the keys that the units have."
-        )

@@ -46,8 +46,13 @@ class SummedRecord(JointRecord):
         # whoever looks at a row gets NaN
         parts = tuple(Information(np.broadcast_to(np.nan, (n_samples, len(J))), J[None]) for J in informations.values())
         record = cls(tuple(informations), parts, tuple(starts), (None,) * len(parts), (None,) * len(parts))
-        record.scores, record.most_lags = SummedScores(record, sums), len(sums) - 2
+        record.scores = SummedScores(record, sums)
         return record
+
+    @property
+    def most_lags(self):
+        """Lags that moments can be had for."""
+        return len(self.scores.sums) - 2
 
 
 def open_sums(messages, lags):

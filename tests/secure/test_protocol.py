@@ -9,6 +9,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+
 from skfedcausal.secure.protocol import mask_corrections, masked_products, opened_products
 from skfedcausal.secure.ring import lagged_products
 
@@ -127,4 +128,22 @@ def test_a_unit_sees_uniform_series_of_the_others():
         for numbers in product(range(MODULUS), repeat=Masks.needed(2, 0)):
             d = (series[0] - Masks(numbers, 2, 0).series[0]) % np.uint64(MODULUS)
             seen[tuple(d.ravel().tolist())] += 1
-        assert len(seen) == MODULUS**ROWS and len(set(seen.values())) == 1
+        assert len(seen) == MODULUS**ROWS
+        assert len(set(seen.values())) == 1
+
+
+def test_without_masks_of_the_products_the_server_would_see_more():
+    """The comparison has power: leave out one kind of mask, and records of equal sums differ."""
+
+    def bare(series):
+        seen = Counter()
+        for numbers in product(range(MODULUS), repeat=2 * ROWS):
+            masks = Masks(np.zeros(Masks.needed(2, 0)), 2, 0)
+            masks.series = [
+                np.array(numbers[:ROWS], dtype=np.uint64)[:, None],
+                np.array(numbers[ROWS:], np.uint64)[:, None],
+            ]
+            seen[transcript(series, masks, 0)] += 1
+        return seen
+
+    assert any(bare(first) != bare(second) for first, second in pairs_of_equal_sums(2, 0, most=40))
