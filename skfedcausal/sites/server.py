@@ -19,6 +19,7 @@ from ..federation.lost import LostUnits
 from ..message.states import WIRE_DTYPES
 from ..server.gradient.server import GradientServer
 from ..server.likelihood import LikelihoodServer
+from ..server.secure_sums import SecureSumsServer
 from .settings import SettingsError, converted, read_section, read_settings_file
 
 ESTIMATORS = {
@@ -26,7 +27,7 @@ ESTIMATORS = {
     "counterfactual": FederatedCounterfactualEstimator,
     "root_cause": FederatedRCADetector,
 }
-LEARNERS = {"likelihood": LikelihoodServer, "gradient": GradientServer}
+LEARNERS = {"likelihood": LikelihoodServer, "gradient": GradientServer, "secure_sums": SecureSumsServer}
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,13 @@ class ServerSettings:
         """Files between this machine and the sites."""
         if self.folder is None or self.keys is None:
             raise SettingsError("[server] needs `folder` (of the exchange) and `keys` (of the sites).")
-        keys = {name: read_key(self.keys / f"{file_name(name)}.key") for name in self.units}
+        names = self.units
+        if self.learner.get("kind") == "secure_sums":
+            names = (*names, self.learner.get("dealer", SecureSumsServer.dealer))
+        keys = {name: read_key(self.keys / f"{file_name(name)}.key") for name in names}
         settings = {"one_way": self.one_way, "timeout": self.timeout}
         journal = self.out / "journal" if self.resume else None
-        return FileTransport(self.folder, self.units, self.run, keys, journal=journal, **settings)
+        return FileTransport(self.folder, names, self.run, keys, journal=journal, **settings)
 
     def learn(self, transport, tell=lambda line: None):
         """Fit over a transport, ask the questions, monitor, close the run, write the results; the summary.

@@ -9,7 +9,7 @@ from ..client.site_record import SettingsError
 from ..containers.layout import listed
 
 _IN_TOML = {Path: (str,), tuple: (list,), float: (int, float)}  # other types are what they are
-_TABLES = ("client", "privacy", "learner", "detector", "questions")  # sections of their own
+_TABLES = ("client", "privacy", "secure_sums", "learner", "detector", "questions")  # sections of their own
 
 
 def read_settings_file(path):

@@ -13,9 +13,13 @@ from ..federation.atomic import file_name
 from ..federation.envelope import read_key
 from ..federation.gate import Gate
 from ..message.requests import FitRequest, WatchRequest
+from ..message.secure import SecureSumsRequest
 from ..message.states import WIRE_DTYPES, EffectReply
 from ..message.watching import VerdictReply
+from .secure import DealerSettings, SiteSums
 from .settings import SettingsError, read_section, read_settings_file
+
+SECURE_LAGS = 13  # that a server asks for unless it is told otherwise, for dry runs
 
 
 @dataclass(frozen=True)
@@ -40,14 +44,22 @@ class SiteSettings:
     wait: float = 0.0
     client: dict = field(default_factory=dict)
     privacy: SitePrivacy | None = None
+    secure_sums: SiteSums | None = None
 
     def __post_init__(self):
+        if self.secure_sums is not None and (self.privacy or self.one_way or self.watch or self.watched or self.inputs):
+            raise SettingsError(
+                "[secure_sums] goes with complete records and a way back: leave out [privacy], `one_way`, `watch`, "
+                "`watched` and `inputs`, or leave out [secure_sums]."
+            )
         if self.wire_dtype not in WIRE_DTYPES:
             raise SettingsError(f"wire_dtype={self.wire_dtype!r}; choose {listed(WIRE_DTYPES)}.")
 
     @property
     def request(self):
         """Request that a one-way site makes of itself, and that a dry run answers."""
+        if self.secure_sums is not None:
+            return SecureSumsRequest(SECURE_LAGS).to_packet(1)
         monitor = self.watch or self.watched is not None
         return FitRequest(monitor=monitor).to_packet(1, self.wire_dtype)
 
@@ -63,6 +75,8 @@ class SiteSettings:
         columns, fingerprint, noise = record.columns, record.fingerprint, "none"
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(columns))
+            if self.secure_sums is not None:
+                worker = self.secure_sums.around(worker, self.home)
         else:  # nothing that answers ever sees the records themselves
             promises = SitePromises(self.privacy, self.name, self.home, record)
             noise, batches = self.privacy.in_words, self.batches(columns, promises.released)
@@ -106,10 +120,13 @@ class SiteSettings:
 
 
 def read_site_settings(path):
-    """Settings of a site from a TOML file with a section ``[site]``."""
+    """Settings of a site from a TOML file with a section ``[site]``, or of the dealer of secure sums."""
     everything = read_settings_file(path)
+    if "dealer" in everything:
+        return read_section(everything, path, "dealer", DealerSettings, home="home-dealer")
     privacy = read_section(everything, path, "privacy", SitePrivacy) if "privacy" in everything else None
-    more = {"client": everything.get("client", {}), "privacy": privacy}
+    sums = read_section(everything, path, "secure_sums", SiteSums) if "secure_sums" in everything else None
+    more = {"client": everything.get("client", {}), "privacy": privacy, "secure_sums": sums}
     settings = read_section(everything, path, "site", SiteSettings, **more)
     if "home" in everything["site"]:
         return settings
