@@ -31,7 +31,8 @@ class SumsAccount:
         JSON file that nobody else writes.
     most : int, default=1
         Sums that may be answered in all. Two answers over nearly the same rows can be subtracted, and what is
-        left are products of the few rows in which they differ: allow another one for other rows only.
+        left are products of the few rows in which they differ; two about the same rows with series of others
+        that differ add up to twice as many equations. Allow another one for other rows only.
 
     Examples
     --------
@@ -60,15 +61,16 @@ class SumsAccount:
         -------
         bool
         """
-        known = json.loads(self.path.read_text()) if self.path.exists() else {}
-        if tag not in known and len(known) >= self.most:
+        known = json.loads(self.path.read_text()) if self.path.exists() else []
+        begun, entry = [tag, None], [tag, asked]
+        if entry in known or (asked is None and tag in [one for one, _ in known]):
+            return True
+        if begun in known:
+            known.remove(begun)
+        elif len(known) >= self.most:
             return False
-        before = known.get(tag)
-        if None not in (before, asked) and before != asked:
-            return False
-        if tag not in known or before != (asked or before):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_whole(self.path, json.dumps({**known, tag: asked or before}).encode())
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path, json.dumps([*known, entry]).encode())
         return True
 
 
@@ -96,7 +98,7 @@ class SumsWorker:
     >>> from skfedcausal import KalmanClient
     >>> from skfedcausal.client.worker import UnitWorker
     >>> from skfedcausal.datasets import make_granger_plant
-    >>> from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
+    >>> from skfedcausal.message import MaskedSeries, SecureSumsRequest
     >>> from skfedcausal.secure import SumsWorker
     >>> X, _ = make_granger_plant(1, random_state=0)
     >>> worker = SumsWorker(UnitWorker("unit0", X["unit0"], None, (0,), None, KalmanClient()), b"0" * 32)
@@ -129,6 +131,11 @@ class SumsWorker:
         -------
         answer : Packet
         state : dict
+
+        Raises
+        ------
+        PacketError
+            If it is another question, or the unit does not answer it: it has answered, or the sums would tell too much.
         """
         if packet.op == SecureSumsRequest.OP:
             message, state = self._series(SecureSumsRequest.from_packet(packet), state, packet.round)

@@ -2,51 +2,12 @@
 
 import numpy as np
 
-from .fields import Numbers, Whole
+from . import ring_fields as ring_fields  # kinds of fields that are declared here
 from .packet import PacketError
 from .schema import Message, wire
 
 _NAMES = "whose they are"
 _SIZES = "numbers of states of these units"
-
-
-class Ring(Numbers):
-    """Whole numbers modulo 2^64."""
-
-    def write(self, message, value, dtype, into):
-        into[self.array] = np.ascontiguousarray(value).view(np.int64)
-
-    def read(self, left, sizes, values):
-        value = np.ascontiguousarray(self.taken(left, sizes, kinds="i"))
-        if value.dtype != np.int64:
-            raise self.error(f"has dtype {value.dtype}, expected int64")
-        values[self.name] = value.view(np.uint64)
-
-
-class Octets(Numbers):
-    """Bytes, as many in each row."""
-
-    def write(self, message, value, dtype, into):
-        into[self.array] = np.asarray(value, dtype=np.uint8)
-
-    def read(self, left, sizes, values):
-        value = self.taken(left, sizes, kinds="u")
-        if value.dtype != np.uint8:
-            raise self.error(f"has dtype {value.dtype}, expected uint8")
-        values[self.name] = value
-
-
-class Counts(Whole):
-    """Whole numbers, each at least one."""
-
-    def write(self, message, value, dtype, into):
-        into[self.array] = np.asarray(value, dtype=np.int64)
-
-    def read(self, left, sizes, values):
-        value = self.taken(left, sizes, kinds="iu").astype(np.int64)
-        if not (value >= 1).all():
-            raise self.error("has numbers below one")
-        values[self.name] = value
 
 
 class MaskedSeries(Message, op="masked"):
@@ -70,7 +31,7 @@ class MaskedSeries(Message, op="masked"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message.secure import MaskedSeries
+    >>> from skfedcausal.message import MaskedSeries
     >>> ring = np.zeros((40, 2), dtype=np.uint64)
     >>> own = np.zeros((3, 2, 2), dtype=np.uint64)
     >>> message = MaskedSeries(ring, own, np.ones(2), np.eye(2), (40,), np.zeros(32, dtype=np.uint8))
@@ -102,7 +63,7 @@ class SecureSumsRequest(Message, op="secure_sums", answer=MaskedSeries):
 
     Examples
     --------
-    >>> from skfedcausal.message.secure import SecureSumsRequest
+    >>> from skfedcausal.message import SecureSumsRequest
     >>> SecureSumsRequest(13).to_packet().scalars
     {'lags': 13}
     """
@@ -124,7 +85,7 @@ class MaskedProducts(Message, op="masked_products"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message.secure import MaskedProducts
+    >>> from skfedcausal.message import MaskedProducts
     >>> products = MaskedProducts(np.zeros((2, 3, 1), dtype=np.uint64), np.zeros((2, 1, 3), dtype=np.uint64))
     >>> list(products.to_packet().arrays)
     ['behind', 'ahead']
@@ -148,7 +109,7 @@ class ProductsRequest(Message, op="secure_products", answer=MaskedProducts):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message.secure import ProductsRequest
+    >>> from skfedcausal.message import ProductsRequest
     >>> masked, tags = np.zeros((40, 3), dtype=np.uint64), np.zeros((2, 32), dtype=np.uint8)
     >>> request = ProductsRequest(masked, np.array([1, 2]), tags, ("mill", "kiln"))
     >>> ProductsRequest.from_packet(request.to_packet()).names
@@ -176,7 +137,7 @@ class MaskCorrections(Message, op="masks"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message.secure import MaskCorrections
+    >>> from skfedcausal.message import MaskCorrections
     >>> MaskCorrections(np.zeros((2, 4, 4), dtype=np.uint64)).to_packet().op
     'masks'
     """
@@ -200,7 +161,7 @@ class CorrectionsRequest(Message, op="secure_masks", answer=MaskCorrections):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message.secure import CorrectionsRequest
+    >>> from skfedcausal.message import CorrectionsRequest
     >>> tags = np.zeros((2, 32), dtype=np.uint8)
     >>> CorrectionsRequest(np.array([1, 2]), tags, (40,), ("mill", "kiln"), 13).to_packet().scalars["lags"]
     13

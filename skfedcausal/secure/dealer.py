@@ -39,7 +39,7 @@ class Dealer:
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message.secure import CorrectionsRequest
+    >>> from skfedcausal.message import CorrectionsRequest
     >>> from skfedcausal.secure import Dealer
     >>> dealer = Dealer.with_new_keys(["mill", "kiln"])
     >>> tags = np.zeros((2, 32), dtype=np.uint8)
@@ -77,6 +77,11 @@ class Dealer:
         -------
         answer : Packet
         state : dict
+
+        Raises
+        ------
+        PacketError
+            If it is another question, or about units whose keys the dealer does not have.
         """
         if packet.op != CorrectionsRequest.OP:
             raise PacketError(f"The dealer has nothing but masks and does not know the operation {packet.op!r}.")

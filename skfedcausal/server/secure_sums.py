@@ -209,11 +209,36 @@ class SecureSumsServer(ServerLearner):
     # -- what stays ------------------------------------------------------------------------------
 
     def link_intervals(self, level=0.95, *, geweke=False):
-        """Intervals of the strength of each link between states, and the rows needed to decide it."""
+        """Intervals of the strength of each link between states, and the rows needed to decide it.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Coverage of each interval.
+        geweke : bool, default=False
+            Also intervals of Geweke's measure.
+
+        Returns
+        -------
+        DataFrame
+            See :meth:`FederatedGrangerEstimator.link_intervals`.
+        """
         return self.learner_.link_intervals(level, geweke=geweke)
 
     def spectrum(self, cause, effect, **settings):
-        """Geweke's measure of the influence of one unit on another over frequency."""
+        """Geweke's measure of the influence of one unit on another over frequency.
+
+        Parameters
+        ----------
+        cause, effect : str
+        **settings
+            `conditional`, `n_frequencies`, `level`.
+
+        Returns
+        -------
+        DataFrame
+            See :meth:`FederatedGrangerEstimator.spectrum`.
+        """
         return self.learner_.spectrum(cause, effect, **settings)
 
     def screen(self):

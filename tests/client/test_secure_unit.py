@@ -85,6 +85,9 @@ def test_an_account_knows_what_the_others_sent(tmp_path):
                 workers["unit0"].handle(request.to_packet(2), states["unit0"])
         else:
             workers["unit0"].handle(request.to_packet(2), states["unit0"])
+    more = SumsWorker(workers["unit0"]._worker, b"unit0".ljust(32), account=SumsAccount(path, most=2))
+    more.handle(request.to_packet(2), states["unit0"])
+    assert len(json.loads(path.read_text())) == 2
 
 
 @pytest.mark.parametrize(
