@@ -43,7 +43,7 @@ def row(n_units):
     openly, secret = (fits[kind].links_ for kind in ("open", "secure"))
     apart = ((openly["strength"] - secret["strength"]).abs() / openly["stderr"]).max()
     sent = {kind: fit.communication_ for kind, fit in fits.items()}
-    equations = (2 * _LAGS + 3) * _STATES * (n_units - 1)
+    equations = (2 * _LAGS + 3) * _STATES * (n_units - 1) + (_LAGS + 2) * _STATES
     return {
         "units": n_units,
         "seconds, open": f"{seconds['open']:.2f}",

@@ -84,8 +84,9 @@ class SumsWorker:
     key : bytes
         That the unit shares with the dealer, at least 16 bytes.
     most : float, default=0.5
-        Largest number of linear equations about one of its series, as a share of the rows, that the server and
-        all other units together could set up from the sums. More is refused.
+        Largest number of equations about one of its series, as a share of the rows, that the server and all other
+        units together could set up from the sums: ``(2 L + 1) P`` linear ones for lags up to L and P series of
+        the others, ``(L + 1) p`` quadratic ones from its own p. More is refused.
     account : SumsAccount, default=None
         None keeps what was answered in the state of the run only.
 
@@ -152,6 +153,7 @@ class SumsWorker:
         own, inner = self._worker.handle(FitRequest().to_packet(round), {})
         series, message = self._scores(StateMessage.from_packet(own))
         lengths, starts = message.lengths, self._worker.starts
+        self._check_equations(len(series), request.lags, series.shape[1])
         scale = np.sqrt(np.square(series).mean(axis=0))
         if not (scale > 0).all():
             raise self._error("has a state that never changes, of which there are no sums; give it fewer states.")
@@ -212,7 +214,11 @@ class SumsWorker:
         n_rows, n_others = request.masked.shape
         if n_rows != sum(known["lengths"]) or self._worker.name in request.names:
             raise self._error(f"got {n_rows} rows of {list(request.names)} for its {sum(known['lengths'])} rows.")
-        equations = (2 * known["lags"] + 1) * n_others
+        self._check_equations(n_rows, known["lags"], known["n_states"], n_others)
+
+    def _check_equations(self, n_rows, lags, n_states, n_others=0):
+        """Refuse where sums with the others' series, and of its own, would tell too much of each of its series."""
+        equations = (2 * lags + 1) * n_others + (lags + 1) * n_states
         if equations > self._most * n_rows:
             raise self._error(
                 f"was asked for {equations} sums about each series of {n_rows} rows, over its limit of {self._most:g} "

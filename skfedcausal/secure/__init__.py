@@ -14,8 +14,8 @@ All that the server gets but the sums is uniform. What holds, and for whom:
 - all parties follow the protocol (semi-honest);
 - the dealer colludes with nobody: together with the server, or with any one unit, it has the rows;
 - the server together with all units but one learns what the sums tell: of each series of the one left at most
-  ``(2 L + 1) P`` linear equations, for products over up to L rows with the P series of the others. A unit answers
-  only where that is a small enough part of its rows, and once for a record.
+  ``(2 L + 1) P`` linear equations, for products over up to L rows with the P series of the others, beside its own
+  sums. A unit answers only where that is a small enough part of its rows, and once for a record.
 
 References
 ----------

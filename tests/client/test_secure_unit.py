@@ -90,6 +90,11 @@ def test_an_account_knows_what_the_others_sent(tmp_path):
     assert len(json.loads(path.read_text())) == 2
 
 
+def test_own_sums_at_all_lags_would_tell_the_series():
+    with pytest.raises(PacketError, match="asked for 202 sums about each series of 400 rows"):
+        ask(worker(records()["unit0"]), lags=100)
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [

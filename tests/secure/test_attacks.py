@@ -81,11 +81,11 @@ def test_server_and_all_other_units_learn_as_many_projections_as_stated():
 
 
 def test_units_refuse_where_sums_would_tell_too_much():
-    workers, _ = units(records(), most=(2 * LAGS + 1) * 4 / 400 - 1e-9)
+    workers, _ = units(records(), most=36 / 400 - 1e-9)
     messages, states = first_round(workers)
-    with pytest.raises(PacketError, match=r"'unit0' was asked for 28 sums about each series of 400 rows.*`most`"):
+    with pytest.raises(PacketError, match=r"'unit0' was asked for 36 sums about each series of 400 rows.*`most`"):
         workers["unit0"].handle(others_of(messages)["unit0"].to_packet(2), states["unit0"])
-    workers, _ = units(records(), most=(2 * LAGS + 1) * 4 / 400)
+    workers, _ = units(records(), most=36 / 400)  # 7 x 4 with the others' series, 4 x 2 of its own
     messages, states = first_round(workers)
     workers["unit0"].handle(others_of(messages)["unit0"].to_packet(2), states["unit0"])
 

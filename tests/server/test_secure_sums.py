@@ -199,8 +199,26 @@ def test_few_lags_are_warned_of():
     assert few.server_.sums_.shape == (62, 2, 2)
 
 
+def test_three_lags_are_enough_to_learn_from(plant):
+    est = fitted(plant, SecureSumsServer(n_lags=3))
+    assert est.server_.sums_.shape == (5, 8, 8)
+    assert est.links_["verdict"].tolist() == fitted(plant).links_["verdict"].tolist()
+
+
 def test_noise_of_a_mechanism_on_the_record_stays_accounted(plant):
     mechanism = GaussianMechanism(epsilon=5.0, delta=1e-5, clip_norm=30.0, event_radius=0.1, unit="event")
     est = fitted(plant, privacy=mechanism)
     assert est.privacy_spent_.epsilon == pytest.approx(5.0)
     assert set(est.noise_covariance_) == set(plant)
+
+
+@pytest.mark.slow
+def test_false_links_stay_at_their_level():
+    """480 p-values of pairs without a link: rejections within four standard errors of the level."""
+    p_values = []
+    for seed in range(40):
+        X, _ = make_granger_plant(4, n_samples=800, links=[], n_states=2, random_state=seed)
+        messages = {name: KalmanClient(n_states=2).fit(Y).message(Y) for name, Y in X.items()}
+        p_values.extend(SecureSumsServer().fit(messages).screen()["p_value"])
+    for level in (0.05, 0.2):
+        assert abs(np.mean(np.array(p_values) < level) - level) < 4 * np.sqrt(level * (1 - level) / len(p_values))
