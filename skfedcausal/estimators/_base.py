@@ -236,7 +236,13 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _exchange(self, transport, ledger, *, dealer=None, **settings):
         if dealer is not None:
-            settings["names"] = tuple(name for name in transport.clients() if name != dealer)
+            there = tuple(transport.clients())
+            if dealer not in there:
+                raise ValueError(
+                    f"The transport reaches {list(there)} and no dealer {dealer!r}, without whom there are no secure "
+                    "sums. Name it among the sites of the transport, or give the server its name: dealer=."
+                )
+            settings["names"] = tuple(name for name in there if name != dealer)
         return Exchange(transport, ledger, dtype=self.wire_dtype, monitor=self._monitors, **settings)
 
     def connect(self, transport):

@@ -7,6 +7,7 @@ import pytest
 
 from skfedcausal import KalmanClient
 from skfedcausal.client.worker import UnitWorker
+from skfedcausal.federation import Gate
 from skfedcausal.message import FitRequest, RecordRequest
 from skfedcausal.message.packet import PacketError
 from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
@@ -70,6 +71,25 @@ def test_an_account_outlives_the_process(tmp_path):
         ask(worker(Y[1:], account=SumsAccount(path)))  # two answers over nearly the same rows
     assert len(json.loads(path.read_text())) == 1
     ask(worker(Y[1:], account=SumsAccount(path, most=2)))
+
+
+def test_a_gate_that_was_shut_down_goes_on(tmp_path):
+    """The journal brings the worker back to where it was, and the account takes that for the same answer."""
+
+    def gate():
+        unit = SumsWorker(workers["unit0"]._worker, b"unit0".ljust(32), account=SumsAccount(tmp_path / "sums.json"))
+        return Gate("unit0", unit, tmp_path)
+
+    workers, _ = units(records())
+    messages, _ = first_round(workers)
+    first, second = SecureSumsRequest(LAGS).to_packet(1), others_of(messages)["unit0"].to_packet(2)
+    assert gate().volunteer("may", first) == gate().volunteer("may", first)
+    told = gate().volunteer("may", second)
+    assert told[1] is not None
+    assert gate().volunteer("may", second) == told
+    assert [one for one, _ in json.loads((tmp_path / "sums.json").read_text())] == [
+        messages["unit0"].tag.tobytes().hex()
+    ]
 
 
 def test_an_account_knows_what_the_others_sent(tmp_path):

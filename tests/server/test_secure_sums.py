@@ -126,6 +126,19 @@ def test_without_the_dealer_there_are_no_sums(plant, monkeypatch):
         fitted(plant, transport=Losing, lost_units=LostUnits(quorum=0.5))
 
 
+def test_a_transport_without_a_dealer_is_refused_before_anything_is_asked(plant):
+    asked = []
+
+    class Watched(InProcessTransport):
+        def exchange(self, out, *, timeout=None):
+            asked.extend(out)
+            return super().exchange(out, timeout=timeout)
+
+    with pytest.raises(ValueError, match="no dealer 'dealer'"):
+        fitted(plant, transport=lambda sites: Watched({k: v for k, v in sites.items() if k != "dealer"}))
+    assert not asked
+
+
 def test_over_files_with_every_byte_in_the_ledgers(plant, tmp_path):
     there, here = fitted(plant, transport=FileLoopback(tmp_path)), fitted(plant)
     assert (there.transition_ == here.transition_).all()
