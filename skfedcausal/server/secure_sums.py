@@ -221,7 +221,7 @@ class SecureSumsServer(ServerLearner):
         Returns
         -------
         DataFrame
-            See :meth:`FederatedGrangerEstimator.link_intervals`.
+            See :meth:`~skfedcausal.FederatedGrangerEstimator.link_intervals`.
         """
         return self.learner_.link_intervals(level, geweke=geweke)
 
@@ -237,7 +237,7 @@ class SecureSumsServer(ServerLearner):
         Returns
         -------
         DataFrame
-            See :meth:`FederatedGrangerEstimator.spectrum`.
+            See :meth:`~skfedcausal.FederatedGrangerEstimator.spectrum`.
         """
         return self.learner_.spectrum(cause, effect, **settings)
 
