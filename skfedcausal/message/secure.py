@@ -2,12 +2,18 @@
 
 import numpy as np
 
+from ..secure.ring import fraction_bits, from_ring, rounding_error
+from ..statespace.episodes import block_toeplitz
+from ..statespace.observation import is_regular
 from . import ring_fields as ring_fields  # kinds of fields that are declared here
 from .packet import PacketError
 from .schema import Message, wire
 
 _NAMES = "whose they are"
 _SIZES = "numbers of states of these units"
+_SCALES = 1e-100, 1e100  # with squares that are finite and not zero
+_ROUNDING = 1e-12
+_NOTHING = 1e-9  # eigenvalue that rounding leaves of zero
 
 
 class MaskedSeries(Message, op="masked"):
@@ -32,8 +38,9 @@ class MaskedSeries(Message, op="masked"):
     --------
     >>> import numpy as np
     >>> from skfedcausal.message import MaskedSeries
-    >>> ring = np.zeros((40, 2), dtype=np.uint64)
-    >>> own = np.zeros((3, 2, 2), dtype=np.uint64)
+    >>> from skfedcausal.secure.ring import lagged_products, to_ring
+    >>> series = to_ring(np.array([[1.0, -1.0], [1.0, 1.0]] * 20), bits=28)
+    >>> ring, own = np.zeros((40, 2), dtype=np.uint64), lagged_products(series, series, 2)
     >>> message = MaskedSeries(ring, own, np.ones(2), np.eye(2), (40,), np.zeros(32, dtype=np.uint8))
     >>> MaskedSeries.from_packet(message.to_packet()).masked.dtype
     dtype('uint64')
@@ -49,8 +56,24 @@ class MaskedSeries(Message, op="masked"):
     def _check(self, packet):
         if sum(self.lengths) != len(self.masked) or min(self.lengths, default=0) < 1:
             raise PacketError(f"Array 'lengths' is {self.lengths}, which does not cut {len(self.masked)} rows.")
-        if self.masked.shape[1] < 1 or not (self.scale > 0).all():
+        if self.masked.shape[1] < 1 or not ((self.scale > _SCALES[0]) & (self.scale < _SCALES[1])).all():
             raise PacketError("Packet 'masked' has no states, or states without a scale.")
+        if not is_regular(self.information):
+            raise PacketError("Array 'information' of packet 'masked' is singular.")
+        self._check_own()
+
+    def _check_own(self):
+        """Refuse sums that no series of unit mean square has."""
+        n_rows = len(self.masked)
+        try:
+            means = from_ring(self.own, fraction_bits(n_rows)) / n_rows
+        except ValueError as error:
+            raise PacketError(str(error)) from None
+        largest = 1 + 2 * rounding_error(n_rows) + _ROUNDING
+        has_unit_squares = np.abs(np.diagonal(means[0]) - 1).max() < largest - 1
+        fits = np.abs(means).max() < largest and (means[0] == means[0].T).all()
+        if not (has_unit_squares and fits and np.linalg.eigvalsh(block_toeplitz(means))[0] > -_NOTHING):
+            raise PacketError("Array 'own' of packet 'masked' holds no sums of products of series of unit mean square.")
 
 
 class SecureSumsRequest(Message, op="secure_sums", answer=MaskedSeries):

@@ -9,6 +9,8 @@ from ..secure.protocol import opened_products
 from ..secure.ring import fraction_bits, from_ring
 from ..statespace.partition import Partition
 
+_ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
+
 
 def check_series(series, lags):
     """Refuse masked series that do not belong together."""
@@ -18,6 +20,16 @@ def check_series(series, lags):
     for name, message in series.items():
         if len(message.own) != lags + 1:
             raise ValueError(f"Unit {name!r} sent its own sums at {len(message.own)} lags, expected {lags + 1}.")
+
+
+def check_products(series, products, lags):
+    """Refuse masked products of other units or lags than were asked about."""
+    n_states = sum(message.masked.shape[1] for message in series.values())
+    for name, told in products.items():
+        own = series[name].masked.shape[1]
+        expected = (lags + 1, n_states - own, own)
+        if told.behind.shape != expected:
+            raise ValueError(f"Unit {name!r} sent masked products of shape {told.behind.shape}, expected {expected}.")
 
 
 def others_of(series):
@@ -69,8 +81,10 @@ def opened_sums(series, products, corrections, lags):
     _check_opened(total[0], left, slices)
     for message, own in zip(messages, slices, strict=True):
         total[:, own, own] = message.own
+    sums = from_ring(total, fraction_bits(len(masked)))
+    _check_sums(sums / len(masked), left, slices)
     scale = np.concatenate([message.scale for message in messages])
-    return from_ring(total, fraction_bits(len(masked))) * np.outer(scale, scale)
+    return sums * np.outer(scale, scale)
 
 
 def _check_opened(products, names, slices):
@@ -78,9 +92,36 @@ def _check_opened(products, names, slices):
     wrong = np.array([[(products[a, b] != products[b, a].T).any() for b in slices] for a in slices])
     np.fill_diagonal(wrong, False)
     if wrong.any():
-        most = max(wrong.sum(axis=0))
-        who = [name for name, count in zip(names, wrong.sum(axis=0), strict=True) if count == most]
         raise ValueError(
-            f"The sums of {who} with others do not open: unit and dealer have different keys, or one of them changed "
-            "what it sent. Give the dealer the keys that the units have."
+            f"The sums of {_most_often(wrong, names)} with others do not open: unit and dealer have different keys, or "
+            "one of them changed what it sent. Give the dealer the keys that the units have."
         )
+
+
+def _check_sums(means, names, slices):
+    """Sums of products of real series obey Cauchy and Schwarz, and those in one row are a covariance."""
+    squares = np.sqrt(np.diagonal(means[0]))
+    beyond = (np.abs(means) > np.outer(squares, squares) * (1 + _ROUNDING)).any(axis=0)
+    wrong = np.array([[beyond[a, b].any() or beyond[b, a].any() for b in slices] for a in slices])
+    if wrong.any():
+        raise ValueError(
+            f"The sums of {_most_often(wrong, names)} with others are larger than products of their series can be: "
+            "what it sent is not about one series. Leave it out, or let its site look."
+        )
+    if not _is_covariance(means[0]):
+        rest = [np.delete(np.arange(len(squares)), np.arange(len(squares))[own]) for own in slices]
+        who = [name for name, kept in zip(names, rest, strict=True) if _is_covariance(means[0][np.ix_(kept, kept)])]
+        raise ValueError(
+            f"The sums of all units are no covariance, but are without {who or 'several'} of them: what was sent is "
+            "not about one series each. Leave that out, or let its site look."
+        )
+
+
+def _is_covariance(matrix):
+    return np.linalg.eigvalsh(matrix)[0] > -_ROUNDING * len(matrix)
+
+
+def _most_often(wrong, names):
+    """Names of the units with most pairs that are wrong."""
+    counts = wrong.sum(axis=0)
+    return [name for name, count in zip(names, counts, strict=True) if count == counts.max()]

@@ -13,7 +13,7 @@ from ..message.secure import MaskCorrections, MaskedProducts, MaskedSeries, Secu
 from .estimation.standardised import StandardisedPlant
 from .likelihood import LikelihoodServer
 from .plant import ServerLearner
-from .secure_rounds import check_series, corrections_request, opened_sums, others_of
+from .secure_rounds import check_products, check_series, corrections_request, opened_sums, others_of
 from .summed import SummedRecord, open_sums
 
 _ENOUGH = 12  # lags that are looked at in any case
@@ -139,6 +139,7 @@ class SecureSumsServer(ServerLearner):
         series = dict((yield Ask(dict.fromkeys(names, SecureSumsRequest(lags)), MaskedSeries)))
         check_series(series, lags)
         products = dict((yield Ask(others_of(series), MaskedProducts)))
+        check_products(series, products, lags)
         left = {name: series[name] for name in series if name in products}
         if len(left) < 2:
             raise ValueError(f"Sums of products need two units; there is {list(left) or 'none'} left.")

@@ -47,6 +47,7 @@ from skfedcausal.message import (
     VerdictReply,
     WatchRequest,
 )
+from skfedcausal.secure.ring import fraction_bits, lagged_products, to_ring
 
 
 def numbers(*shape):
@@ -65,6 +66,8 @@ def octets(*shape):
     return (np.arange(np.prod(shape)) * 7 % 256).astype(np.uint8).reshape(shape)
 
 
+SQUARES = np.array([[1.0, -1.0], [1.0, 1.0], [1.0, 1.0], [-1.0, 1.0]])
+OWN_SUMS = lagged_products(*[to_ring(SQUARES, fraction_bits(4))] * 2, lags=2, starts=(0, 1))
 EYE = np.eye(2)
 J = np.diag([4.0, 16.0])
 CROSS = np.array([[1.0, -2.0], [-1.0, 2.0]])  # mean 0, standard deviations 1 and 2, in two rows
@@ -132,7 +135,7 @@ SAMPLES = [
     LossRequest(numbers(3, 2)),
     LossAnswer(0.5, 0.25),
     SecureSumsRequest(13),
-    MaskedSeries(ring(4, 2), ring(3, 2, 2), np.array([0.5, 2.0]), J, (1, 3), octets(32)),
+    MaskedSeries(ring(4, 2), OWN_SUMS, np.array([0.5, 2.0]), J, (1, 3), octets(32)),
     ProductsRequest(ring(4, 3), np.array([1, 2]), octets(2, 32), ("mill", "Füllstand")),
     MaskedProducts(ring(3, 3, 2), ring(3, 2, 3)),
     CorrectionsRequest(np.array([2, 1]), octets(2, 32), (1, 3), ("mill", "kiln"), 2),

@@ -46,7 +46,7 @@ DIGESTS = {
     "LossRequest": "de975968f7a66028",
     "LossAnswer": "7bbe7054d70abf80",
     "SecureSumsRequest": "f568aa8d300cde03",
-    "MaskedSeries": "3791675758a8261d",
+    "MaskedSeries": "6f9081ac4f17d3f8",
     "ProductsRequest": "f2c9bba0d91cedfe",
     "MaskedProducts": "1be50bbd2d84ce3f",
     "CorrectionsRequest": "7a574d2183ec73aa",

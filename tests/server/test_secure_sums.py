@@ -23,7 +23,7 @@ from skfedcausal.federation import (
     LostUnitWarning,
     verify_ledger,
 )
-from skfedcausal.message.packet import PacketError
+from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.secure import SecureSumsServer
 from skfedcausal.secure.ring import rounding_error
 from skfedcausal.secure.series import effective_rows, fade
@@ -235,3 +235,79 @@ def test_false_links_stay_at_their_level():
         p_values.extend(SecureSumsServer().fit(messages).screen()["p_value"])
     for level in (0.05, 0.2):
         assert abs(np.mean(np.array(p_values) < level) - level) < 4 * np.sqrt(level * (1 - level) / len(p_values))
+
+
+def changed(packet, name, change):
+    """The packet with one array changed."""
+    arrays = {key: np.array(value) for key, value in packet.arrays.items()}
+    arrays[name] = np.ascontiguousarray(change(arrays[name]))
+    return Packet(packet.op, packet.round, arrays, packet.scalars)
+
+
+def noise(x):
+    return np.random.default_rng(0).integers(-(2**63), 2**63, x.shape, dtype=np.int64)
+
+
+LIES = {
+    "own sums of nothing": ("own", np.zeros_like),
+    "own sums that are noise": ("own", noise),
+    "own sums with another sign": ("own", np.negative),
+    "own sums twice as large": ("own", lambda x: 2 * x),
+    "own sums that are not symmetric": ("own", lambda x: x + np.triu(np.full(x.shape[1:], 2**20), 1)),
+    "a lag larger than squares": ("own", lambda x: np.where((np.arange(len(x)) == 1)[:, None, None], 2**63 - 1, x)),
+    "lags of another series": ("own", lambda x: np.where((np.arange(len(x)) == 3)[:, None, None], x[0], x)),
+    "a scale of nothing": ("scale", np.zeros_like),
+    "a scale beyond squares": ("scale", lambda x: x * 1e200),
+    "a scale that is not finite": ("scale", lambda x: x * np.inf),
+    "sensors that see nothing": ("information", np.zeros_like),
+    "information that is no covariance": ("information", np.negative),
+    "other episodes than rows": ("lengths", lambda x: x - 1),
+    "too short a tag": ("tag", lambda x: x[:-1]),
+    "states without masks": ("masked", lambda x: x[:, :0]),
+    "real numbers": ("masked", lambda x: x.astype(float)),
+    "small whole numbers": ("tag", lambda x: x.astype(np.uint16)),
+}
+
+
+class Lying(InProcessTransport):
+    """Changes what one unit says."""
+
+    op, array, change = "masked", "own", staticmethod(np.zeros_like)
+
+    def exchange(self, out, *, timeout=None):
+        answers = super().exchange(out, timeout=timeout)
+        for name, packet in answers.items():
+            if name == "unit2" and packet.op == self.op:
+                answers[name] = changed(packet, self.array, self.change)
+        return answers
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_who_contradicts_itself_is_left_out_by_name(plant, lie, monkeypatch):
+    array, change = LIES[lie]
+    monkeypatch.setattr(Lying, "array", array)
+    monkeypatch.setattr(Lying, "change", staticmethod(change))
+    with pytest.warns(LostUnitWarning, match="unit2"):
+        left = fitted(plant, transport=Lying, lost_units=LostUnits(quorum=0.5))
+    others = {name: Y for name, Y in plant.items() if name != "unit2"}
+    assert (left.server_.sums_ == fitted(others).server_.sums_).all()
+
+
+@pytest.mark.parametrize(
+    ("op", "array", "change"),
+    [
+        ("masked", "masked", noise),
+        ("masked", "masked", lambda x: x + np.eye(*x.shape, dtype=np.int64) * 2**61),
+        ("masked", "own", lambda x: x[:-1]),
+        ("masked", "tag", np.zeros_like),
+        ("masked_products", "behind", noise),
+        ("masked_products", "ahead", np.zeros_like),
+        ("masked_products", "behind", lambda x: x[:, :-1]),
+    ],
+)
+def test_who_contradicts_others_is_named(plant, op, array, change, monkeypatch):
+    """Nobody can tell a lie about series from the truth before sums open; then they fit to nothing."""
+    for name, value in (("op", op), ("array", array), ("change", staticmethod(change))):
+        monkeypatch.setattr(Lying, name, value)
+    with pytest.raises((ValueError, ClientError), match="unit2"):
+        fitted(plant, transport=Lying)
