@@ -6,8 +6,8 @@
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.secure import SecureSumsServer
-from skfedcausal.secure.ring import rounding_error
 from skfedcausal.server.plant import ServerLearner
+from skfedcausal.statespace.ring import rounding_error
 
 from ._report import table, write
 from ._timing import side_by_side

@@ -16,10 +16,10 @@ from ..message.states import StateMessage
 from ..secure.dealer import Dealer
 from ..secure.masks import product_masks, record_tag, series_mask
 from ..secure.protocol import masked_products
-from ..secure.ring import fraction_bits, lagged_products, to_ring
 from ..secure.series import faded_scores
 from ..statespace.observation import is_regular
 from ..statespace.partition import Partition
+from ..statespace.ring import fraction_bits, lagged_products, to_ring
 
 
 class SumsAccount:

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from ..secure.ring import fraction_bits, from_ring, rounding_error
 from ..statespace.episodes import block_toeplitz
 from ..statespace.observation import is_regular
+from ..statespace.ring import fraction_bits, from_ring, rounding_error
 from . import ring_fields as ring_fields  # kinds of fields that are declared here
 from .packet import PacketError
 from .schema import Message, wire
@@ -38,7 +38,7 @@ class MaskedSeries(Message, op="masked"):
     --------
     >>> import numpy as np
     >>> from skfedcausal.message import MaskedSeries
-    >>> from skfedcausal.secure.ring import lagged_products, to_ring
+    >>> from skfedcausal.statespace.ring import lagged_products, to_ring
     >>> series = to_ring(np.array([[1.0, -1.0], [1.0, 1.0]] * 20), bits=28)
     >>> ring, own = np.zeros((40, 2), dtype=np.uint64), lagged_products(series, series, 2)
     >>> message = MaskedSeries(ring, own, np.ones(2), np.eye(2), (40,), np.zeros(32, dtype=np.uint8))

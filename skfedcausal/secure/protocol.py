@@ -5,7 +5,7 @@ one unit says about one other: products of the other's later rows with its own m
 rows with the other's.
 """
 
-from .ring import lagged_products
+from ..statespace.ring import lagged_products
 
 
 def masked_products(mask, others, slices, masks, lags, starts=(0,)):

@@ -6,8 +6,8 @@ import numpy as np
 
 from ..message.secure import CorrectionsRequest, ProductsRequest
 from ..secure.protocol import opened_products
-from ..secure.ring import fraction_bits, from_ring
 from ..statespace.partition import Partition
+from ..statespace.ring import fraction_bits, from_ring
 
 _ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
 

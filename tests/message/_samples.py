@@ -47,7 +47,7 @@ from skfedcausal.message import (
     VerdictReply,
     WatchRequest,
 )
-from skfedcausal.secure.ring import fraction_bits, lagged_products, to_ring
+from skfedcausal.statespace.ring import fraction_bits, lagged_products, to_ring
 
 
 def numbers(*shape):

@@ -9,9 +9,9 @@ from skfedcausal.message import FitRequest, StateMessage
 from skfedcausal.message.packet import PacketError
 from skfedcausal.message.secure import CorrectionsRequest, MaskedProducts
 from skfedcausal.secure.masks import series_mask
-from skfedcausal.secure.ring import fraction_bits, lagged_products, to_ring
 from skfedcausal.secure.series import faded_scores
 from skfedcausal.server.secure_rounds import corrections_request, opened_sums, others_of
+from skfedcausal.statespace.ring import fraction_bits, lagged_products, to_ring
 
 from ._plant import LAGS, first_round, records, units
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from skfedcausal.secure.protocol import mask_corrections, masked_products, opened_products
-from skfedcausal.secure.ring import lagged_products
+from skfedcausal.statespace.ring import lagged_products
 
 ROWS, MODULUS = 2, 2
 

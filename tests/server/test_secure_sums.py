@@ -25,8 +25,8 @@ from skfedcausal.federation import (
 )
 from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.secure import SecureSumsServer
-from skfedcausal.secure.ring import rounding_error
 from skfedcausal.secure.series import effective_rows, fade
+from skfedcausal.statespace.ring import rounding_error
 
 
 @pytest.fixture(scope="module")

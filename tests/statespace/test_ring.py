@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.secure.ring import fraction_bits, from_ring, lagged_products, rounding_error, to_ring
+from skfedcausal.statespace.ring import fraction_bits, from_ring, lagged_products, rounding_error, to_ring
 
 MODULUS = 2**64
 

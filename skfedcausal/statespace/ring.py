@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from ..statespace.episodes import episodes
+from .episodes import episodes
 
 _LARGEST = 2**63  # of a number with a sign
 _LEAST_BITS = 12
