@@ -512,7 +512,8 @@ ONLY = {
     "message.codes": (),
 }
 NEVER = {
-    "server": ("client", "containers", "datasets", "estimators"),
+    "server": ("client", "containers", "datasets", "estimators", "secure.masks"),  # no keys of secure sums
+    "secure": ("client", "server", "containers", "estimators"),
     "privacy": ("client", "server", "estimators"),
     "client": ("server", "estimators"),
     "federation": ("client", "server", "containers", "estimators"),

@@ -26,8 +26,12 @@ def plan(options):
 
 def _site(path):
     settings = read_site_settings(path)
+    if not hasattr(settings, "data"):
+        return {"dealer": settings.name, "units": settings.units, "accepts": "questions about masks, signed in turn"}
     record = SiteRecord.read(settings)
     worker = settings.worker(record, batches=settings.batches(record.columns))
+    if settings.secure_sums is not None:
+        worker = settings.secure_sums.around(worker)
     packet, state = worker.handle(settings.request, {})
     privacy = {"noise": "none"}
     if settings.privacy is not None:
@@ -53,6 +57,12 @@ def _site(path):
 
 def _worst_case(worker, packet, n_sensors, settings):
     """The most that the holder of the key could learn of the record, whatever it asks."""
+    if settings.secure_sums is not None:
+        words = (
+            f"sums of products over rows: linear equations in each state for {settings.secure_sums.most:.0%} of its "
+            "rows at most, as long as the dealer works together with nobody"
+        )
+        return {"rank": 0, "n_sensors": n_sensors, "exact": False, "words": words, "inputs": False}
     policy = SitePolicy() if settings.one_way else settings.door
     states = packet.arrays["z"].shape[1]
     if settings.is_monitored:  # who holds the key may ask for a message without what monitoring needs

@@ -93,6 +93,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     _default_server = LikelihoodServer
     _monitors = False  # whether units tell also what their states do not show
     _has_inputs = False  # whether units may have inputs
+    _needs_rows = True  # whether a fit is more than what sums of products over rows tell
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -143,7 +144,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"{', '.join(given)} cannot be given to `fit_sites`: units at sites have their own settings."
             )
         server = self._new_server()
-        exchange = self._exchange(transport, Ledger(), lost_units=self.lost_units)
+        exchange = self._exchange(
+            transport, Ledger(), lost_units=self.lost_units, dealer=getattr(server, "dealer", None)
+        )
         if exchange.one_way and server.needs_replies:
             raise ValueError(
                 f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way link. Use "
@@ -187,7 +190,12 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             if hasattr(self, "_skl_callbacks"):
                 follow = stack.enter_context(followed(self))
             how = {"lost_units": self.lost_units, "guard": training.guard, "follow": follow}
-            exchange = self._exchange(self._transport(units.sites), Ledger(self.max_bytes), **how)
+            sites, dealer = units.sites, getattr(server, "dealer", None)
+            if dealer is not None:
+                from ..client.secure_unit import with_dealer
+
+                sites = with_dealer(sites, dealer)
+            exchange = self._exchange(self._transport(sites), Ledger(self.max_bytes), dealer=dealer, **how)
             stack.callback(exchange.close)
             exchange.expect(n_inputs=plant.input_sizes)
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
@@ -222,14 +230,28 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             )
 
     def _new_server(self):
-        return self._default_server() if self.server is None else seeded(self.server, self.random_state)
+        server = self._default_server() if self.server is None else seeded(self.server, self.random_state)
+        if self._needs_rows and getattr(server, "dealer", None) is not None:
+            raise ValueError(
+                f"{type(server).__name__} learns from sums over rows, and {type(self).__name__} needs every row; use "
+                "it in a FederatedGrangerEstimator, or a LikelihoodServer here."
+            )
+        return server
 
     def _transport(self, sites):
         if self.transport is None:
             return InProcessTransport(sites, n_jobs=self.n_jobs)
         return self.transport(sites)
 
-    def _exchange(self, transport, ledger, **settings):
+    def _exchange(self, transport, ledger, *, dealer=None, **settings):
+        if dealer is not None:
+            there = tuple(transport.clients())
+            if dealer not in there:
+                raise ValueError(
+                    f"The transport reaches {list(there)} and no dealer {dealer!r}, without whom there are no secure "
+                    "sums. Name it among the sites of the transport, or give the server its name: dealer=."
+                )
+            settings["names"] = tuple(name for name in there if name != dealer)
         return Exchange(transport, ledger, dtype=self.wire_dtype, monitor=self._monitors, **settings)
 
     def connect(self, transport):
@@ -368,6 +390,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """The units about the record in X, or with None about that of the sites; `watched` for incidents."""
         if not hasattr(self, "layout_"):
             check_is_fitted(self)  # takes as long as to read a short record
+        self._check_rows()
         if X is None:
             yield self._sites_asked(inputs, lengths)
             return
@@ -397,6 +420,14 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         sites = units_alone(self._units, self._plant_layout)
         with closing(self._exchange(self._transport(sites), self.ledger_)) as exchange:
             yield exchange
+
+    def _check_rows(self):
+        """Refuse what is about rows after a fit from sums."""
+        if getattr(getattr(self, "server_", None), "dealer", None) is not None:
+            raise ValueError(
+                f"This {type(self).__name__} learned from secure sums, and units send nothing else: ask for `links_`, "
+                "`link_intervals` or `spectrum`. What is about rows needs a fit with a LikelihoodServer."
+            )
 
     def _sites_asked(self, inputs, lengths):
         if self._channel is None:

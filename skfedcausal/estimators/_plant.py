@@ -235,6 +235,7 @@ class PlantEstimator(FederatedEstimator):
             If the estimator learned from sites, or with noise inside training.
         """
         check_is_fitted(self)
+        self._check_rows()
         if self._channel is not None:
             raise ValueError(
                 "The oracle pools raw measurements, which sites keep: it exists only for records in one process. "

@@ -23,7 +23,7 @@ class FederatedGrangerEstimator(PlantEstimator):
     augmenter : LinearAugmenter or RegressorAugmenter, default=None
         How a unit guesses the influence of the others when the server cannot be reached. None stands for
         :class:`LinearAugmenter`.
-    server : LikelihoodServer or GradientServer, default=None
+    server : LikelihoodServer, GradientServer or SecureSumsServer, default=None
         How the plant is learned. None stands for :class:`LikelihoodServer`.
     privacy : GaussianMechanism, default=None
         Noise on every unit's measurements before anything is computed from them. None: no differential
@@ -111,6 +111,8 @@ class FederatedGrangerEstimator(PlantEstimator):
     >>> est.links_.query("p_adjusted < 0.05")[["cause", "effect", "verdict"]].to_string(index=False)
     'cause effect   verdict\\nunit0  unit2 influence'
     """
+
+    _needs_rows = False
 
     @with_callbacks
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):

@@ -104,10 +104,10 @@ class Exchange:
                 requests = {k: replace(one, monitor=True) for k, one in requests.items() if isinstance(one, FitRequest)}
             self.round += request.NEW_ROUND
             answers = self.ask(requests, question.answer, needed=question.needed)
+            if request.OPENS:
+                self.messages = {}
+                self.attendance.dropped = set(self.names) - set(answers)
             if question.answer in (StateMessage, LocalModel):
-                if request.OPENS:
-                    self.messages = {}
-                    self.attendance.dropped = set(self.names) - set(answers)
                 self._accept(answers)
             try:
                 question = dialogue.send(answers)

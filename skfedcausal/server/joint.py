@@ -79,6 +79,11 @@ class JointRecord:
         )
         return cls(names, parts, starts, inputs, unpredicted)
 
+    @property
+    def most_lags(self):
+        """Lags that moments can be had for; None for as many as there are rows."""
+        return None
+
     # -- inputs and steps ------------------------------------------------------------------------
 
     @cached_property

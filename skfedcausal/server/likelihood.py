@@ -315,6 +315,15 @@ class LikelihoodServer(ServerLearner):
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
+        self._learn(record, messages)
+        self.benefit_ = None
+        if self.held_out is not None:
+            with few_threads(record.partition.n_states):
+                self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
+        return self
+
+    def _learn(self, record, messages=None):
+        """Learn the plant of a joint record, of which there may be no messages but sums."""
         budget = Budget(self.max_time)
         settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
         self.noise_share_ = self.filter_noise_share_ = None
@@ -337,20 +346,20 @@ class LikelihoodServer(ServerLearner):
             self._free_lags(filtered, estimate, settings._replace(budget=None), budget)
             self._raw = None
             filtered.forget_scores()
-            self.benefit_ = None
-            if self.held_out is not None:
-                self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
-        return self
 
     def _first_estimate(self, record, messages, settings):
         """Estimate of a plant of one lag; that of the rounds, if they ended with the same messages."""
         (known, estimate), self._of_rounds = getattr(self, "_of_rounds", (None, None)), (None, None)
-        return estimate if known is messages else estimate_plant(record, settings)
+        is_known = estimate is not None and known is messages
+        return estimate if is_known else estimate_plant(record, settings)
 
-    def _settings(self, names, messages):
-        """How a plant of these messages is estimated."""
+    def _settings(self, names, messages=None):
+        """How a plant of these messages is estimated, or of a record that none were kept of."""
         local: list[tuple | None] = []
         for name in names:
+            if messages is None:
+                local.append(None)
+                continue
             A, Q, B = (getattr(messages[name], x) for x in ("transition", "process_cov", "input_matrix"))
             is_known = A is not None and Q is not None
             if self.fix_local and not is_known:
@@ -447,6 +456,8 @@ class LikelihoodServer(ServerLearner):
         if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
             if at_once:
                 self._refuse_at_once("with this `covariance`, `likelihood` or `fix_local`")
+            return
+        if record.most_lags is not None:  # sums of a few lags tell no more than one
             return
         if not record.is_constant:
             estimate = self._filled(record, settings)
@@ -840,6 +851,9 @@ class LikelihoodServer(ServerLearner):
         ['unit0', 'unit2']
         """
         self._validate_params()
-        record = JointRecord.from_messages(messages)
+        return self._screened(JointRecord.from_messages(messages))
+
+    def _screened(self, record):
+        """Table of the tests of a joint record at the uncoupled plant."""
         blocks = screen_plant(record)
         return links_table(record.names, record.partition, blocks, alpha=self.alpha, margin=self.margin)

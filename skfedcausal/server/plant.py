@@ -45,6 +45,9 @@ class ServerLearner(BaseEstimator, ABC):
         Whether units have to send their own transition matrix and process covariance.
     needs_replies : bool
         Whether a fit needs more than the first message of every unit, all that a one-way link gives.
+    dealer : str or None
+        Client that hands out masks, for a server that learns from secure sums and can be asked nothing about
+        rows; None unless set.
     tests_links : bool
         Whether a fit leaves a table `links_` behind, with the `unshrunk_transition_` that it is about and the
         `information_` of the measurements, ndarrays of shape (n, n).
@@ -80,6 +83,7 @@ class ServerLearner(BaseEstimator, ABC):
     """
 
     n_rounds: int = 1
+    dealer: str | None = None
     tests_links: bool = False
     controlled_units_: tuple[str, ...] = ()
     excitation_: dict | None = None

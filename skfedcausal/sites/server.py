@@ -20,6 +20,7 @@ from ..federation.signatures import read_key_pair
 from ..message.states import WIRE_DTYPES
 from ..server.gradient.server import GradientServer
 from ..server.likelihood import LikelihoodServer
+from ..server.secure_sums import SecureSumsServer
 from .settings import SettingsError, check_numbers, converted, csv_bytes, read_section, read_settings_file
 
 ESTIMATORS = {
@@ -27,7 +28,7 @@ ESTIMATORS = {
     "counterfactual": FederatedCounterfactualEstimator,
     "root_cause": FederatedRCADetector,
 }
-LEARNERS = {"likelihood": LikelihoodServer, "gradient": GradientServer}
+LEARNERS = {"likelihood": LikelihoodServer, "gradient": GradientServer, "secure_sums": SecureSumsServer}
 
 
 @dataclass(frozen=True)
@@ -96,10 +97,13 @@ class ServerSettings:
         """Files between this machine and the sites."""
         if self.folder is None or self.keys is None:
             raise SettingsError("[server] needs `folder` (of the exchange) and `keys` (of the sites).")
-        keys = {name: self._key_of(name) for name in self.units}
+        names = self.units
+        if self.learner.get("kind") == "secure_sums":
+            names = (*names, self.learner.get("dealer", SecureSumsServer.dealer))
+        keys = {name: self._key_of(name) for name in names}
         settings = {"one_way": self.one_way, "timeout": self.timeout, "max_frame": self.max_frame}
         journal = self.out / "journal" if self.resume else None
-        return FileTransport(self.folder, self.units, self.run, keys, journal=journal, **settings)
+        return FileTransport(self.folder, names, self.run, keys, journal=journal, **settings)
 
     def _key_of(self, name):
         """The key shared with a site, or the server's own with the public one of the site."""

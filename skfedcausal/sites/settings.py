@@ -10,7 +10,8 @@ from ..client.site_record import SettingsError
 from ..containers.layout import listed
 
 _IN_TOML = {Path: (str,), tuple: (list,), float: (int, float)}  # other types are what they are
-_TABLES = ("client", "privacy", "policy", "learner", "detector", "questions")  # sections of their own
+# sections of their own
+_TABLES = ("client", "privacy", "policy", "secure_sums", "learner", "detector", "questions")
 _FORMULA = tuple("=+-@\t\r")  # what a cell begins with that a spreadsheet computes
 
 

@@ -15,9 +15,13 @@ from ..federation.gate import Gate
 from ..federation.policy import SitePolicy
 from ..federation.signatures import read_key_pair
 from ..message.requests import FitRequest, WatchRequest
+from ..message.secure import SecureSumsRequest
 from ..message.states import WIRE_DTYPES, EffectReply
 from ..message.watching import VerdictReply
+from .secure import DealerSettings, SiteSums
 from .settings import SettingsError, check_numbers, csv_bytes, read_section, read_settings_file
+
+SECURE_LAGS = 13  # that a server asks for unless it is told otherwise, for dry runs
 
 
 @dataclass(frozen=True)
@@ -45,10 +49,16 @@ class SiteSettings:
     client: dict = field(default_factory=dict)
     privacy: SitePrivacy | None = None
     policy: SitePolicy = field(default_factory=SitePolicy)
+    secure_sums: SiteSums | None = None
 
     def __post_init__(self):
         file_name(self.name)  # says what is wrong
         check_numbers(self, {"max_bytes": (1, True), "max_frame": (1, True), "timeout": (0, False), "wait": (0, True)})
+        if self.secure_sums is not None and (self.privacy or self.one_way or self.watch or self.watched or self.inputs):
+            raise SettingsError(
+                "[secure_sums] goes with complete records and a way back: leave out [privacy], `one_way`, `watch`, "
+                "`watched` and `inputs`, or leave out [secure_sums]."
+            )
         if self.wire_dtype not in WIRE_DTYPES:
             raise SettingsError(f"wire_dtype={self.wire_dtype!r}; choose {listed(WIRE_DTYPES)}.")
 
@@ -61,11 +71,15 @@ class SiteSettings:
     def door(self):
         """The policy at the site's door: what its sections say together."""
         policy = self.policy.for_run(self.run)
+        if self.secure_sums is not None:
+            policy = replace(policy, operations=(*policy.operations, "secure_sums"))
         return policy.and_watching() if self.is_monitored else policy
 
     @property
     def request(self):
         """Request that a one-way site makes of itself, and that a dry run answers."""
+        if self.secure_sums is not None:
+            return SecureSumsRequest(SECURE_LAGS).to_packet(1)
         return FitRequest(monitor=self.is_monitored).to_packet(1, self.wire_dtype)
 
     def watch_request(self, number):
@@ -80,6 +94,8 @@ class SiteSettings:
         columns, fingerprint, noise = record.columns, record.fingerprint, "none"
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(columns))
+            if self.secure_sums is not None:
+                worker = self.secure_sums.around(worker, self.home)
         else:  # nothing that answers ever sees the records themselves
             check_account(self.home)
             promises = SitePromises(self.privacy, self.name, self.home, record)
@@ -132,11 +148,14 @@ class SiteSettings:
 
 
 def read_site_settings(path):
-    """Settings of a site from a TOML file with a section ``[site]``."""
+    """Settings of a site from a TOML file with a section ``[site]``, or of the dealer of secure sums."""
     everything = read_settings_file(path)
+    if "dealer" in everything:
+        return read_section(everything, path, "dealer", DealerSettings, home="home-dealer")
     privacy = read_section(everything, path, "privacy", SitePrivacy) if "privacy" in everything else None
     policy = read_section(everything, path, "policy", SitePolicy) if "policy" in everything else SitePolicy()
-    more = {"client": everything.get("client", {}), "privacy": privacy, "policy": policy}
+    sums = read_section(everything, path, "secure_sums", SiteSums) if "secure_sums" in everything else None
+    more = {"client": everything.get("client", {}), "privacy": privacy, "policy": policy, "secure_sums": sums}
     settings = read_section(everything, path, "site", SiteSettings, **more)
     if "home" in everything["site"]:
         return settings

@@ -73,7 +73,9 @@ class StandardisedPlant:
         self._is_slow = np.diagonal(self._shares, axis1=1, axis2=2).min(axis=0) < _LEAST_SHARE
         is_clear = np.linalg.eigvalsh(self.score_noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE
         self.has_clear_scores = bool(self.determined.all() and self.has_all_lags and is_clear)
-        self._n_lags, self._units, self._moments = _MIN_LAGS, {}, None
+        self._most_lags = _MAX_LAGS if record.most_lags is None else record.most_lags
+        self._n_lags, self._units, self._moments = min(_MIN_LAGS, self._most_lags), {}, None
+        self.n_remembered = 0  # most lags that a filter was found to need
 
     # -- scales ----------------------------------------------------------------------------------
 
@@ -134,7 +136,8 @@ class StandardisedPlant:
 
     def _lags_for(self, memory):
         needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
-        return min(needed, _MAX_LAGS, max(self.n_samples // _ROWS_PER_LAG, 1))
+        self.n_remembered = max(self.n_remembered, needed)
+        return min(needed, self._most_lags, max(self.n_samples // _ROWS_PER_LAG, 1))
 
     def _fit_units(self, n_lags):
         """The units' own models from so many lags, (A, Q), and what their filters remember."""
