@@ -148,6 +148,17 @@ def implausible(message, request):
         return _out_of_proportion(ratio, has_to_move) or (_in_one_row(moved) if learning else None)
 
 
+def oddity(messages):
+    """How far the size of every unit's series, relative to its precision, is from that of the unit in the middle."""
+    sizes = {}
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for name, message in messages.items():
+            precision = np.diag(message.information.mean_information)
+            sizes[name] = float(np.log(np.nanmax(message.z.var(axis=0) / precision, initial=np.finfo(float).tiny)))
+    middle = float(np.median([*sizes.values()]))
+    return {name: abs(np.nan_to_num(size - middle, nan=np.inf)) for name, size in sizes.items()}
+
+
 def _out_of_proportion(ratio, has_to_move):
     """What a series' variance, relative to the noise in it, says against it."""
     if has_to_move and ratio < _LEAST:

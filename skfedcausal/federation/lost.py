@@ -93,9 +93,11 @@ class LostUnits:
 class Answers(dict):
     """Messages of a round by unit; `skipped` names the units whose block rows rest in it.
 
-    With a `rule` for lost units, ``leave_out(name, reason, error)`` says that a message cannot be used after all.
+    With a `rule` for lost units, ``leave_out(name, reason, error)`` says that a message cannot be used after all, and
+    ``then(server, messages)`` learns what else rests on them.
     """
 
     skipped: frozenset[str] = frozenset()
     rule: LostUnits | None = None
     leave_out: Callable[..., Any] | None = None
+    then: Callable[..., Any] | None = None

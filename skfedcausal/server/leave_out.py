@@ -2,12 +2,18 @@
 
 from statistics import median
 
-from ..statespace.deadline import TimeUpError, time_limit
+import numpy as np
 
+from ..federation.content import oddity
+from ..statespace.deadline import TimeUpError, time_limit
+from ..statespace.matrices import spectral_radius
+
+_ODD = np.log(1e3)  # logarithm of a ratio of variances that sensors of several kinds may have
+_FASTEST = 2.0  # growth of a plant's states in one row
 _OUTSTANDING = 2.0  # times the states of the unit in the middle, with which one unit alone makes a fit long
 
 
-def fit_rest(fit, messages, came, earlier):
+def fit_rest(server, messages, came, earlier):
     """Fit to messages, without those of a unit with which it fails; the messages that were used.
 
     Of a unit that is left out its message of an `earlier` round stays. Where leaving out no single unit helps,
@@ -15,13 +21,21 @@ def fit_rest(fit, messages, came, earlier):
 
     Parameters
     ----------
-    fit : callable
+    server : ServerLearner
         Learns a plant from a dict of messages by unit.
     messages, earlier : dict of str to StateMessage
         What to learn from, and the messages of the round before.
     came : Answers
-        Of this round: with the rule for lost units, and `leave_out`, which is told who goes.
+        Of this round: with the rule for lost units, with `then`, which has to go through too, and with `leave_out`,
+        which is told who goes.
     """
+
+    def fit(messages):
+        server.fit(messages)
+        _check_growth(server.transition_)
+        if came.then is not None:
+            came.then(server, messages)
+
     unlimited = False
     while True:
         largest = None if unlimited else _outstanding(messages)
@@ -50,6 +64,13 @@ def fit_rest(fit, messages, came, earlier):
                 messages = _without(messages, name, earlier)
 
 
+def _check_growth(transition):
+    """Refuse a plant that no record can be of: in a hundred rows its states would grow by thirty decades."""
+    radius = float(np.max(spectral_radius(transition)))
+    if not radius <= _FASTEST:
+        raise ArithmeticError(f"The plant grows {radius:.3g} times with every row; at most {_FASTEST:g} can be.")
+
+
 def _without(messages, name, earlier):
     """The messages without a unit's newest one."""
     rest = {other: message for other, message in messages.items() if other != name}
@@ -59,8 +80,9 @@ def _without(messages, name, earlier):
 
 
 def _first_that_fits(fit, messages, earlier):
-    """A unit without which the fit goes through, and the messages left; of two that do not go together, the later."""
-    for name in reversed(messages):
+    """A unit without which the fit goes through, and the messages left; the oddest is tried first, then the latest."""
+    how_odd, latest = oddity(messages), list(reversed(messages))
+    for name in sorted(latest, key=lambda name: -how_odd[name] * (how_odd[name] > _ODD)):
         rest = _without(messages, name, earlier)
         if rest and _fits(fit, rest):
             return name, rest

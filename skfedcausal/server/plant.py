@@ -132,9 +132,9 @@ class ServerLearner(BaseEstimator, ABC):
         """
         request = FitRequest(local_model=self.needs_local_model)
         first: dict[str, Message] = dict.fromkeys(names, request)
-        messages = learned_from(self.fit, (yield Ask(first, StateMessage)))
+        messages = learned_from(self, (yield Ask(first, StateMessage)))
         for _ in range(1, self.n_rounds):
-            messages = learned_from(self.fit, (yield Ask(self.smoothed(messages), StateMessage)), messages)
+            messages = learned_from(self, (yield Ask(self.smoothed(messages), StateMessage)), messages)
         if self.controlled_units_:
             laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
             self.take_laws(laws)
@@ -275,16 +275,16 @@ class ServerLearner(BaseEstimator, ABC):
         return smoothed_replies(self.state_slices_, A, self.process_cov_, record, drive, **settings)
 
 
-def learned_from(fit, came, earlier=None):
-    """Fit to the messages of a round and to `earlier` ones of units that sent none; the messages that were used."""
+def learned_from(server, came, earlier=None):
+    """Fit to the messages of a round and `earlier` ones of units that sent none; the messages that were used."""
     earlier = {} if earlier is None else earlier
     messages = {**earlier, **came}
     if getattr(came, "rule", None) is None:
-        fit(messages)
+        server.fit(messages)
         return messages
     from .leave_out import fit_rest
 
-    return fit_rest(fit, messages, came, earlier)
+    return fit_rest(server, messages, came, earlier)
 
 
 def smoothed_replies(state_slices, A, Q, record, drive, **settings):

@@ -151,7 +151,7 @@ class RegressorServer(MomentServer):
         if not self.trains_corrections:
             yield from super().dialogue(names, inputs)
             return
-        messages = learned_from(self.fit, (yield Ask(dict.fromkeys(names, FitRequest()), StateMessage)))
+        messages = learned_from(self, (yield Ask(dict.fromkeys(names, FitRequest()), StateMessage)))
         yield from self.corrections(messages)
         yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
 

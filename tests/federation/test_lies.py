@@ -15,8 +15,9 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, InProcessTransport, LostUnits, LostUnitWarning
+from skfedcausal.message import StateMessage
 
-from ._lies import LIES, Lying
+from ._lies import CONTENT, LIES, Lying
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -165,6 +166,43 @@ def test_more_states_are_taken_where_the_rule_says_so():
     with pytest.warns(LostUnitWarning):  # the honest worker in this test does not take the reply
         estimator.fit(X)
     assert estimator.lost_units_["operation"].tolist() == ["reply"]
+
+
+def shown(z, precision):
+    return lambda m: StateMessage(z, precision[None], lengths=m.lengths, off_subspace=m.off_subspace)
+
+
+NOISE = np.random.default_rng(9).normal(size=(400, 2))
+ONLY_WATCHED = {
+    "two states that are one": shown(3 * NOISE[:, [0, 0]], np.eye(2)),
+    "two scales": shown(NOISE * [1e-3, 1e7], np.diag([1e-6, 1e12])),
+}
+
+
+@pytest.mark.parametrize("lie", ONLY_WATCHED)
+def test_what_thresholds_cannot_be_learned_from_is_left_out_of_a_detector(lie, rests, monkeypatch):
+    """The plant can be fitted, and what is nominal cannot: the unit is found as in a fit that fails."""
+    monkeypatch.setitem(CONTENT, lie, ONLY_WATCHED[lie])
+    found = lied("root cause", lie, "fit")
+    assert found.client_names_ == ("unit0", "unit2")
+    assert_array_equal(found.transition_, rests("root cause").transition_)
+    assert found.thresholds_ == rests("root cause").thresholds_
+
+
+class Grows(LikelihoodServer):
+    """Finds a plant that grows a thousand times in a row, with a unit that is named."""
+
+    def fit(self, messages):
+        super().fit(messages)
+        if "unit1" in messages:
+            self.transition_ = 1e3 * np.eye(len(self.transition_))
+        return self
+
+
+def test_a_plant_that_no_record_can_be_of_is_a_fit_that_fails():
+    with pytest.warns(LostUnitWarning, match="unit1"):
+        found = FederatedGrangerEstimator(server=Grows(), lost_units=RULE).fit(X)
+    assert found.client_names_ == ("unit0", "unit2")
 
 
 class FailsWith(LikelihoodServer):
