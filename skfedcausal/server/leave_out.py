@@ -4,12 +4,11 @@ from statistics import median
 
 import numpy as np
 
-from ..federation.content import oddity
+from ..federation.content import FASTEST, oddity
 from ..statespace.deadline import TimeUpError, time_limit
 from ..statespace.matrices import spectral_radius
 
 _ODD = np.log(1e3)  # logarithm of a ratio of variances that sensors of several kinds may have
-_FASTEST = 2.0  # growth of a plant's states in one row
 _OUTSTANDING = 2.0  # times the states of the unit in the middle, with which one unit alone makes a fit long
 
 
@@ -65,10 +64,10 @@ def fit_rest(server, messages, came, earlier):
 
 
 def _check_growth(transition):
-    """Refuse a plant that no record can be of: in a hundred rows its states would grow by thirty decades."""
+    """Refuse a plant that no record can be of."""
     radius = float(np.max(spectral_radius(transition)))
-    if not radius <= _FASTEST:
-        raise ArithmeticError(f"The plant grows {radius:.3g} times with every row; at most {_FASTEST:g} can be.")
+    if not radius <= FASTEST:
+        raise ArithmeticError(f"The plant grows {radius:.3g} times with every row; at most {FASTEST:g} can be.")
 
 
 def _without(messages, name, earlier):

@@ -1,6 +1,7 @@
 """Whatever one unit sends, a fit that has its quorum ends, in time, without it or with its name."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,12 +11,13 @@ from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
+    GradientServer,
     KalmanClient,
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, InProcessTransport, LostUnits, LostUnitWarning
-from skfedcausal.message import StateMessage
+from skfedcausal.message import LocalModel, StateMessage
 
 from ._lies import CONTENT, LIES, Lying
 
@@ -203,6 +205,46 @@ def test_a_plant_that_no_record_can_be_of_is_a_fit_that_fails():
     with pytest.warns(LostUnitWarning, match="unit1"):
         found = FederatedGrangerEstimator(server=Grows(), lost_units=RULE).fit(X)
     assert found.client_names_ == ("unit0", "unit2")
+
+
+class Boasting(InProcessTransport):
+    """A unit whose own model, which training by gradients begins with, is another one."""
+
+    def __init__(self, workers, change):
+        super().__init__(workers)
+        self._change = change
+
+    def exchange(self, out, *, timeout=None):
+        answers = super().exchange(out)
+        if "unit1" in out and out["unit1"].op == "train":
+            told = self._change(LocalModel.from_packet(answers["unit1"]))
+            answers["unit1"] = told.to_packet(out["unit1"].round)
+        return answers
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"transition": 1e8}, "grows"),
+        ({"transition": 1e300}, "grows"),
+        ({"process_cov": 0.0}, "without process noise"),
+        ({"information": 0.0}, "sees none of its states"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("exchange", ["series", "moments"])
+def test_training_goes_on_without_a_unit_whose_model_is_none(change, reason, exchange):
+    def changed(model):
+        return replace(model, **{name: factor * getattr(model, name) for name, factor in change.items()})
+
+    server = GradientServer(max_iter=5, exchange=exchange)
+    with pytest.warns(LostUnitWarning, match="unit1"):
+        found = FederatedGrangerEstimator(
+            server=server, lost_units=RULE, transport=lambda workers: Boasting(workers, changed)
+        ).fit(X)
+    assert reason in found.lost_units_["reason"][0]
+    rest = FederatedGrangerEstimator(server=server).fit(rest_of(X))
+    assert_array_equal(found.transition_, rest.transition_)
 
 
 class FailsWith(LikelihoodServer):
