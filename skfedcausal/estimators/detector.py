@@ -250,7 +250,10 @@ class FederatedRCADetector(FederatedEstimator):
         self._run_length = steps_between_alarms(self.false_alarm_rate, index)
 
     def _learn(self, exchange, server, inputs):
+        self._nominal_of = None
+        exchange.then = self._learn_nominal
         super()._learn(exchange, server, inputs)
+        exchange.then = None
         if self.evidence == "flags":
             nominal = dict.fromkeys(exchange.messages, FlagsRequest(float(self.percentile)))
             exchange.ask(nominal, Acknowledgement)
@@ -259,10 +262,9 @@ class FederatedRCADetector(FederatedEstimator):
         """What is nominal, from the messages that the plant was learned from."""
         messages = exchange.messages
         watch_budget(self._run_length, len(next(iter(messages.values())).z))
-        rng = check_random_state(0 if self.random_state is None else self.random_state)
-        prior = _prior(self.prior, self.client_names_)
-        self._root_cause = RootCauseServer(self.statistic, self._run_length, prior, rng)
-        self._root_cause.fit(server, messages)
+        if self._nominal_of is None or any(self._nominal_of.get(k) is not one for k, one in messages.items()):
+            self._learn_nominal(server, messages)
+        self._nominal_of = None
         self.thresholds_ = dict(self._root_cause.levels.thresholds)
         self.false_alarms_ = self._root_cause.levels.false_alarms
         self._flagger = secrets.token_hex(8)
@@ -270,6 +272,14 @@ class FederatedRCADetector(FederatedEstimator):
         if self.evidence == "flags":
             self._watch = FlagWatch(int(self.horizon), self._needed_flags())
         self.reset()
+
+    def _learn_nominal(self, server, messages):
+        """What is nominal; where messages are judged they have to do for this too."""
+        rng = check_random_state(0 if self.random_state is None else self.random_state)
+        self._root_cause = RootCauseServer(self.statistic, self._run_length, _prior(self.prior, server.names_), rng)
+        self._root_cause.fit(server, messages)
+        is_learned = not (server.controlled_units_ or getattr(server, "trains_corrections", False))
+        self._nominal_of = dict(messages) if is_learned else None  # else the plant is not what it will be
 
     def _needed_flags(self):
         """Steps within the horizon in which flags have to agree on a root."""

@@ -8,6 +8,7 @@ import numpy as np
 from ..message.requests import FitRequest, RecordRequest, WatchRequest
 from ..message.states import SmoothedReply, StateMessage
 from ..message.training import LocalModel
+from ..statespace.matrices import spectral_radius
 
 # of the variance of information vectors in directions of which the precision says that noise alone is 1
 _LEAST, _MOST = 1e-3, 1e16
@@ -15,6 +16,7 @@ _NULL = 1e-12  # eigenvalue, relative to the largest, of a direction that no sen
 _BESIDE = 1e-6  # share of the variance that rounding may leave in such directions
 _ONE_ROW = 1 - 1e-6  # share of all variation that no single row of an honest record holds
 _DENSEST = 1e7  # logarithm of a density of ten thousand sensors that is at the end of all numbers
+FASTEST = 2.0  # growth of states in one row: thirty decades in a hundred
 _FEW_ROWS = 20  # in which a series may stand still, or move once
 
 
@@ -46,6 +48,8 @@ def unusable(messages, requests, expected, rule):
         problem = _sizes(name, message, expected, rule.max_states)
         if problem is None and isinstance(message, StateMessage):
             problem = _unasked(message, requests[name], expected.wishes) or implausible(message, requests[name])
+        elif problem is None:
+            problem = _no_model(message)
         if problem is not None:
             problems[name] = problem
     rest = {name: message for name, message in messages.items() if name not in problems}
@@ -77,6 +81,16 @@ def _sizes(name, message, expected, max_states):
     if isinstance(message, StateMessage) and len(message.patterns) > len(message.z):
         return f"sent {len(message.patterns)} information matrices for {len(message.z)} rows."
     return None
+
+
+def _no_model(message):
+    """Why a unit's own model cannot be that of a record, or None."""
+    radius = float(np.max(spectral_radius(message.transition)))
+    if not radius <= FASTEST:
+        return f"sent a model that grows {radius:.3g} times with every row, expected {FASTEST:g} times at most."
+    if not np.linalg.eigvalsh(message.process_cov)[0] > 0:
+        return "sent a model whose states have directions without process noise."
+    return None if message.information.any() else "says that it sees none of its states."
 
 
 def _lengths(messages, known):
@@ -146,6 +160,17 @@ def implausible(message, request):
         ratio = float((power[regular] / values[regular]).max())
         has_to_move = len(z) >= _FEW_ROWS and not isinstance(request, WatchRequest)
         return _out_of_proportion(ratio, has_to_move) or (_in_one_row(moved) if learning else None)
+
+
+def oddity(messages):
+    """How far the size of every unit's series, relative to its precision, is from that of the unit in the middle."""
+    sizes = {}
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for name, message in messages.items():
+            precision = np.diag(message.information.mean_information)
+            sizes[name] = float(np.log(np.nanmax(message.z.var(axis=0) / precision, initial=np.finfo(float).tiny)))
+    middle = float(np.median([*sizes.values()]))
+    return {name: abs(np.nan_to_num(size - middle, nan=np.inf)) for name, size in sizes.items()}
 
 
 def _out_of_proportion(ratio, has_to_move):

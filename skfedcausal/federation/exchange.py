@@ -69,6 +69,7 @@ class Exchange:
         self.messages, self.promises, self.round = {}, {}, 0
         self.lengths: tuple[int, ...] = ()
         self.expected: Any = None  # of the content of messages, where a rule for lost units has it judged
+        self.then: Any = None  # what else is learned from messages, for which they have to do too
         self._settled, self._asked = False, {}
         if lost_units is not None:
             from .content import Expected
@@ -134,7 +135,7 @@ class Exchange:
             else:
                 self.attendance.dropped.add(name)
 
-        answers.rule, answers.leave_out = self.attendance.rule, leave_out
+        answers.rule, answers.leave_out, answers.then = self.attendance.rule, leave_out, self.then
 
     def expect(self, n_states=None, n_inputs=None, lengths=()):
         """Sizes of messages that are known before they come, where their content is judged."""

@@ -38,9 +38,10 @@ class LostUnits:
     -----
     With a rule every message is also judged by its content, alone and before anything joint is computed: its rows
     (those of most units), its sizes, whether somebody asked for its parts, and its series against the precision
-    that it names. If a fit then fails all the same, it is tried without each of the units. A unit that is found
-    to be the reason counts as lost, and ``lost_units_`` says why. A question about a record needs all units of the
-    plant: there such a message is an error that names the unit.
+    that it names. If a fit then fails all the same, or finds a plant that more than doubles with every row, it is
+    tried without each of the units, the oddest first. A unit that is found to be the reason counts as lost, and
+    ``lost_units_`` says why. A question about a record needs all units of the plant: there such a message is an
+    error that names the unit.
 
     For :class:`~skfedcausal.LikelihoodServer` lost answers are missing data. A unit that never sent a message
     is not part of the plant: the estimate is the maximum of the likelihood of the others' measurements. One
@@ -93,9 +94,11 @@ class LostUnits:
 class Answers(dict):
     """Messages of a round by unit; `skipped` names the units whose block rows rest in it.
 
-    With a `rule` for lost units, ``leave_out(name, reason, error)`` says that a message cannot be used after all.
+    With a `rule` for lost units, ``leave_out(name, reason, error)`` says that a message cannot be used after all, and
+    ``then(server, messages)`` learns what else rests on them.
     """
 
     skipped: frozenset[str] = frozenset()
     rule: LostUnits | None = None
     leave_out: Callable[..., Any] | None = None
+    then: Callable[..., Any] | None = None

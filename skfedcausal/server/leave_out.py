@@ -2,9 +2,26 @@
 
 from statistics import median
 
-from ..statespace.deadline import TimeUpError, time_limit
+import numpy as np
 
+from ..federation.content import FASTEST, oddity
+from ..statespace.deadline import TimeUpError, time_limit
+from ..statespace.matrices import spectral_radius
+
+_ODD = np.log(1e3)  # logarithm of a ratio of variances that sensors of several kinds may have
 _OUTSTANDING = 2.0  # times the states of the unit in the middle, with which one unit alone makes a fit long
+
+
+def checked(server, came):
+    """The fit of a server, which has to be a plant, and from which what the answers' ``then`` does has to go on."""
+
+    def fit(messages):
+        server.fit(messages)
+        _check_growth(server.transition_)
+        if came.then is not None:
+            came.then(server, messages)
+
+    return fit
 
 
 def fit_rest(fit, messages, came, earlier):
@@ -16,11 +33,11 @@ def fit_rest(fit, messages, came, earlier):
     Parameters
     ----------
     fit : callable
-        Learns a plant from a dict of messages by unit.
+        Learns from a dict of messages by unit.
     messages, earlier : dict of str to StateMessage
         What to learn from, and the messages of the round before.
     came : Answers
-        Of this round: with the rule for lost units, and `leave_out`, which is told who goes.
+        Of this round: with the rule for lost units, and with `leave_out`, which is told who goes.
     """
     unlimited = False
     while True:
@@ -50,6 +67,13 @@ def fit_rest(fit, messages, came, earlier):
                 messages = _without(messages, name, earlier)
 
 
+def _check_growth(transition):
+    """Refuse a plant that no record can be of."""
+    radius = float(np.max(spectral_radius(transition)))
+    if not radius <= FASTEST:
+        raise ArithmeticError(f"The plant grows {radius:.3g} times with every row; at most {FASTEST:g} can be.")
+
+
 def _without(messages, name, earlier):
     """The messages without a unit's newest one."""
     rest = {other: message for other, message in messages.items() if other != name}
@@ -59,8 +83,9 @@ def _without(messages, name, earlier):
 
 
 def _first_that_fits(fit, messages, earlier):
-    """A unit without which the fit goes through, and the messages left; of two that do not go together, the later."""
-    for name in reversed(messages):
+    """A unit without which the fit goes through, and the messages left; the oddest is tried first, then the latest."""
+    how_odd, latest = oddity(messages), list(reversed(messages))
+    for name in sorted(latest, key=lambda name: -how_odd[name] * (how_odd[name] > _ODD)):
         rest = _without(messages, name, earlier)
         if rest and _fits(fit, rest):
             return name, rest

@@ -29,7 +29,7 @@ from .links.intervals import intervals_table, measure_intervals, pair_of, spectr
 from .links.resampling import bootstrap_table, stability_table
 from .links.tables import correlation_table, links_table
 from .links.tests import check_method, tests_table
-from .plant import ServerLearner, learned_from, smoothed_replies
+from .plant import ServerLearner, smoothed_replies
 from .prediction import OperatingPoint, smooth_plant
 
 SAMPLED = ("auto", "after", "before")
@@ -619,7 +619,7 @@ class LikelihoodServer(ServerLearner):
             settings = settings._replace(budget=Budget(self.max_time).part(_ONE_LAG))
             messages, came, n_rounds, estimate = yield from further_rounds(came, settings)
             self._of_rounds = messages if n_rounds == 1 else None, estimate
-        messages = learned_from(self.fit, messages, came)
+        messages = self._learned_from(messages, came)
         self.n_rounds_ = n_rounds
         return messages
 

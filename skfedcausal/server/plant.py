@@ -162,11 +162,19 @@ class ServerLearner(BaseEstimator, ABC):
 
     def _rounds(self, came):
         """Learn from the first answers that came and from those of further rounds; the messages that were used."""
-        messages = learned_from(self.fit, dict(came), came)
+        messages = self._learned_from(dict(came), came)
         for _ in range(1, self.n_rounds):
             came = yield Ask(self.smoothed(messages), StateMessage)
-            messages = learned_from(self.fit, {**messages, **came}, came, messages)
+            messages = self._learned_from({**messages, **came}, came, messages)
         return messages
+
+    def _learned_from(self, messages, came, earlier=None):
+        """Fit to messages as :func:`learned_from` does; what else rests on them has to be learned, too."""
+        if getattr(came, "rule", None) is None:
+            return learned_from(self.fit, messages, came)
+        from .leave_out import checked
+
+        return learned_from(checked(self, came), messages, came, earlier)
 
     # -- the plant over a record ---------------------------------------------------------------------
 

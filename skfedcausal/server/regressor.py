@@ -18,7 +18,7 @@ from ..message.training import GradientReply, NetworkPlan, NoGradient, Predicted
 from ..seeding import seeded
 from ..statespace.detection.energy import ScaledMap
 from .moments import MomentServer
-from .plant import Acknowledgement, Ask, FitRequest, learned_from
+from .plant import Acknowledgement, Ask, FitRequest
 
 
 @dataclass(repr=False, eq=False)
@@ -152,7 +152,7 @@ class RegressorServer(MomentServer):
             yield from super().dialogue(names, inputs)
             return
         came = yield Ask(dict.fromkeys(names, FitRequest()), StateMessage)
-        messages = learned_from(self.fit, dict(came), came)
+        messages = self._learned_from(dict(came), came)
         yield from self.corrections(messages)
         yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
 

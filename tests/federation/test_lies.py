@@ -1,6 +1,7 @@
 """Whatever one unit sends, a fit that has its quorum ends, in time, without it or with its name."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,13 +11,15 @@ from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
+    GradientServer,
     KalmanClient,
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, InProcessTransport, LostUnits, LostUnitWarning
+from skfedcausal.message import LocalModel, StateMessage
 
-from ._lies import LIES, Lying
+from ._lies import CONTENT, LIES, Lying
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
@@ -165,6 +168,83 @@ def test_more_states_are_taken_where_the_rule_says_so():
     with pytest.warns(LostUnitWarning):  # the honest worker in this test does not take the reply
         estimator.fit(X)
     assert estimator.lost_units_["operation"].tolist() == ["reply"]
+
+
+def shown(z, precision):
+    return lambda m: StateMessage(z, precision[None], lengths=m.lengths, off_subspace=m.off_subspace)
+
+
+NOISE = np.random.default_rng(9).normal(size=(400, 2))
+ONLY_WATCHED = {
+    "two states that are one": shown(3 * NOISE[:, [0, 0]], np.eye(2)),
+    "two scales": shown(NOISE * [1e-3, 1e7], np.diag([1e-6, 1e12])),
+}
+
+
+@pytest.mark.parametrize("lie", ONLY_WATCHED)
+def test_what_thresholds_cannot_be_learned_from_is_left_out_of_a_detector(lie, rests, monkeypatch):
+    """The plant can be fitted, and what is nominal cannot: the unit is found as in a fit that fails."""
+    monkeypatch.setitem(CONTENT, lie, ONLY_WATCHED[lie])
+    found = lied("root cause", lie, "fit")
+    assert found.client_names_ == ("unit0", "unit2")
+    assert_array_equal(found.transition_, rests("root cause").transition_)
+    assert found.thresholds_ == rests("root cause").thresholds_
+
+
+class Grows(LikelihoodServer):
+    """Finds a plant that grows a thousand times in a row, with a unit that is named."""
+
+    def fit(self, messages):
+        super().fit(messages)
+        if "unit1" in messages:
+            self.transition_ = 1e3 * np.eye(len(self.transition_))
+        return self
+
+
+def test_a_plant_that_no_record_can_be_of_is_a_fit_that_fails():
+    with pytest.warns(LostUnitWarning, match="unit1"):
+        found = FederatedGrangerEstimator(server=Grows(), lost_units=RULE).fit(X)
+    assert found.client_names_ == ("unit0", "unit2")
+
+
+class Boasting(InProcessTransport):
+    """A unit whose own model, which training by gradients begins with, is another one."""
+
+    def __init__(self, workers, change):
+        super().__init__(workers)
+        self._change = change
+
+    def exchange(self, out, *, timeout=None):
+        answers = super().exchange(out)
+        if "unit1" in out and out["unit1"].op == "train":
+            told = self._change(LocalModel.from_packet(answers["unit1"]))
+            answers["unit1"] = told.to_packet(out["unit1"].round)
+        return answers
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"transition": 1e8}, "grows"),
+        ({"transition": 1e300}, "grows"),
+        ({"process_cov": 0.0}, "without process noise"),
+        ({"information": 0.0}, "sees none of its states"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("exchange", ["series", "moments"])
+def test_training_goes_on_without_a_unit_whose_model_is_none(change, reason, exchange):
+    def changed(model):
+        return replace(model, **{name: factor * getattr(model, name) for name, factor in change.items()})
+
+    server = GradientServer(max_iter=5, exchange=exchange)
+    with pytest.warns(LostUnitWarning, match="unit1"):
+        found = FederatedGrangerEstimator(
+            server=server, lost_units=RULE, transport=lambda workers: Boasting(workers, changed)
+        ).fit(X)
+    assert reason in found.lost_units_["reason"][0]
+    rest = FederatedGrangerEstimator(server=server).fit(rest_of(X))
+    assert_array_equal(found.transition_, rest.transition_)
 
 
 class FailsWith(LikelihoodServer):
