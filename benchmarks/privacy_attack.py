@@ -156,13 +156,8 @@ def main(n=4000):
         "Epsilon measured by an attack, through every way out",
         f"{n} draws of each of two neighbouring records, claimed epsilon = {EPSILON:g} at delta = {DELTA:g} (mu = "
         f"{claimed:.3f}). The noise is exactly as large as the claim needs, so that mu lies about the claim, within "
-<<<<<<< HEAD
         "its standard error; what the attack proves is the lower bound, at 99 %. `changed_links` asks as `score` does "
         "and has a row of its own where the estimators have it.",
-=======
-        "its standard error; what the attack proves is the lower bound, at 99 %. `changed_links` asks as `score` does "
-        "and has a row of its own where the estimators have it.",
->>>>>>> trust
         table([row | {"claimed": f"{EPSILON:g}"} for row in rows]),
     )
 
