@@ -8,6 +8,7 @@ from .page import Page, add_departures, listed_in_words
 
 _MOST_ROWS = 60
 _COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "p_adjusted", "verdict")
+_DELAYS = ("delay", "delay_low", "delay_high")
 
 
 def plant_page(estimator, title="Which unit drives which"):
@@ -17,7 +18,8 @@ def plant_page(estimator, title="Which unit drives which"):
     figure = LinkMatrixDisplay.from_links(links[links["kind"] == "state"], names).figure_
     page.heading("Links").picture(figure, "Strength of every link; ● influence, ? cannot tell")
     ranked = links.sort_values(["p_adjusted", "strength"], ascending=[True, False], kind="stable")
-    page.table(ranked[[c for c in _COLUMNS if c in ranked]].head(_MOST_ROWS))
+    later = len(estimator.lag_transitions_) > 1
+    page.table(ranked[[c for c in _COLUMNS + _DELAYS * later if c in ranked]].head(_MOST_ROWS))
     if len(ranked) > _MOST_ROWS:
         page.text(f"The {len(ranked) - _MOST_ROWS} pairs with the weakest evidence are left out.")
     page.text(
@@ -25,6 +27,11 @@ def plant_page(estimator, title="Which unit drives which"):
         "(Frobenius norm of the block). p_adjusted: chance of evidence as strong without a link, corrected for the "
         "number of pairs."
     )
+    if later:
+        page.text(
+            "Delay: the first time step in which the cause acts, and the ends of the steps that hold it with 90 %. "
+            "Strength is then the norm of the blocks of all steps together."
+        )
     if hasattr(estimator, "transfer_function"):
         figure = TransferFunctionDisplay.from_transfer_function(estimator.transfer_function()).figure_
         caption = "Poles and zeros; singular values from inputs to sensors over frequency"
