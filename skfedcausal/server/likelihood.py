@@ -508,7 +508,7 @@ class LikelihoodServer(ServerLearner):
             noisy = self._raw.with_noise_share(self.noise_share_ or 0.0)
             unshifted = estimate_plant(noisy, settings._replace(level_shifts=None))
             other = learn_lags(unshifted, settings, budget, words) if record.is_constant else None
-            lagged = lagged if other is None or other.criterion <= lagged.criterion else other
+            lagged = lagged if other is None or other.rank <= lagged.rank else other
         if lagged is not None and not record.is_constant:  # what is missing as these lags expect it
             point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
             states = lagged.dynamics.filter(record.at_steps(lagged.steps), point).hindsight()
@@ -551,7 +551,8 @@ class LikelihoodServer(ServerLearner):
         for share in SHARES:
             estimate = estimate_plant(self._raw.with_noise_share(share), settings)
             lagged = learn_lags(estimate, settings, budget, words)
-            if lagged is not None and (best is None or lagged.criterion > best.criterion):
+            # a climb that did not end says nothing: where noise and states are hardly told apart it runs away
+            if lagged is not None and (best is None or lagged.rank > best.rank):
                 best, self.noise_share_, self.filter_noise_share_ = lagged, share, share
             elif best is not None:
                 break

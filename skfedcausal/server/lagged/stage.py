@@ -50,6 +50,11 @@ class LaggedEstimate:
     criterion: float = -np.inf  # log-likelihood less effective coefficients
     n_effective: float = 0.0
 
+    @property
+    def rank(self):
+        """By which plants of one record are compared."""
+        return self.converged, self.criterion
+
 
 def settled_scores(plant, record):
     """Standardised scores and inputs of a record, the scores less their level before and after each shift."""

@@ -7,7 +7,6 @@ import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.server.lagged import stage
-from skfedcausal.server.lagged.dynamics import LaggedDynamics
 from skfedcausal.server.lagged.white import unchanged, whitened
 from skfedcausal.statespace.lagged.likelihood import LaggedLikelihood, LagSums
 
