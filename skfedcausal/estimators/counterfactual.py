@@ -399,7 +399,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
         Abduction, action, prediction: the record determines states and noise, the inputs are replaced, the
         same noise drives the plant again. For a linear plant the difference is the response to the change of
-        the inputs, whatever the noise was; inputs as they were give back the record.
+        the inputs, whatever the noise was; inputs as they were give back the record. Where the record shows that
+        the plant is bent, the response also depends on the inputs as they were.
 
         Parameters
         ----------

@@ -261,6 +261,7 @@ class LikelihoodServer(ServerLearner):
     }
 
     tests_links = True
+    knows_curvature = True  # whether effects depend on the inputs that are changed
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
 
     @property
@@ -693,8 +694,6 @@ class LikelihoodServer(ServerLearner):
             Of the units whose inputs depend on measurements.
         """
         self.laws_ = dict(laws)
-
-    knows_curvature = True  # whether effects depend on the inputs that are changed
 
     def effects(self, change, *, held=None, before=None):
         """Effect of a change of inputs on the states of every unit.
