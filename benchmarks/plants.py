@@ -136,13 +136,15 @@ def main():
         row = {"plant": kind}
         for name in draws:
             row[name] = " ".join(f"{value:.3f}" if name != "seconds" else f"{value:.1f}" for value in draws[name])
+        row["cover"] = f"**{draws['cover'].mean():.2f}** of " + row["cover"]
         rows.append(row)
         print(row, flush=True)
     write(
         arguments.name,
         "Effects of inputs on simulated plants",
         f"Relative error of the effect over {_ROWS} rows on all sensors and share of 90 % bands that hold "
-        f"the true effect, {arguments.seeds} draws each, {_KNOWN} rows to learn from. The library is told "
+        f"the true effect, {arguments.seeds} draws each and the mean share, {_KNOWN} rows to learn from (the rows of "
+        "one draw are nearly one trial, so that a share means little alone). The library is told "
         "that the actuators of 'same row' act at once and that saturating valves may be curved. VARX by AIC "
         "sees the pooled table, with inputs from the next row on and from their own row on.",
         table(rows),

@@ -112,14 +112,18 @@ class InputMap:
 
     def sent(self, data, inputs):
         """The record with inputs as they are sent; None for units that have none."""
-        columns = self.values(_series(data))
-        moved = self.early[self.owners]
-        for start, stop in episodes(data.starts, len(columns)):  # the last value has no row to act on
-            rows = columns[start:stop]
-            rows[:-1, moved] = rows[1:, moved]
+        columns = self.in_time(self.values(_series(data)), data.starts)
         active, units = inputs.active[self.owners], np.array([inputs.units[k] for k in self.owners])
         parts = [np.ascontiguousarray(columns[:, active & (units == name)]) for name in data.names]
         return replace(data, inputs=tuple(part if part.shape[1] else None for part in parts))
+
+    def in_time(self, columns, starts):
+        """Columns of a record in the rows they are sent in; the last value of an episode has no row to act on."""
+        moved, columns = self.early[self.owners], columns.copy()
+        for start, stop in episodes(starts, len(columns)):
+            rows = columns[start:stop]
+            rows[:-1, moved] = rows[1:, moved]
+        return columns
 
     def asked(self, change, *, holds):
         """A change of columns from the row before it on, so that its effect in its own row is answered.

@@ -383,8 +383,12 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         series[:, :, own] = before, after
         change, owners = self._change(*series), self._input_map.owners
         held = np.isin(owners, own)
+        operated = _only(self._above_level(self._input_map.values(series[0])), held)
         parts = {known.names[k]: _only(change, owners == k) for k in own} if split else {None: change}
-        frames = [self._effect_frames(part, held, loops, level) for part in parts.values()]
+        frames = []
+        for part in parts.values():  # each given those before it, so that they add up
+            frames.append(self._effect_frames(part, operated, held, loops, level))
+            operated = operated + part
         tables = [
             pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"]) if split else some[0]
             for some in zip(*frames, strict=True)
@@ -396,7 +400,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
         Abduction, action, prediction: the record determines states and noise, the inputs are replaced, the
         same noise drives the plant again. For a linear plant the difference is the response to the change of
-        the inputs, whatever the noise was; inputs as they were give back the record.
+        the inputs, whatever the noise was; inputs as they were give back the record. Where the record shows that
+        the plant is bent, the response also depends on the inputs as they were.
 
         Parameters
         ----------
@@ -457,9 +462,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             held = np.isin(owners, [known.position(name) for name in do])
             times = np.arange(units.n_samples) if units.index is None else units.index
             parts = {name: _only(change, owners == known.position(name)) for name in do} if split else {None: change}
+            operated = self._above_level(self._input_map.values(recorded))
             tables = {}
-            for source, part in parts.items():
-                effect, variance = self._replayed(units, part, held, loops, factual.shape)
+            for source, part in parts.items():  # each given those before it, so that they add up
+                effect, variance = self._replayed(units, part, operated, held, loops, factual.shape)
+                operated = operated + part
                 std = np.sqrt(variance + spread)
                 tables[source] = whatif_table(times, columns, factual, effect, std, confidence)
         if not split:
@@ -527,22 +534,32 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         """Whether some input acts on the row that it stands in."""
         return bool(self._input_map.early.any() or getattr(self.server_, "acts_at_once", False))
 
-    def _effects(self, change, held, loops):
-        """What a change of inputs does to every unit's states."""
+    def _above_level(self, values):
+        """What is sent in place of the inputs, less its level in `fit`."""
+        active, level = self._sent_inputs.active, np.zeros(values.shape[1])
+        if getattr(self.server_, "knows_curvature", False):
+            level[active] = self.server_.input_level_
+        return values - level
+
+    def _effects(self, change, operated, held, loops):
+        """What a change of inputs does to every unit's states, from how they were operated, less its level."""
         known = self._sent_inputs
         known.check_known(change)
         if not known.active.any():
             raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
         held = held[known.active] if loops == "react" else None
-        return self.server_.effects(change[:, known.active], held=held)
+        settings = {}
+        if getattr(self.server_, "knows_curvature", False):
+            settings["before"] = operated[:, known.active]
+        return self.server_.effects(change[:, known.active], held=held, **settings)
 
-    def _effect_frames(self, change, held, loops, level):
+    def _effect_frames(self, change, operated, held, loops, level):
         """Effect and standard error (NaN where the server has none) as labelled tables."""
         steps, rows = pd.RangeIndex(1, len(change) + 1, name="step"), slice(None)
         if self._acts_at_once:
             steps, rows = pd.RangeIndex(len(change) + 1, name="step"), slice(-1)
-            change = self._input_map.asked(change, holds=True)
-        replies = self._effects(change, held, loops)
+            change, operated = (self._input_map.asked(x, holds=True) for x in (change, operated))
+        replies = self._effects(change, operated, held, loops)
         if level == "state":
             if self._channel is not None:  # each site maps the effect on its own sensors, for itself
                 self._channel.tell({name: replace(reply, keep=True) for name, reply in replies.items()})
@@ -565,9 +582,10 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             return values, np.full_like(values, unknown), columns
         return values, self._measured(answers, "variance")[0], columns
 
-    def _replayed(self, units, change, held, loops, shape):
+    def _replayed(self, units, change, operated, held, loops, shape):
         """Effect and its variance over the rows of a record, every episode from its own start."""
         effect, variance = np.zeros(shape), np.zeros(shape)
+        operated = self._input_map.in_time(operated, units.starts)
         for start, stop in episodes(units.starts, len(change)):
             moved = np.flatnonzero(change[start:stop].any(axis=1))
             if not len(moved) or start + moved[0] + (not self._acts_at_once) >= stop:
@@ -577,7 +595,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                 asked, rows = self._input_map.asked(change[first:stop], holds=False)[:-1], slice(first, stop)
             else:
                 asked, rows = change[first : stop - 1], slice(first + 1, stop)
-            answers = units.exchange.ask(self._effects(asked, held, loops), Measurements)
+            known = operated[start : rows.stop - (not self._acts_at_once)]
+            answers = units.exchange.ask(self._effects(asked, known, held, loops), Measurements)
             found, n_rows = self._with_variance(answers, np.nan), rows.stop - rows.start
             effect[rows], variance[rows] = found[0][:n_rows], found[1][:n_rows]
         return effect, variance

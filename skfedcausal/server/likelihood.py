@@ -261,6 +261,7 @@ class LikelihoodServer(ServerLearner):
     }
 
     tests_links = True
+    knows_curvature = True  # whether effects depend on the inputs that are changed
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
 
     @property
@@ -344,6 +345,7 @@ class LikelihoodServer(ServerLearner):
             self._keep_links(estimate)
             self._raw = record
             self._free_lags(filtered, estimate, settings._replace(budget=None), budget)
+            self._curvature = self._learn_curvature(estimate.plant)
             self._raw = None
             filtered.forget_scores()
 
@@ -518,7 +520,7 @@ class LikelihoodServer(ServerLearner):
             noisy = self._raw.with_noise_share(self.noise_share_ or 0.0)
             unshifted = estimate_plant(noisy, settings._replace(level_shifts=None))
             other = learn_lags(unshifted, settings, budget, words) if record.is_constant else None
-            lagged = lagged if other is None or other.criterion <= lagged.criterion else other
+            lagged = lagged if other is None or other.rank <= lagged.rank else other
         if lagged is not None and not record.is_constant:  # what is missing as these lags expect it
             point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
             states = lagged.dynamics.filter(record.at_steps(lagged.steps), point).hindsight()
@@ -580,6 +582,20 @@ class LikelihoodServer(ServerLearner):
         placed = self._operating_point.placed(record)
         states, _ = smooth_plant(self.unshrunk_transition_, self.process_cov_, placed, drive)
         return estimate_plant(filled_record(record, states), settings)
+
+    def _learn_curvature(self, plant):
+        """What inputs do beyond what is linear; None for plants without inputs or whose states are not all seen."""
+        if not self.partition_.n_inputs:
+            return None
+        if self._lagged is not None:
+            return self._lagged.curvature
+        if not plant.is_complete:
+            return None
+        from .lagged.dynamics import LaggedDynamics
+        from .lagged.stage import curvature_of
+
+        B = np.stack([np.zeros_like(self.input_), self.input_])
+        return curvature_of(plant, LaggedDynamics(self.transition_[None], B, self.process_cov_))
 
     def _keep_lags(self, record, lagged):
         """Keep a plant of several lags: its first ones where those of one lag were."""
@@ -689,7 +705,7 @@ class LikelihoodServer(ServerLearner):
         """
         self.laws_ = dict(laws)
 
-    def effects(self, change, *, held=None):
+    def effects(self, change, *, held=None, before=None):
         """Effect of a change of inputs on the states of every unit.
 
         Parameters
@@ -698,6 +714,8 @@ class LikelihoodServer(ServerLearner):
             Change of all inputs at each step.
         held : ndarray of bool, shape (k,), default=None
             Inputs that no controller moves; the known controllers of the others respond. None holds all.
+        before : ndarray of shape (n_before + n_steps, k), default=None
+            Inputs less `input_level_` to which the change is made, rows before it first. None: their level.
 
         Returns
         -------
@@ -705,13 +723,15 @@ class LikelihoodServer(ServerLearner):
             Row j is the effect one step after row j of `change`. The effect uses `transition_` and `input_`;
             its covariance is that of the estimate before shrinkage, given the selected links and laws. What
             links that were not selected add to the effect is added as a standard error too: the data speak
-            for their absence, and a band must not contradict that.
+            for their absence, and a band must not contradict that. Where a run of the record under its
+            inputs misses what quadratic forms of states and inputs explain, these move the effect, and the
+            error that they leave is part of the covariance.
         """
         gains = None if held is None else self._gains(held)
         if self._lagged is not None:
             from .lagged.answers import effects
 
-            return effects(self._lagged, self.state_slices_, change, gains)
+            return effects(self._lagged, self.state_slices_, change, gains, before)
         c = self.coefficients_
         effect = input_response(self.transition_, self.input_, change, gains).effect
         # without the small posterior means of links that were not selected
@@ -729,7 +749,11 @@ class LikelihoodServer(ServerLearner):
             S, d = c.state_scale[rows, rows], doubtful[:, rows]
             V = S @ V @ S.T + d[:, :, None] * d[:, None, :]
             replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), V)
-        return replies
+        if self._curvature is None:
+            return replies
+        from .lagged.answers import with_curvature
+
+        return with_curvature(replies, self._curvature, self.state_slices_, change, before)
 
     def _gains(self, held):
         """Laws of all controllers as matrices of the plant, without the inputs that are held."""

@@ -5,13 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...message.states import EffectReply
-from ...statespace.episodes import episodes
-from ...statespace.riccati import stationary_covariance
 from .dynamics import LaggedDynamics
-
-_MOST_STATES = 400  # with their lags, of which the variance is worked out
-_SETTLES = 0.25  # share of an episode after which its unknown past is forgotten, at most
-_FORGETS = 200  # rows
 
 
 def foreign_inputs(dynamics, partition):
@@ -41,11 +35,11 @@ def with_all_lags(dynamics, partition, replies, input_level):
     return found
 
 
-def effects(lagged, slices, change, gains=None):
+def effects(lagged, slices, change, gains=None, before=None):
     """An `EffectReply` for every unit; covariances from draws of the posterior.
 
-    And from what a run of the record under its inputs alone is further off than the plant's noise explains,
-    as a share of what the inputs do: curvature, for one, which no posterior of a linear plant knows of.
+    And what curvature adds to a change of the inputs `before`, less their level, which no posterior of a linear
+    plant knows of.
     """
     dynamics = lagged.dynamics
     effect = dynamics.response(change, gains)
@@ -55,34 +49,23 @@ def effects(lagged, slices, change, gains=None):
         if np.isfinite(found).all():
             drawn.append(found)
     spread = np.array(drawn) - effect
-    square = effect**2
-    lasting = np.cumsum(square, axis=0) / np.arange(1, len(square) + 1)[:, None]
-    further = lagged.run_errors * np.maximum(square, lasting)
     replies = {}
     for name, rows in slices.items():
         own = spread[:, :, rows]
         V = np.einsum("dti,dtj->tij", own, own) / max(len(own), 1)
-        V[:, *np.diag_indices(V.shape[1])] += further[:, rows]
         replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), V)
-    return replies
+    return with_curvature(replies, lagged.curvature, slices, change, before)
 
 
-def run_errors(dynamics, scores, u, noise, starts):
-    """Variance of a run under the inputs alone that noise does not explain, over that of the run, by state.
-
-    `scores` (n_samples, n) and inputs `u` are less their levels; `noise` is the covariance of the scores.
-    """
-    n = dynamics.n_states
-    if not u.shape[1] or len(dynamics.transition) > _MOST_STATES:
-        return np.zeros(n)
-    runs, errors = [], []
-    for start, stop in episodes(starts, len(scores)):
-        run = dynamics.response(u[start : stop - 1])
-        late = min(int(_SETTLES * len(run)), _FORGETS)
-        runs.append(run[late:])
-        errors.append((scores[start + 1 : stop] - run)[late:])
-    explained = stationary_covariance(dynamics.transition, dynamics.process_cov)[:n, :n] + noise
-    further = np.concatenate(errors).var(axis=0) - np.diag(explained)
-    size = np.concatenate(runs).var(axis=0)
-    share = np.divide(further, size, out=np.zeros(n), where=size > 0)
-    return np.clip(share, 0.0, 1.0)
+def with_curvature(replies, curvature, slices, change, before=None):
+    """Replies with what curvature adds to effects of a change of inputs, and to their covariances."""
+    if curvature is None:
+        return replies
+    effect = np.hstack([replies[name].states for name in slices])
+    shift, variance = curvature.moments(change, effect, before)
+    found = {}
+    for name, rows in slices.items():
+        V = replies[name].covariances.copy()
+        V[:, *np.diag_indices(V.shape[1])] += variance[:, rows]
+        found[name] = EffectReply(np.ascontiguousarray((effect + shift)[:, rows]), V)
+    return found

@@ -9,7 +9,7 @@ from ...statespace.lagged.information import averaged_periodogram
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, kernel_root
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.matrices import companion, spectral_radius
-from .answers import run_errors
+from .curvature import learned_curvature
 from .delays import channel_posterior, first_lag_probabilities, likely_lags
 from .dynamics import LaggedDynamics
 from .noise import with_shared_noise
@@ -45,7 +45,7 @@ class LaggedEstimate:
     converged: bool
     is_complete: bool  # whether the work was done within the budget
     shrunk_by: float  # factor of the poles that keeps the plant stable, 1 if it was
-    run_errors: np.ndarray | float = 0.0  # see :func:`~.answers.run_errors`, by state
+    curvature: object = None  # a :class:`~.curvature.Curvature`, for plants with inputs
     timing: dict | None = None  # of inputs: shares and first lag
     criterion: float = -np.inf  # log-likelihood less effective coefficients
     n_effective: float = 0.0
@@ -72,6 +72,16 @@ def settled_scores(plant, record):
                 at = cuts.index(step)
                 levels[:, number] = means[at] - means[at - 1]
     return series, starts, levels
+
+
+def curvature_of(plant, dynamics):
+    """What inputs do beyond what is linear, a :class:`~.curvature.Curvature` or None."""
+    if not plant.partition.n_inputs:
+        return None
+    series, starts, _ = settled_scores(plant, plant._record)
+    n, k = plant.partition.n_states, plant.partition.n_inputs
+    scores, u = series[:, :n] @ plant.state_scale.T, series[:, n:] * plant.known_scale[:k]
+    return learned_curvature(dynamics, plant.partition.slices, scores, u, starts)
 
 
 def timing_of(plant, words):
@@ -128,10 +138,7 @@ def learn_lags(estimate, settings, budget, words=()):
         best = best if other is None or other.criterion < best.criterion else other
     found = _assessed(plant, best, active, levels, links)
     found.timing = timing
-    if words:
-        n, k, S = plant.partition.n_states, plant.partition.n_inputs, plant.state_scale
-        u = series[:, n:] * plant.known_scale[:k]
-        found.run_errors = run_errors(found.dynamics, series[:, :n] @ S.T, u, S @ plant.score_noise @ S.T, starts)
+    found.curvature = curvature_of(plant, found.dynamics)
     # of the scores in the units' own states, so that records of other noise can be compared
     size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
     found.criterion, found.n_effective = best.criterion - size - levels.size, best.value - best.criterion

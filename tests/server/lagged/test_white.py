@@ -7,8 +7,6 @@ import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.server.lagged import stage
-from skfedcausal.server.lagged.answers import run_errors
-from skfedcausal.server.lagged.dynamics import LaggedDynamics
 from skfedcausal.server.lagged.white import unchanged, whitened
 from skfedcausal.statespace.lagged.likelihood import LaggedLikelihood, LagSums
 
@@ -104,21 +102,3 @@ def test_what_an_input_does_late_is_no_shift_of_a_level():
     gain = (estimator.server_.effects(change)["a"].states @ C.T)[-1, 0]
     # ten levels: noise of sd 1.5 in the long run over 150 rows each says the gain of 5 within a few per cent
     assert abs(gain - 5) < 4 * 1.5 / np.sqrt(1500) / np.std(inputs["a"])
-
-
-def test_bands_know_of_curvature_that_no_linear_plant_has():
-    rng = np.random.default_rng(2)
-    dynamics = LaggedDynamics(np.array([[[0.8]]]), np.array([[[0.0]], [[1.0]]]), np.array([[0.01]]))
-    u, shares = np.repeat(rng.normal(size=(2000, 1)), 10, axis=0), []
-    for curvature in (0.0, 0.1):
-        h = np.zeros((len(u), 1))
-        for t in range(1, len(u)):
-            h[t] = 0.8 * h[t - 1] + u[t - 1] + curvature * (u[t - 1] ** 2 - 1) + 0.1 * rng.normal()
-        scores = h + 0.1 * rng.normal(size=h.shape)
-        shares.append(run_errors(dynamics, scores, u, np.array([[0.01]]), (0,))[0])
-    # noise of variance 0.028 + 0.01 beside a run of variance 20 or so, off by a tenth of its square otherwise,
-    # u and u^2 - 1 of variance 1 and 2; both known from 2000 levels
-    assert shares[0] < 1e-3
-    assert shares[1] == pytest.approx(0.02, rel=4 * np.sqrt(15 / 2000))
-    still = run_errors(LaggedDynamics(dynamics.A, np.zeros((2, 1, 0)), dynamics.Q), scores, u[:, :0], 0.0, (0,))
-    assert not still.any()
