@@ -58,8 +58,8 @@ class LikelihoodServer(ServerLearner):
         re-estimating them, and how their inputs act on themselves where they know it. The units then send
         them along.
     sparsity : {"fdr", None}, default="fdr"
-        "fdr" searches for links with false discovery control and estimates only those; None estimates
-        every block (plain maximum likelihood, no selection, no shrinkage).
+        "fdr" searches for links and for noise that units share with false discovery control and estimates
+        only those; None estimates every block of both (plain maximum likelihood, no selection, no shrinkage).
     alpha : float, default=0.05
         False discovery rate of the search and level of the verdicts.
     shrink : bool, default=True
@@ -123,7 +123,7 @@ class LikelihoodServer(ServerLearner):
     unshrunk_transition_ : ndarray of shape (n, n)
         Maximum-likelihood estimate on the selected links.
     process_cov_ : ndarray of shape (n, n)
-        Process covariance, block-diagonal but for the pairs in `correlations_`.
+        Process covariance, block-diagonal but for the pairs in `correlations_`, which are all without a search.
     input_, unshrunk_input_ : ndarray of shape (n, k)
         Input matrix, like the transition matrices; no columns for a plant without inputs.
     lag_transitions_ : ndarray of shape (p, n, n)
@@ -173,7 +173,7 @@ class LikelihoodServer(ServerLearner):
         ``p_adjusted`` Holm's.
     correlations_ : DataFrame
         Pairs of units whose process noise is correlated: a cause they share, or influence within one
-        sampling period, that the data cannot give a direction.
+        sampling period, that the data cannot give a direction. With ``sparsity=None`` all pairs.
     level_shifts_ : DataFrame
         One row per shift that was found: ``unit``, row ``start`` at which it began, ``size`` of what it adds
         to the state equation in standard deviations of the process noise, ``statistic`` and ``p_value`` of
