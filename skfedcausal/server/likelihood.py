@@ -370,7 +370,6 @@ class LikelihoodServer(ServerLearner):
         self.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
         self.transition_, self.unshrunk_transition_ = estimate.shrunk_A, estimate.A
         self.process_cov_ = estimate.Q
-        self.one_lag = None
         self.input_slices_ = dict(zip(record.names, partition.input_slices, strict=True))
         self.input_, self.unshrunk_input_ = estimate.shrunk_B, estimate.B
         self.input_level_ = record.input_level
@@ -572,7 +571,7 @@ class LikelihoodServer(ServerLearner):
     def _keep_lags(self, record, lagged):
         """Keep a plant of several lags: its first ones where those of one lag were."""
         dynamics = lagged.dynamics
-        self.one_lag, self.coefficients_ = (self.transition_, self.process_cov_), None
+        self.coefficients_ = None
         self.transition_ = self.unshrunk_transition_ = dynamics.A[0]
         self.process_cov_, self._run = dynamics.Q, None
         self.input_ = self.unshrunk_input_ = dynamics.B[1]
