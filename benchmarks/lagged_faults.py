@@ -42,7 +42,7 @@ def part(X, start, stop):
 
 
 def answers(detector, X, root):
-    """Whether a named window and the first alarm name the root, and rows until that alarm."""
+    """Whether a named window names the root, there is an alarm, its incident names the root, or not."""
     window = detector.attribute(X, start=BEFORE)
     found = detector.incidents(X).query("detected >= @BEFORE")
     first = None if found.empty else found.iloc[0]
@@ -79,7 +79,7 @@ def judged(kind, n_networks, n_faults):
         seconds, lags = np.mean(costs[name], axis=0)
         for size in SIZES:
             shares = np.mean(told[name][size], axis=0)
-            columns = ("window", "detected", "named", "wrong")
+            columns = ("window", "detected", "named", "other or undecided")
             row = {"networks": kind, "server": name, "size": size}
             row |= {column: f"{share:.2f}" for column, share in zip(columns, shares, strict=True)}
             row |= {"false alarms per 1000 rows": f"{1000 * np.mean(alarms[name]):.2f}"}
@@ -101,8 +101,8 @@ def main():
         "Roots of steady faults behind dead times",
         f"{args.networks} networks of {N_UNITS} units with links that act 2 to 11 rows late (`benchmarks._networks`, "
         f"{NOMINAL} nominal rows, one state a unit), {args.faults} faults of each size in a unit that moves others. "
-        "Window: `attribute`, told when, names the root. Detected, named, wrong: share with an alarm, whose first "
-        f"incident names the root, or another unit. Budget: {1000 * RATE:g} false alarm per 1000 rows, on {QUIET} new "
+        "Window: `attribute`, told when, names the root. Detected, named, other or undecided: share with an "
+        f"alarm, and what its first incident names. Budget: {1000 * RATE:g} false alarm per 1000 rows, on {QUIET} new "
         "nominal rows of every network. Seconds: CPU, of a fit. A share has a standard error of up to .06.",
         table(rows),
     )
