@@ -262,6 +262,7 @@ class LikelihoodServer(ServerLearner):
 
     tests_links = True
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
+    work_left = 0.0  # seconds of `max_time` that the fit left
 
     @property
     def acts_at_once(self):
@@ -335,7 +336,7 @@ class LikelihoodServer(ServerLearner):
             self._keep_links(estimate)
             self._raw = record
             self._free_lags(filtered, estimate, settings._replace(budget=None), budget)
-            self._raw = None
+            self._raw, self.work_left = None, budget.left
             filtered.forget_scores()
             self.benefit_ = None
             if self.held_out is not None:

@@ -23,7 +23,7 @@ from ..lagged.gaps import RowStep
 from .evidence import FLOOR, Innovations, MonitorState, PlantMonitor
 
 _SETTLED = 1e-10  # relative change of the predicted covariance from which on it is the steady one
-_SHARE = 0.25  # of the work of a fit, for each plant that is learned without a part of the record
+_LEAST_WORK = 0.04  # share of the work of a fit that a plant without a part of the record may take in any case
 
 
 def dynamics_of(plant):
@@ -53,6 +53,10 @@ class LaggedModel(InnovationModel):
     """
 
     dynamics: LaggedDynamics
+
+    def __getstate__(self):
+        """Without what is computed again when it is asked for, which is large."""
+        return {name: self.__dict__[name] for name in self.__dataclass_fields__}
 
     @classmethod
     def of(cls, dynamics, J):
@@ -255,6 +259,7 @@ class HeldOut(NamedTuple):
 
 def held_out_plants(plant, rows, slices):
     """Each fold under the plant that its server learns from all others."""
+    max_time = max(plant.work_left / len(rows.folds), _LEAST_WORK * plant.max_time)
     for k, (start, stop) in enumerate(rows.folds):
         parts = [rows.x[i:j] for m, (i, j) in enumerate(rows.folds) if m != k]
         lengths = tuple(len(part) for part in parts)
@@ -267,7 +272,7 @@ def held_out_plants(plant, rows, slices):
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said of the whole record already
-            learned = clone(plant).set_params(held_out=None, max_time=_SHARE * plant.max_time).fit(messages)
+            learned = clone(plant).set_params(held_out=None, max_time=max_time).fit(messages)
         model = LaggedModel.of(dynamics_of(learned), rows.J)
         fold = rows.x[start:stop] - level
         scaled, predicted = model.filtered(fold @ rows.J)
