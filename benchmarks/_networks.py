@@ -131,10 +131,13 @@ def _sensed(x, linked, delay, rng, n_sensors, noise):
     return Units(X, x, linked, delay, scores)
 
 
-def dead_times(n_units, n_samples, seed, *, second_order=True, delays=(1, 10), gain=(0.04, 0.2), n_links=None):
+def dead_times(
+    n_units, n_samples, seed, *, second_order=True, delays=(1, 10), gain=(0.04, 0.2), n_links=None, fault=None
+):
     """Units of first or second order behind four sensors of one quantity each, linked with dead times.
 
-    A link acts `delay` + 1 rows late: the dead time, and the row of the lag behind which it enters.
+    A link acts `delay` + 1 rows late: the dead time, and the row of the lag behind which it enters. A `fault`
+    (unit, row, size) adds to what moves a unit from a row on.
     """
     rng = np.random.default_rng([seed, n_units, 7])
     gains, dead = np.zeros((n_units, n_units)), np.zeros((n_units, n_units), dtype=int)
@@ -146,6 +149,9 @@ def dead_times(n_units, n_samples, seed, *, second_order=True, delays=(1, 10), g
     first = rng.uniform(0.6, 0.85, n_units)
     second = rng.uniform(0.6, 0.85, n_units) if second_order else np.zeros(n_units)
     w = rng.normal(size=(n_samples, n_units))
+    if fault is not None:
+        unit, row, size = fault
+        w[row:, unit] += size
     linked = gains != 0
     inner, x = np.zeros(n_units), np.zeros((n_samples, n_units))
     effect, cause = np.nonzero(linked)

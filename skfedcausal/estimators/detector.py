@@ -20,7 +20,6 @@ from ..federation.ledger import StreamLedger
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
 from ..privacy.mechanism import PrivacyMechanism
-from ..server.likelihood import LikelihoodServer
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
@@ -56,9 +55,9 @@ class FederatedRCADetector(FederatedEstimator):
         Used by ``evidence="flags"``.
     server : MomentServer or LikelihoodServer, default=None
         How the plant is learned. None stands for :class:`~skfedcausal.server.moments.MomentServer`, a fixed
-        number of steps towards maximum likelihood: as good as that at naming roots and never slow. A
-        LikelihoodServer learns a plant of one lag here, on which thresholds and roots rest; its `misfit_` says
-        whether the nominal record asks for more.
+        number of steps towards maximum likelihood of a plant of one lag: as good as that at naming roots where
+        one lag is enough, and never slow. A LikelihoodServer learns several lags where the nominal record asks
+        for them; innovations, thresholds and roots are then those of that plant. Give it for dead times.
     privacy : GaussianMechanism, RandomizedResponse or list of both, default=None
         None: no differential privacy, messages are data-minimising, not private. A GaussianMechanism adds its
         noise to every record at its unit, nominal and watched, and everything is computed from what is left.
@@ -236,13 +235,6 @@ class FederatedRCADetector(FederatedEstimator):
         self._promised = None
         self._set_budget(None)
         return super().fit_sites(transport)
-
-    def _new_server(self):
-        """The server; innovations, thresholds and roots are those of a plant of one lag, so that it learns that."""
-        server = super()._new_server()
-        if isinstance(server, LikelihoodServer):
-            server.frees_lags = False
-        return server
 
     def _set_budget(self, index):
         """Steps between false alarms."""

@@ -58,8 +58,8 @@ class LikelihoodServer(ServerLearner):
         re-estimating them, and how their inputs act on themselves where they know it. The units then send
         them along.
     sparsity : {"fdr", None}, default="fdr"
-        "fdr" searches for links with false discovery control and estimates only those; None estimates
-        every block (plain maximum likelihood, no selection, no shrinkage).
+        "fdr" searches for links and for noise that units share with false discovery control and estimates
+        only those; None estimates every block of both (plain maximum likelihood, no selection, no shrinkage).
     alpha : float, default=0.05
         False discovery rate of the search and level of the verdicts.
     shrink : bool, default=True
@@ -123,7 +123,7 @@ class LikelihoodServer(ServerLearner):
     unshrunk_transition_ : ndarray of shape (n, n)
         Maximum-likelihood estimate on the selected links.
     process_cov_ : ndarray of shape (n, n)
-        Process covariance, block-diagonal but for the pairs in `correlations_`.
+        Process covariance, block-diagonal but for the pairs in `correlations_`, which are all without a search.
     input_, unshrunk_input_ : ndarray of shape (n, k)
         Input matrix, like the transition matrices; no columns for a plant without inputs.
     lag_transitions_ : ndarray of shape (p, n, n)
@@ -173,7 +173,7 @@ class LikelihoodServer(ServerLearner):
         ``p_adjusted`` Holm's.
     correlations_ : DataFrame
         Pairs of units whose process noise is correlated: a cause they share, or influence within one
-        sampling period, that the data cannot give a direction.
+        sampling period, that the data cannot give a direction. With ``sparsity=None`` all pairs.
     level_shifts_ : DataFrame
         One row per shift that was found: ``unit``, row ``start`` at which it began, ``size`` of what it adds
         to the state equation in standard deviations of the process noise, ``statistic`` and ``p_value`` of
@@ -263,6 +263,7 @@ class LikelihoodServer(ServerLearner):
     tests_links = True
     knows_curvature = True  # whether effects depend on the inputs that are changed
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
+    work_left = 0.0  # seconds of `max_time` that the fit left
 
     @property
     def acts_at_once(self):
@@ -346,7 +347,7 @@ class LikelihoodServer(ServerLearner):
             self._raw = record
             self._free_lags(filtered, estimate, settings._replace(budget=None), budget)
             self._curvature = self._learn_curvature(estimate.plant)
-            self._raw = None
+            self._raw, self.work_left = None, budget.left
             filtered.forget_scores()
 
     def _first_estimate(self, record, messages, settings):
@@ -381,7 +382,6 @@ class LikelihoodServer(ServerLearner):
         self.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
         self.transition_, self.unshrunk_transition_ = estimate.shrunk_A, estimate.A
         self.process_cov_ = estimate.Q
-        self.one_lag = None
         self.input_slices_ = dict(zip(record.names, partition.input_slices, strict=True))
         self.input_, self.unshrunk_input_ = estimate.shrunk_B, estimate.B
         self.input_level_ = record.input_level
@@ -600,7 +600,7 @@ class LikelihoodServer(ServerLearner):
     def _keep_lags(self, record, lagged):
         """Keep a plant of several lags: its first ones where those of one lag were."""
         dynamics = lagged.dynamics
-        self.one_lag, self.coefficients_ = (self.transition_, self.process_cov_), None
+        self.coefficients_ = None
         self.transition_ = self.unshrunk_transition_ = dynamics.A[0]
         self.process_cov_, self._run = dynamics.Q, None
         self.input_ = self.unshrunk_input_ = dynamics.B[1]

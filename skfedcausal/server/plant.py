@@ -88,7 +88,6 @@ class ServerLearner(BaseEstimator, ABC):
     controlled_units_: tuple[str, ...] = ()
     excitation_: dict | None = None
     feedback_: Any = None
-    one_lag: tuple[np.ndarray, np.ndarray] | None = None  # of a plant of several lags: that of one
 
     @property
     def needs_local_model(self):

@@ -140,7 +140,8 @@ def maximise(plant, settings, may_lengthen=True):
     spend(likelihood, UNITS_WORK * len(plant.names))
     tests = uncoupled_estimates(likelihood, plant.partition, point)
     climb = {"gain_tol": plant.n_samples * settings.tol**2, "max_iter": settings.max_iter}
-    has_prior = is_degenerate(point, tests[1], plant.partition, settings.alpha)
+    alpha = None if settings.sparsity is None else settings.alpha
+    has_prior = is_degenerate(point, tests[1], plant.partition, alpha)
     objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
     ascent = ascend(objective, search.scoring, **climb)
     if not has_prior and is_singular(ascent.point.Q) and not is_spent(likelihood):

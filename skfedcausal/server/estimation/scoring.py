@@ -344,7 +344,7 @@ class Budget:
 
     def part(self, share):
         """A budget for the next part of the work, a share of what is left; what it does not take stays."""
-        return Budget(share * max(self._left, 0.0) / _RATE, self)
+        return Budget(share * self.left, self)
 
     def spend(self, n_operations):
         """Take some operations off."""
@@ -360,6 +360,11 @@ class Budget:
             self.spend(max(self._left, 0.0))
             return False
         return True
+
+    @property
+    def left(self):
+        """Seconds of work that are left."""
+        return max(self._left, 0.0) / _RATE
 
     @property
     def stopped_by_clock(self):

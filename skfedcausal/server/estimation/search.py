@@ -37,10 +37,12 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
 
     `near` is the gain in log-likelihood below which a point is close enough to the maximum to change the
     structure. A settled search ends at gains below `tol`, and goes on to the goal `finish` while that is fast.
-    With ``alpha=None`` every block is free.
+    With ``alpha=None`` every block is free, of the process noise too: a part of it that units share would
+    otherwise be taken for links.
     """
     if alpha is None:
-        structure = structure.with_masks(linked=np.ones(len(structure.partition.pairs), dtype=bool))
+        every = np.ones(len(structure.partition.pairs), dtype=bool)
+        structure = structure.with_masks(linked=every, correlated=every)
         ascent = ascend(objective, Scoring(objective, structure, point), gain_tol=tol)
         return StructureSearch(Scoring(objective, structure, ascent.point), ascent.converged)
     if not (structure.linked.any() or structure.correlated.any()):
@@ -73,8 +75,11 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
 
 
 def is_degenerate(point, correlations, partition, alpha):
-    """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root."""
-    correlated = unordered_benjamini_hochberg(correlations.p_value, alpha, partition).any()
+    """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root.
+
+    Correlations with ``alpha=None`` say nothing: those of all units are estimated.
+    """
+    correlated = alpha is not None and unordered_benjamini_hochberg(correlations.p_value, alpha, partition).any()
     radius = spectral_radius(point.A[:, : len(point.Q)])
     return bool(correlated or is_singular(point.Q) or radius > _UNIT_ROOT)
 

@@ -27,7 +27,7 @@ def filtered_with_gaps(dynamics, P0, record, *, starts, exogenous):
             terms, own = np.empty(rows.stop - first), np.empty((rows.stop - first, n, n))
             for k, t in enumerate(range(first, rows.stop)):
                 if step is None or not step.holds(J[k]):
-                    step = _Step(dynamics, P, J[k])
+                    step = RowStep(dynamics, P, J[k])
                 predicted[k], own[k] = mean, step.P[:n, :n]
                 residual = z[t] - J[k] @ mean[:n]
                 filtered[k] = mean + step.gain @ residual
@@ -38,7 +38,7 @@ def filtered_with_gaps(dynamics, P0, record, *, starts, exogenous):
             yield FilteredRows(rows, predicted, filtered, terms, Covariances(J, own, own, None, None))
 
 
-class _Step:
+class RowStep:
     """Covariances of one row."""
 
     def __init__(self, dynamics, P, J):

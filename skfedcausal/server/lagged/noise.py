@@ -11,9 +11,12 @@ _SETTLED = 0.01  # log-likelihood that a step gains
 
 
 def with_shared_noise(problem, fitted, alpha):
-    """The plant with the noise of units correlated where a test says that it is; nothing else changes."""
+    """The plant with the noise of units correlated where a test says that it is; nothing else changes.
+
+    Everywhere if `alpha` is None.
+    """
     partition = problem.partition
-    mask = _correlated(problem, fitted, alpha)
+    mask = np.ones_like(partition.block_diagonal) if alpha is None else _correlated(problem, fitted, alpha)
     if (mask == partition.block_diagonal).all():
         return fitted
     likelihood, Q = problem.likelihood, fitted.Q

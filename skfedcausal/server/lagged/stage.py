@@ -128,7 +128,7 @@ def learn_lags(estimate, settings, budget, words=()):
     else:
         fitted, active = search(problem, fitted, sources, settings.alpha)
     tests = tested(problem, fitted, sources, active)
-    fitted = with_shared_noise(problem, fitted, settings.alpha)
+    fitted = with_shared_noise(problem, fitted, settings.alpha if settings.sparsity else None)
     if "before" not in words and fitted.criterion <= _of_one_lag(problem, scoring) + LIKELIER:
         return None
     links = _links(problem, fitted, sources, active, tests, settings.alpha)

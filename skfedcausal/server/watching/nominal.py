@@ -13,10 +13,10 @@ import numpy as np
 from scipy.stats import chi2
 
 from ...statespace.detection.energy import block_sums
-from ...statespace.detection.shift import InnovationModel, likelihood_ratios, step_information, step_scores
+from ...statespace.detection.shift import InnovationModel, likelihood_ratios, step_scores
 from ...statespace.em import expectation_maximisation
 from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
-from ...statespace.matrices import eigen_root, floor_eigenvalues
+from ...statespace.matrices import companion, eigen_root, floor_eigenvalues
 from ...statespace.simulation import simulated_information, simulated_states
 from ...statespace.units import moment_start
 from .thresholds import alarm_runs
@@ -187,8 +187,10 @@ def draw_states(plant, messages, record, rng):
     A simulated plant shows by how much smoothed states miss the true ones (Durbin & Koopman 2002, A simple
     and efficient simulation smoother for state space time series analysis).
     """
-    A, Q = getattr(plant, "one_lag", None) or (plant.transition_, plant.process_cov_)
-    simulated = simulated_states(A, Q, record.starts, record.n_samples, rng)
+    lags, Q = getattr(plant, "lag_transitions_", plant.transition_[None]), plant.process_cov_
+    n, size = len(Q), len(Q) * len(lags)
+    A, Q = companion(np.hstack(list(lags)), len(lags)), np.pad(Q, (0, size - n))
+    simulated = simulated_states(A, Q, record.starts, record.n_samples, rng)[:, :n]
     rest = {}
     for name, part, b in zip(record.names, record.parts, record.partition.slices, strict=True):
         seen = simulated_information(part.patterns, part.pattern_of, simulated[:, b], rng)
@@ -247,7 +249,7 @@ def usual_windows(held_out, slices, horizon, least):
     """
     squares, ratios = [], []
     for model, scaled in held_out:
-        information = step_information(model.carry, model.weight, horizon)[-1:]
+        information = model.step_information(horizon)[-1:]
         for first in range(0, len(scaled) - horizon + 1, horizon // 2):
             window = scaled[first : first + horizon]
             squares.append(((window @ model.whitening) ** 2).mean())

@@ -36,18 +36,24 @@ def test_settings_are_those_of_a_server_unless_told():
 
 
 def test_dense_estimate_with_gaps_is_where_the_joint_gaussian_is_flat():
-    """The derivatives of the density of all measurements vanish, by differences."""
+    """The derivatives of the density of all measurements vanish, by differences, by the shared noise too."""
     coupled, Y = example(missing=0.15, n_samples=40)
     estimate = estimate_plant(coupled.record(Y), Settings(sparsity=None, **GOAL))
     assert estimate.climb.converged
     assert not estimate.climb.has_prior
 
-    def density(A):
+    def of_dynamics(A):
         return np.array(coupled.with_dynamics(A, estimate.Q).log_density(Y))
 
-    slope, error = derivatives(density, estimate.A)
-    # a derivative below 1e-9 per row in standardised states, 40 rows, states of other scales
-    assert np.abs(slope).max() <= error + 40 * 1e-9 * 100
+    def of_shared_noise(shared):
+        Q = estimate.Q.copy()
+        Q[:2, 2] = Q[2, :2] = shared
+        return np.array(coupled.with_dynamics(estimate.A, Q).log_density(Y))
+
+    for density, at in ((of_dynamics, estimate.A), (of_shared_noise, estimate.Q[:2, 2])):
+        slope, error = derivatives(density, at)
+        # a derivative below 1e-9 per row in standardised states, 40 rows, states of other scales
+        assert np.abs(slope).max() <= error + 40 * 1e-9 * 100
 
 
 @pytest.mark.parametrize("sparsity", ["fdr", None])

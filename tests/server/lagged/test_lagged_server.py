@@ -260,12 +260,11 @@ def test_a_report_says_how_far_back_units_act(fitted, tmp_path):
     assert f"over up to {len(fitted[0].lag_transitions_)} time steps" in page.read_text()
 
 
-def test_a_detector_watches_with_one_lag_and_says_what_the_record_asks_for():
-    server = LikelihoodServer()
-    detector = FederatedRCADetector(server=server, false_alarm_rate=0.01).fit(five_nodes(2000))
-    assert len(detector.lag_transitions_) == 1
-    assert detector.server_.misfit_["p_adjusted"].min() < 1e-6
-    np.testing.assert_array_equal(detector._root_cause.model.A, detector.transition_)
+def test_a_detector_watches_with_all_lags():
+    detector = FederatedRCADetector(server=LikelihoodServer(), false_alarm_rate=0.01).fit(five_nodes(2000))
+    assert len(detector.lag_transitions_) > 1
+    np.testing.assert_array_equal(detector._root_cause.model.dynamics.A, detector.lag_transitions_)
+    np.testing.assert_array_equal(detector._root_cause.model.Q, detector.process_cov_)
 
 
 def test_the_variance_of_states_counts_all_lags(fitted):
