@@ -39,6 +39,13 @@ def by_input(choice, names, what, allowed):
     return choices
 
 
+def early_inputs(data, sampled):
+    """Names of the inputs that were set before the row they stand in was measured."""
+    names = [name for own in data.layout.inputs for name in own]
+    words = by_input(sampled, names, "sampled", WORDS)
+    return {name for name, word in zip(names, words, strict=True) if word == "before"}
+
+
 @dataclass(frozen=True)
 class Spline:
     """A piecewise linear curve that may bend at some values: columns u, (u - k_1)+, (u - k_2)+, ..."""
@@ -141,7 +148,12 @@ def _series(data):
 
 def _columns(function, u, name):
     """Columns of a basis, checked."""
-    columns = np.asarray(function(u), dtype=float)
+    try:
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            columns = np.asarray(function(u), dtype=float)
+    except Exception as error:
+        error.add_note(f"This came from the basis of input {name!r}, which is called with an array of its values.")
+        raise
     columns = columns[:, None] if columns.ndim == 1 else columns
     if columns.ndim != 2 or len(columns) != len(u) or not np.isfinite(columns).all():
         raise ValueError(
@@ -161,5 +173,8 @@ def _independent(columns, name):
         if rest @ rest > _INDEPENDENT * (column @ column):
             kept.append(k)
     if not kept:
-        raise ValueError(f"The basis of input {name!r} gave columns that never move.")
+        raise ValueError(
+            f"The basis of input {name!r} gave columns that never move, though the input does. Give functions that "
+            "change over its values."
+        )
     return kept

@@ -17,7 +17,7 @@ from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
 from ..transfer import TransferFunction
-from ._input_map import BASES, WORDS, InputMap
+from ._input_map import BASES, WORDS, InputMap, early_inputs
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback, warn_of_misfit, warn_of_timing
 from ._interventions import one_lag_realisation, replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
@@ -232,7 +232,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             return self.plan(X, inputs=inputs, lengths=lengths)
         plant = self._read_new(X, inputs, lengths, input_columns=self.input_columns)
         plant = filled_inputs(plant, self.missing_inputs)
-        known = self._plant_inputs = PlantInputs.learn(plant)
+        known = self._plant_inputs = PlantInputs.learn(plant, early_inputs(plant, self.sampled))
         self._input_map = InputMap.learn(plant, known, self.basis, self.sampled)
         self._sent_inputs = self._input_map.known(known)
         try:
@@ -533,6 +533,13 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         if not known.active.any():
             raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
         held = held[known.active] if loops == "react" else None
+        at_once = known.active & self.input_at_once_.any(axis=0) & ~self._input_map.early[self._input_map.owners]
+        if held is not None and at_once.any():
+            raise ValueError(
+                f"Inputs {listed(np.array(known.names)[at_once])} act in the row that they stand in, as `sampled` "
+                "says or the record shows: a controller that responds to measurements cannot follow those of the same row. "
+                "Ask with loops='hold', or fit with sampled='after' for the inputs that a controller sets."
+            )
         return self.server_.effects(change[:, known.active], held=held)
 
     def _effect_frames(self, change, held, loops, level):

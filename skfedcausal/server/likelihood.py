@@ -315,7 +315,7 @@ class LikelihoodServer(ServerLearner):
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
-        budget = Budget(self.max_time)
+        budget = self._next_budget()
         settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
         self.noise_share_ = self.filter_noise_share_ = None
         with few_threads(record.partition.n_states):
@@ -334,13 +334,21 @@ class LikelihoodServer(ServerLearner):
             self._warn(settings.budget)
             self._keep_links(estimate)
             self._raw = record
-            self._free_lags(filtered, estimate, settings._replace(budget=None), budget)
+            self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
             self._raw = None
             filtered.forget_scores()
             self.benefit_ = None
             if self.held_out is not None:
                 self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
+
+    def _next_budget(self):
+        """The work of this round: an equal part of what is left for all of them."""
+        whole, n_left = self.__dict__.pop("_whole", (Budget(self.max_time), 1))
+        if n_left < 2:
+            return whole
+        self._whole = whole, n_left - 1
+        return whole.part(1 / n_left)
 
     def _first_estimate(self, record, messages, settings):
         """Estimate of a plant of one lag; that of the rounds, if they ended with the same messages."""
@@ -595,6 +603,7 @@ class LikelihoodServer(ServerLearner):
     def _rounds(self, messages):
         """Learn from the first messages and from those of further rounds; the last messages."""
         if self.n_rounds != "auto":
+            self._whole = Budget(self.max_time), self.n_rounds
             messages = yield from super()._rounds(messages)
             self.n_rounds_ = self.n_rounds
             return messages
@@ -605,7 +614,8 @@ class LikelihoodServer(ServerLearner):
 
             if can_go_on(messages):
                 settings = self._settings(tuple(messages), messages)
-                settings = settings._replace(budget=Budget(self.max_time).part(_ONE_LAG))
+                whole = Budget(self.max_time)
+                settings, self._whole = settings._replace(budget=whole.part(_ONE_LAG)), (whole, 1)
                 messages, n_rounds, estimate = yield from further_rounds(messages, settings)
                 self._of_rounds = messages if n_rounds == 1 else None, estimate
         self.fit(messages)
