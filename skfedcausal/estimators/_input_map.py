@@ -7,6 +7,7 @@ is sent a row ahead, so that the plant's next row is its own, whatever lags and 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -66,8 +67,8 @@ class InputMap:
     words: tuple[str, ...]
 
     @classmethod
-    def learn(cls, data, known, basis, sampled):
-        """The map of a record."""
+    def learn(cls, data, known, basis, sampled, levels=MappingProxyType({})):
+        """The map of a record; inputs of `levels` have a column for each but the first."""
         words = by_input(sampled, known.names, "sampled", WORDS)
         functions, kept = [], []
         choices = by_input(basis, known.names, "basis", BASES)
@@ -76,6 +77,13 @@ class InputMap:
             function = choice if callable(choice) else None
             if choice == "spline":
                 function = Spline(tuple(float(k) for k in np.unique(np.quantile(u, _KNOTS))))
+            if name in levels:
+                if isinstance(basis, Mapping) and name in basis:
+                    raise ValueError(
+                        f"`basis` is given for input {name!r}, which has levels ({listed(levels[name].names)}) and a "
+                        "column for each of them. Leave it out there."
+                    )
+                function = levels[name]
             function = function if moves else None
             functions.append(function)
             kept.append([0] if function is None else _independent(_columns(function, u, name), name))
@@ -101,12 +109,18 @@ class InputMap:
         """What is known of the columns that are sent, as of inputs."""
         at = self.owners
         names = [
-            name if len(own) == 1 else f"{name}[{k}]"
-            for name, own in zip(inputs.names, self.kept, strict=True)
+            f"{name}[{function.names[1:][own[k]]}]"
+            if hasattr(function, "levels")
+            else name
+            if len(own) == 1
+            else f"{name}[{k}]"
+            for name, function, own in zip(inputs.names, self.functions, self.kept, strict=True)
             for k in range(len(own))
         ]
         units = tuple(inputs.units[k] for k in at)
-        return PlantInputs(units, tuple(names), inputs.active[at], inputs.low[at], inputs.high[at])
+        of_levels = np.array([hasattr(function, "levels") for function in self.functions], dtype=bool)[at]
+        low, high = np.where(of_levels, 0.0, inputs.low[at]), np.where(of_levels, 1.0, inputs.high[at])
+        return PlantInputs(units, tuple(names), inputs.active[at], low, high)
 
     def values(self, series):
         """Columns that stand for inputs of shape (n_samples, n_inputs), in the same rows."""

@@ -1,6 +1,7 @@
 """Inputs of a plant as `fit` found them: which ones move, over what range, which cannot be told apart."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -126,6 +127,17 @@ class PlantInputs:
             frame[column] = np.nan
             frame.loc[self.active, column] = np.asarray(values)
         return frame
+
+
+def has_words(container):
+    """Whether some table in a container has columns that are neither numbers nor truth values."""
+    if isinstance(container, Mapping):
+        return any(map(has_words, container.values()))
+    if isinstance(container, (list, tuple)):
+        return any(has_words(part) for part in container if np.ndim(part) > 0)
+    found = getattr(container, "dtypes", getattr(container, "dtype", None))
+    kinds = found if isinstance(found, (list, tuple, pd.Series)) else [found]
+    return container is not None and any(getattr(kind, "kind", "O") not in "fiub" for kind in kinds)
 
 
 def filled_inputs(data, missing):
