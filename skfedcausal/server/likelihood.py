@@ -261,6 +261,7 @@ class LikelihoodServer(ServerLearner):
     }
 
     tests_links = True
+    relays_inputs = True
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
 
     @property

@@ -1,7 +1,8 @@
 """What a server is: it learns a plant from messages, and the rounds in which it asks for them."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -84,6 +85,7 @@ class ServerLearner(BaseEstimator, ABC):
     controlled_units_: tuple[str, ...] = ()
     excitation_: dict | None = None
     feedback_: Any = None
+    relays_inputs: ClassVar[bool] = False  # whether units that choose their order are told inputs of others
     one_lag: tuple[np.ndarray, np.ndarray] | None = None  # of a plant of several lags: that of one
 
     @property
@@ -137,8 +139,15 @@ class ServerLearner(BaseEstimator, ABC):
             If a unit has no reply.
         """
         request = self._first_request()
+        if inputs and self.relays_inputs:
+            request = replace(request, orders=True)
         first: dict[str, Message] = dict.fromkeys(names, request)
-        messages = yield from self._rounds(dict((yield Ask(first, StateMessage))))
+        messages = dict((yield Ask(first, StateMessage)))
+        if any(message.open_order for message in messages.values()):
+            from .orders import with_inputs_of_others  # for plants with inputs
+
+            messages = yield from with_inputs_of_others(messages, self.needs_local_model)
+        messages = yield from self._rounds(messages)
         if self.controlled_units_:
             laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
             self.take_laws(laws)
