@@ -109,7 +109,27 @@ class UnitWorker:
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
         if wishes.refine and self.refines and self.noise is None and isinstance(client, UnitClient):
             first["refines"] = client.wants_rounds(self.outputs, self.inputs, self.starts)
-        return self._message(client, None, first, round)
+        message, state = self._message(client, None, first, round)
+        if wishes.orders and self._may_grow(client):
+            message = replace(message, open_order=True)
+        return message, state
+
+    def _may_grow(self, client):
+        """Whether the unit may have more states than it found from its own record."""
+        own = self.client
+        chooses = isinstance(own, KalmanClient) and own.n_states == "auto" and own.C is None
+        return chooses and self.refines and self.noise is None and client.model.n_states < len(client.model.C)
+
+    def _hear_inputs(self, told, state, round):
+        """Look for more states with the inputs of other units."""
+        from .orders import grown_client  # of plants with inputs
+
+        if len(told.inputs) != len(self.outputs):
+            raise PacketError(f"Unit {self.name!r} was told inputs of {len(told.inputs)} rows, not of its own.")
+        client = grown_client(self.client, state["client"], self._about, told.inputs)
+        if client is None:
+            return requests.OrderAnswer(False), state
+        return requests.OrderAnswer(True), self._message(client, None, state, round)[1]
 
     @property
     def _about(self):
@@ -394,6 +414,7 @@ _ANSWERS = {
     states.SmoothedReply.OP: UnitWorker._refine,
     requests.RecordRequest.OP: UnitWorker._tell_of_record,
     requests.LawRequest.OP: UnitWorker._tell_law,
+    requests.InputsOfOthers.OP: UnitWorker._hear_inputs,
     requests.TrainRequest.OP: UnitWorker._begin_training,
     TrainingPlan.OP: UnitWorker._train,
     BlockRow.OP: UnitWorker._train,

@@ -7,6 +7,7 @@ is sent a row ahead, so that the plant's next row is its own, whatever lags and 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import numpy as np
 
@@ -39,6 +40,13 @@ def by_input(choice, names, what, allowed):
     return choices
 
 
+def early_inputs(data, sampled):
+    """Names of the inputs that were set before the row they stand in was measured."""
+    names = [name for own in data.layout.inputs for name in own]
+    words = by_input(sampled, names, "sampled", WORDS)
+    return {name for name, word in zip(names, words, strict=True) if word == "before"}
+
+
 @dataclass(frozen=True)
 class Spline:
     """A piecewise linear curve that may bend at some values: columns u, (u - k_1)+, (u - k_2)+, ..."""
@@ -59,8 +67,8 @@ class InputMap:
     words: tuple[str, ...]
 
     @classmethod
-    def learn(cls, data, known, basis, sampled):
-        """The map of a record."""
+    def learn(cls, data, known, basis, sampled, levels=MappingProxyType({})):
+        """The map of a record; inputs of `levels` have a column for each but the first."""
         words = by_input(sampled, known.names, "sampled", WORDS)
         functions, kept = [], []
         choices = by_input(basis, known.names, "basis", BASES)
@@ -69,6 +77,13 @@ class InputMap:
             function = choice if callable(choice) else None
             if choice == "spline":
                 function = Spline(tuple(float(k) for k in np.unique(np.quantile(u, _KNOTS))))
+            if name in levels:
+                if isinstance(basis, Mapping) and name in basis:
+                    raise ValueError(
+                        f"`basis` is given for input {name!r}, which has levels ({listed(levels[name].names)}) and a "
+                        "column for each of them. Leave it out there."
+                    )
+                function = levels[name]
             function = function if moves else None
             functions.append(function)
             kept.append([0] if function is None else _independent(_columns(function, u, name), name))
@@ -94,12 +109,18 @@ class InputMap:
         """What is known of the columns that are sent, as of inputs."""
         at = self.owners
         names = [
-            name if len(own) == 1 else f"{name}[{k}]"
-            for name, own in zip(inputs.names, self.kept, strict=True)
+            f"{name}[{function.names[1:][own[k]]}]"
+            if hasattr(function, "levels")
+            else name
+            if len(own) == 1
+            else f"{name}[{k}]"
+            for name, function, own in zip(inputs.names, self.functions, self.kept, strict=True)
             for k in range(len(own))
         ]
         units = tuple(inputs.units[k] for k in at)
-        return PlantInputs(units, tuple(names), inputs.active[at], inputs.low[at], inputs.high[at])
+        of_levels = np.array([hasattr(function, "levels") for function in self.functions], dtype=bool)[at]
+        low, high = np.where(of_levels, 0.0, inputs.low[at]), np.where(of_levels, 1.0, inputs.high[at])
+        return PlantInputs(units, tuple(names), inputs.active[at], low, high)
 
     def values(self, series):
         """Columns that stand for inputs of shape (n_samples, n_inputs), in the same rows."""
@@ -145,7 +166,12 @@ def _series(data):
 
 def _columns(function, u, name):
     """Columns of a basis, checked."""
-    columns = np.asarray(function(u), dtype=float)
+    try:
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            columns = np.asarray(function(u), dtype=float)
+    except Exception as error:
+        error.add_note(f"This came from the basis of input {name!r}, which is called with an array of its values.")
+        raise
     columns = columns[:, None] if columns.ndim == 1 else columns
     if columns.ndim != 2 or len(columns) != len(u) or not np.isfinite(columns).all():
         raise ValueError(
@@ -165,5 +191,8 @@ def _independent(columns, name):
         if rest @ rest > _INDEPENDENT * (column @ column):
             kept.append(k)
     if not kept:
-        raise ValueError(f"The basis of input {name!r} gave columns that never move.")
+        raise ValueError(
+            f"The basis of input {name!r} gave columns that never move, though the input does. Give functions that "
+            "change over its values."
+        )
     return kept

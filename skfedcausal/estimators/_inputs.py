@@ -1,6 +1,7 @@
 """Inputs of a plant as `fit` found them: which ones move, over what range, which cannot be told apart."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,25 +24,30 @@ class PlantInputs:
     high: np.ndarray
 
     @classmethod
-    def learn(cls, data):
-        """Inputs of a record without gaps; a warning names those that never move."""
+    def learn(cls, data, early=()):
+        """Inputs of a record without gaps; a warning names those that never move.
+
+        The last row of an episode has no row that it acts on, for inputs that are `early` (names) the first one.
+        """
         units = tuple(u for u, own in zip(data.names, data.layout.inputs, strict=True) for _ in own)
         names = tuple(name for own in data.layout.inputs for name in own)
         pieces = episodes(data.starts, data.n_samples)
-        ends = [
-            [(column[start:stop].min(), column[start:stop].max()) for start, stop in pieces]
-            for U in data.inputs
-            if U is not None
-            for column in U.T
-        ]
-        lows, highs = np.moveaxis(np.reshape(ends, (len(names), len(pieces), 2)), -1, 0)
-        low, high, spread = lows.min(axis=1), highs.max(axis=1), (highs - lows).max(axis=1)
+        columns = [column for U in data.inputs if U is not None for column in U.T]
+        low, high = np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
+        act = [slice(1, None) if name in early else slice(None, -1) for name in names]
+        spread = np.array(
+            [
+                max((np.ptp(column[a:b][rows]) for a, b in pieces if b - a > 1), default=0.0)
+                for column, rows in zip(columns, act, strict=True)
+            ]
+        )
         active = spread > 1e-12 * np.maximum(np.abs(low), np.abs(high))
         if not active.all():
             constant = [name for name, moves in zip(names, active, strict=True) if not moves]
             warnings.warn(
                 f"Inputs {listed(constant)} never move within an episode and are left out: their effect cannot be "
-                "learned from this record.",
+                "learned from this record. Give rows in which they move (and rows after that, on which they act), or "
+                "do not declare them as inputs.",
                 stacklevel=4,
             )
         return cls(units, names, active, low, high)
@@ -129,6 +135,17 @@ class PlantInputs:
             frame[column] = np.nan
             frame.loc[self.active, column] = np.asarray(values)
         return frame
+
+
+def has_words(container):
+    """Whether some table in a container has columns that are neither numbers nor truth values."""
+    if isinstance(container, Mapping):
+        return any(map(has_words, container.values()))
+    if isinstance(container, (list, tuple)):
+        return any(has_words(part) for part in container if np.ndim(part) > 0)
+    found = getattr(container, "dtypes", getattr(container, "dtype", None))
+    kinds = found if isinstance(found, (list, tuple, pd.Series)) else [found]
+    return container is not None and any(getattr(kind, "kind", "O") not in "fiub" for kind in kinds)
 
 
 def filled_inputs(data, missing):

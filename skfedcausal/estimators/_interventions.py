@@ -37,12 +37,15 @@ def trajectory(value, what, horizon, names):
     return array
 
 
-def replaced_input(value, recorded, index, name):
-    """Series that stands for a recorded input in a counterfactual, shape (n_samples,)."""
+def replaced_input(value, recorded, index, name, levels=None):
+    """Series that stands for a recorded input in a counterfactual, shape (n_samples,); codes of its `levels`."""
     if callable(value):
-        value = value(pd.Series(recorded.copy(), index=index, name=name))
+        came = recorded.copy() if levels is None else levels.words(recorded)
+        value = value(pd.Series(came, index=index, name=name))
     if isinstance(value, pd.Series) and index is not None and not value.index.equals(index):
         raise ValueError(f"The series for input {name!r} has another time index than the record.")
+    if levels is not None:
+        value = levels.code(value, name) if np.ndim(value) == 0 else levels.codes(value, name)
     if isinstance(value, Real):
         value = np.full(len(recorded), float(value))
     series = _as_numbers(value, f"Input {name!r}")

@@ -17,8 +17,16 @@ from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
 from ..transfer import TransferFunction
-from ._input_map import BASES, WORDS, InputMap
-from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback, warn_of_misfit, warn_of_timing
+from ._input_map import BASES, WORDS, InputMap, early_inputs
+from ._inputs import (
+    PlantInputs,
+    filled_inputs,
+    has_words,
+    warn_of_excitation,
+    warn_of_feedback,
+    warn_of_misfit,
+    warn_of_timing,
+)
 from ._interventions import one_lag_realisation, replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
@@ -59,7 +67,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         For components that draw random numbers (the start of a GradientServer); the default ones draw none.
     input_columns : list of str or int, or callable, default=None
         Columns of a table that are inputs of the unit they belong to. Inputs beside the table are given to
-        `fit` instead.
+        `fit` instead. Inputs of words (text, a pandas Categorical) have a level for each: the plant has a column of
+        `input_` for every level but the reference, and questions name levels.
     missing_inputs : {"error", "hold"}, default="error"
         What to do about inputs that are not known at some time steps: refuse, naming them, or let the last
         value of the episode hold.
@@ -101,10 +110,14 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     state_slices_, input_slices_ : dict of str to slice
         States of each unit, and its inputs among the columns of `input_`.
     input_names_ : tuple of str
-        Flat name of each column of `input_`: ``unit__input``, or ``unit__input[k]`` for columns of a basis.
+        Flat name of each column of `input_`: ``unit__input``, or ``unit__input[k]`` for columns of a basis and
+        ``unit__input[level]`` for levels.
     links_ : DataFrame
         One row per ordered pair of units and kind ("state", "input"): ``cause, effect, kind, strength,
         stderr, statistic, p_value, p_adjusted, geweke, verdict``.
+    input_levels_ : dict of str to tuple of str
+        Levels of the inputs that are words, the reference first: the first category of a Categorical, or the first in
+        the alphabet. Effects of the other levels are relative to it.
     excitation_ : DataFrame
         One row per input: range seen, standard deviation, order of persistent excitation, share of its
         variance that other inputs and the states do not explain.
@@ -190,6 +203,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                 raise ValueError(
                     f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit."
                 )
+        self._levels, self.input_levels_ = {}, {}
         self._sent_inputs: Any = None  # before anything is sent there is nothing to name
         return super().fit_sites(transport)
 
@@ -230,10 +244,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         self._validate_params()
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
+        X, inputs = self._learn_levels(X, inputs)
         plant = self._read_new(X, inputs, lengths, input_columns=self.input_columns)
         plant = filled_inputs(plant, self.missing_inputs)
-        known = self._plant_inputs = PlantInputs.learn(plant)
-        self._input_map = InputMap.learn(plant, known, self.basis, self.sampled)
+        known = self._plant_inputs = PlantInputs.learn(plant, early_inputs(plant, self.sampled))
+        self._input_map = InputMap.learn(plant, known, self.basis, self.sampled, self._levels)
         self._sent_inputs = self._input_map.known(known)
         try:
             self._fit_units(self._seen_by_units(plant))
@@ -247,7 +262,21 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
         return self
 
+    def _learn_levels(self, X, inputs):
+        """The record with codes in place of words, and the levels of inputs that have any."""
+        self._levels: dict = {}
+        if has_words(X) or has_words(inputs):
+            from ._levels import coded_record  # most inputs are numbers
+
+            X, inputs, self._levels = coded_record(X, inputs, self.input_columns)
+        self.input_levels_ = {name: levels.names for name, levels in self._levels.items()}
+        return X, inputs
+
     def _read(self, X, inputs=None, lengths=None):
+        if self._levels:
+            from ._levels import coded_record
+
+            X, inputs, _ = coded_record(X, inputs, units=self.layout_.names, known=self._levels)
         return filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)
 
     def _seen_by_units(self, plant):
@@ -288,7 +317,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     def _taught(self, other, plant):
         other._plant_inputs, other._sent_inputs = self._plant_inputs, self._sent_inputs
-        other._input_map = self._input_map
+        other._input_map, other._levels, other.input_levels_ = self._input_map, self._levels, self.input_levels_
         return super()._taught(other, self._seen_by_units(plant))
 
     def _store_fit(self, server, exchange):
@@ -327,7 +356,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             Unit, by name or position.
         u0, u1 : float or array-like of shape (n_inputs,) or (horizon, n_inputs)
             Inputs of the unit from time t on: constants that are held, or trajectories (ramps, pulses), which
-            may have the shape (horizon,) where the unit has one input.
+            may have the shape (horizon,) where the unit has one input. Names of levels for inputs that have any.
         horizon : int, default=1
             Steps ahead.
         level : {"measurement", "state"}, default="measurement"
@@ -376,6 +405,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             with_inputs = [unit for unit in self.client_names_ if known.of(unit)]
             raise ValueError(f"Unit {name!r} has no inputs; units with inputs are {', '.join(with_inputs) or 'none'}.")
         names = [known.names[k] for k in own]
+        u0, u1 = self._coded(u0, names), self._coded(u1, names)
         before, after = (trajectory(u, f"u{k}", horizon, names) for k, u in enumerate((u0, u1)))
         for values in (before, after):
             known.warn_outside(values, own)
@@ -409,7 +439,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             Record, in a container as in `fit`.
         do : dict of str to (float, array-like or callable)
             What replaces an input ``unit__input``: a number held throughout, one value per row, or a
-            function of the recorded series.
+            function of the recorded series; names of levels for an input that has any.
         inputs, lengths
             As in `fit`.
         confidence : float, default=0.9
@@ -454,7 +484,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             replaced = recorded.copy()
             for name, value in do.items():
                 k = known.position(name)
-                series = replaced_input(value, recorded[:, k], units.index, name)
+                series = replaced_input(value, recorded[:, k], units.index, name, self._levels.get(name))
                 known.warn_outside(series[:, None], [k])
                 replaced[:, k] = series
             factual, spread, columns = self._factual(units, messages)
@@ -525,6 +555,14 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     # -- units' answers ------------------------------------------------------------------------------
 
+    def _coded(self, value, names):
+        """Values of inputs with codes in place of the names of levels."""
+        if not any(name in self._levels for name in names):
+            return value
+        from ._levels import coded_values
+
+        return coded_values(value, [self._levels.get(name) for name in names], names)
+
     def _change(self, before, after):
         """Change of what is sent in place of the inputs."""
         return self._input_map.values(after) - self._input_map.values(before)
@@ -548,6 +586,13 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         if not known.active.any():
             raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
         held = held[known.active] if loops == "react" else None
+        at_once = known.active & self.input_at_once_.any(axis=0) & ~self._input_map.early[self._input_map.owners]
+        if held is not None and at_once.any():
+            raise ValueError(
+                f"Inputs {listed(np.array(known.names)[at_once])} act in the row that they stand in, as `sampled` "
+                "says or the record shows: a controller that responds to measurements cannot follow those of the same "
+                "row. Ask with loops='hold', or fit with sampled='after' for the inputs that a controller sets."
+            )
         settings = {}
         if getattr(self.server_, "knows_curvature", False):
             settings["before"] = operated[:, known.active]

@@ -36,6 +36,11 @@ class Expected:
             self.n_inputs.setdefault(name, _n_inputs(message))
         self.lengths = tuple(next(iter(messages.values())).lengths) if messages else ()
 
+    def forget(self, names):
+        """The next messages of these units may have more states."""
+        for name in names:
+            self.n_states.pop(name, None)
+
 
 def unusable(messages, requests, expected, rule):
     """Problems of messages that no plant can be learned from, by unit."""

@@ -1,8 +1,9 @@
 """Units that are late, lost or send what cannot be used: what a fit does then."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
+from types import MappingProxyType
 from typing import Any, Literal
 
 
@@ -102,3 +103,16 @@ class Answers(dict):
     rule: LostUnits | None = None
     leave_out: Callable[..., Any] | None = None
     then: Callable[..., Any] | None = None
+    earlier: Mapping[str, Any] = MappingProxyType({})
+
+    def followed_by(self, newer):
+        """These answers with newer ones in the place of theirs, which stay for units whose newer one is of no use."""
+        found = Answers({**self, **newer})
+        found.skipped, found.rule, found.then = self.skipped, self.rule, self.then
+        found.earlier = {name: self[name] for name in newer}
+
+        def leave_out(name, reason, error):
+            (newer if name in newer else self).leave_out(name, reason, error)
+
+        found.leave_out = leave_out
+        return found

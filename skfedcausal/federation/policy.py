@@ -34,6 +34,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "aggregate_counterfactual": ("aggregate",),
     "whatif": ("message", "factual", "effect"),
     "watch": ("watch",),
+    "refine": ("refine", "inputs", "message"),
     "secure_sums": ("secure_sums", "secure_products"),  # masked: the unit itself limits what they tell
 }
 

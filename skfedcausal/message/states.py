@@ -75,6 +75,8 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         "number", "mean rest of the log-density of units that another round would help", default=None, least=-np.inf
     )
 
+    open_order: bool | None = wire("flag", "whether inputs of others may add states", default=None)
+
     @property
     def J(self):
         """Information matrix ``C' R^-1 C``: one, or one per time step where they differ."""

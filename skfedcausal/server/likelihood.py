@@ -262,6 +262,7 @@ class LikelihoodServer(ServerLearner):
 
     tests_links = True
     knows_curvature = True  # whether effects depend on the inputs that are changed
+    relays_inputs = True
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
     work_left = 0.0  # seconds of `max_time` that the fit left
 
@@ -326,7 +327,7 @@ class LikelihoodServer(ServerLearner):
 
     def _learn(self, record, messages=None):
         """Learn the plant of a joint record, of which there may be no messages but sums."""
-        budget = Budget(self.max_time)
+        budget = self._next_budget()
         settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
         self.noise_share_ = self.filter_noise_share_ = None
         with few_threads(record.partition.n_states):
@@ -345,10 +346,18 @@ class LikelihoodServer(ServerLearner):
             self._warn(settings.budget)
             self._keep_links(estimate)
             self._raw = record
-            self._free_lags(filtered, estimate, settings._replace(budget=None), budget)
+            self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
             self._curvature = self._learn_curvature(estimate.plant)
             self._raw, self.work_left = None, budget.left
             filtered.forget_scores()
+
+    def _next_budget(self):
+        """The work of this round: an equal part of what is left for all of them."""
+        whole, n_left = self.__dict__.pop("_whole", (Budget(self.max_time), 1))
+        if n_left < 2:
+            return whole
+        self._whole = whole, n_left - 1
+        return whole.part(1 / n_left)
 
     def _first_estimate(self, record, messages, settings):
         """Estimate of a plant of one lag; that of the rounds, if they ended with the same messages."""
@@ -623,6 +632,7 @@ class LikelihoodServer(ServerLearner):
     def _rounds(self, came):
         """Learn from the first answers that came and from those of further rounds; the messages that were used."""
         if self.n_rounds != "auto":
+            self._whole = Budget(self.max_time), self.n_rounds
             messages = yield from super()._rounds(came)
             self.n_rounds_ = self.n_rounds
             return messages
@@ -631,8 +641,8 @@ class LikelihoodServer(ServerLearner):
         if any(message.rest is not None for message in messages.values()):
             from .rounds import further_rounds  # for units whose own models leave something
 
-            settings = self._settings(tuple(messages), messages)
-            settings = settings._replace(budget=Budget(self.max_time).part(_ONE_LAG))
+            settings, whole = self._settings(tuple(messages), messages), Budget(self.max_time)
+            settings, self._whole = settings._replace(budget=whole.part(_ONE_LAG)), (whole, 1)
             messages, came, n_rounds, estimate = yield from further_rounds(came, settings)
             self._of_rounds = messages if n_rounds == 1 else None, estimate
         messages = self._learned_from(messages, came)

@@ -1,7 +1,8 @@
 """What a server is: it learns a plant from messages, and the rounds in which it asks for them."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -88,6 +89,7 @@ class ServerLearner(BaseEstimator, ABC):
     controlled_units_: tuple[str, ...] = ()
     excitation_: dict | None = None
     feedback_: Any = None
+    relays_inputs: ClassVar[bool] = False  # whether units that choose their order are told inputs of others
 
     @property
     def needs_local_model(self):
@@ -140,8 +142,15 @@ class ServerLearner(BaseEstimator, ABC):
             If a unit has no reply.
         """
         request = self._first_request()
+        if inputs and self.relays_inputs:
+            request = replace(request, orders=True)
         first: dict[str, Message] = dict.fromkeys(names, request)
-        messages = yield from self._rounds((yield Ask(first, StateMessage)))
+        came = yield Ask(first, StateMessage)
+        if any(message.open_order for message in came.values()):
+            from .orders import with_inputs_of_others  # for plants with inputs
+
+            came = yield from with_inputs_of_others(came, self.needs_local_model)
+        messages = yield from self._rounds(came)
         if self.controlled_units_:
             laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
             self.take_laws(laws)
@@ -173,7 +182,7 @@ class ServerLearner(BaseEstimator, ABC):
             return learned_from(self.fit, messages, came)
         from .leave_out import checked
 
-        return learned_from(checked(self, came), messages, came, earlier)
+        return learned_from(checked(self, came), messages, came, came.earlier if earlier is None else earlier)
 
     # -- the plant over a record ---------------------------------------------------------------------
 

@@ -245,6 +245,9 @@ def _spread(schedule, before, n_samples):
     tail = len(before) - first  # distinct N of the settled rows, from the end
     covariances = np.empty((n_samples, *before[0].shape))
     for t in range(n_samples):
+        if first < t <= n_samples - tail:  # N and P are those of the row before
+            covariances[t] = covariances[t - 1]
+            continue
         N = before[tail + first - 1 - t] if t < first else before[min(n_samples - 1 - t, tail - 1)]
         P, _ = schedule.at(t)
         covariances[t] = P - P @ N @ P

@@ -227,3 +227,29 @@ def test_what_cannot_be_meant_is_refused():
         _fit(X, basis=np.zeros_like)
     with pytest.raises(ValueError, match="The 'sampled' parameter"):
         _fit(X, sampled="later")
+
+
+@doubtful
+@pytest.mark.parametrize(("sampled", "row"), [("after", -1), ("before", 0)])
+def test_an_input_that_moves_in_a_row_without_effect_is_left_out_by_name(sampled, row):
+    """The last row's input acts on no row; the first row's, where it is its own, on one that starts the record."""
+    X = _record(n_samples=400)
+    X["a__valve"] = 0.0
+    X.loc[X.index[row], "a__valve"] = 1.0
+    with pytest.warns(UserWarning, match="'a__valve' never move .* Give rows in which they move"):
+        plant = _fit(X, sampled={"a__valve": sampled})
+    assert not plant.input_[:, 0].any()
+
+
+def test_an_error_of_a_basis_names_the_input():
+    with pytest.raises(ZeroDivisionError) as caught:
+        _fit(_record(n_samples=200), basis={"a__valve": lambda u: 1 / 0})
+    assert "'a__valve'" in caught.value.__notes__[0]
+
+
+@doubtful
+def test_controllers_cannot_follow_the_row_that_their_input_acts_on():
+    plant = _fit(_record(), server=LikelihoodServer(sampled={"a": "before"}))
+    with pytest.raises(ValueError, match=r"'a__valve'.* act in the row .*sampled='after'"):
+        plant.counterfactual("a", 0.0, 0.5, loops="react")
+    assert plant.counterfactual("a", 0.0, 0.5).shape == (2, 4)

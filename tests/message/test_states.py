@@ -477,3 +477,15 @@ def test_how_inputs_act_is_told_with_the_rest_of_the_model_only():
     assert told.inputs is inputs
     assert told.input_matrix is None
     assert without.with_inputs(None, matrix) is without
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_sensor_alone_sees_one_direction_after_rounding_too(dtype):
+    """Half a bit in a thousand of information would be infinitely precise numbers of what nobody has seen."""
+    c = np.random.default_rng(0).standard_normal((40, 1, 3))
+    patterns = 1e3 * np.swapaxes(c, 1, 2) @ c
+    message = StateMessage(np.ones((40, 3)), patterns, np.arange(40), (40,))
+    came = StateMessage.from_packet(message.to_packet(dtype=dtype)).patterns
+    values = np.linalg.eigvalsh(came)
+    assert np.all(np.abs(values[:, :2]) < 1e-12 * values[:, 2:])
+    assert_allclose(came, patterns, rtol=0, atol=2**-19 * np.abs(patterns).max())

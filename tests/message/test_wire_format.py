@@ -35,6 +35,8 @@ DIGESTS = {
     "Acknowledgement": "86aa2a5c469f99a5",
     "FitRequest": "7baedb4d3597e18d",
     "RecordRequest": "05fa3daceed5a881",
+    "InputsOfOthers": "",
+    "OrderAnswer": "",
     "LawRequest": "1782f67ecdd5e808",
     "TrainRequest": "d8e7c0c77239a0aa",
     "WatchRequest": "b44e60728c58439e",

@@ -12,6 +12,7 @@ from skfedcausal import (
 )
 from skfedcausal.client.remainder import OwnPast, bic_penalty
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.statespace.episodes import lag_covariances
 
 ONE = LikelihoodServer(n_rounds=1)
@@ -104,3 +105,15 @@ def test_evidence_is_the_likelihood_of_least_squares_less_its_penalty():
         value = -0.5 * (2 * (np.log(2 * np.pi) + 1) + np.linalg.slogdet(S)[1])
         expected.append(value - bic_penalty(4 * n_lags + 3, 298))
     assert own.evidence() == pytest.approx(max(expected), rel=1e-6)
+
+
+def test_all_rounds_share_the_work_that_a_fit_may_take():
+    server = LikelihoodServer(n_rounds=3, max_time=9.0)
+    server._whole = Budget(server.max_time), server.n_rounds
+    parts = []
+    for _ in range(server.n_rounds):
+        parts.append(server._next_budget())
+        parts[-1].spend(2e9 * parts[-1].max_time)  # all of it, at two billion operations a second
+    assert [part.max_time for part in parts[:2]] == [3.0, 3.0]
+    assert all(part.is_spent for part in parts)
+    assert server._next_budget().max_time == 9.0  # of the next fit

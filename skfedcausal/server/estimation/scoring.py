@@ -361,6 +361,12 @@ class Budget:
             return False
         return True
 
+    def times(self, n_operations, wanted):
+        """How often some work is done that was wanted so many times: once at least. It is taken off."""
+        number = int(np.clip(self._left // n_operations, 1, wanted))
+        self.spend(n_operations * number if number == wanted else max(self._left, 0.0))
+        return number
+
     @property
     def left(self):
         """Seconds of work that are left."""

@@ -30,6 +30,7 @@ _MIN_ROWS = 4
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
 _HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
 _REWEIGHTINGS = 3
+_ALIKE = 1e-6  # ratio of units of measurement that one rank of all states bears
 
 
 class NominalRows(NamedTuple):
@@ -208,7 +209,7 @@ def held_out_models(rows, support):
     In-sample innovations are whiter and better centred than those of new data, and thresholds set on
     them too low.
     """
-    N = np.linalg.pinv(rows.J, hermitian=True)
+    N = _noise_of(rows.J)
     for k, (start, stop) in enumerate(rows.folds):
         parts = [rows.x[i:j] for m, (i, j) in enumerate(rows.folds) if m != k]
         series, starts = np.concatenate(parts), (0, *np.cumsum([len(p) for p in parts])[:-1].tolist())
@@ -219,6 +220,14 @@ def held_out_models(rows, support):
         A, Q = expectation_maximisation(series, N, A, (Q + Q.T) / 2, starts, _HELD_OUT_STEPS, support)
         model = InnovationModel(A, Q, rows.J)
         yield model, model.filtered((rows.x[start:stop] - level) @ rows.J)[0][1:]
+
+
+def _noise_of(J):
+    """Noise of states that information J sees, of units of measurement however different."""
+    scale = np.sqrt(np.diag(J))
+    if scale.min() > _ALIKE * scale.max():
+        return np.linalg.pinv(J, hermitian=True)
+    return np.linalg.inv(J / np.outer(scale, scale)) / np.outer(scale, scale)
 
 
 def inverse_root(covariance, ridge=1e-9):
