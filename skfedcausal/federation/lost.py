@@ -112,7 +112,8 @@ class Answers(dict):
         found.earlier = {name: self[name] for name in newer}
 
         def leave_out(name, reason, error):
-            (newer if name in newer else self).leave_out(name, reason, error)
+            tell: Any = (newer if name in newer else self).leave_out
+            tell(name, reason, error)
 
         found.leave_out = leave_out
         return found
