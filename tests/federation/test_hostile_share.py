@@ -33,8 +33,8 @@ def claiming(path):
     """A large file that begins like a packet of that size."""
     begin = Envelope("march", "kiln", "down", 1).seal(b"", KEYS["kiln"])
     head = bytearray(begin[: 18 + int.from_bytes(begin[6:10], "little")])
-    head[10:18] = (2**28 - len(head) - 32).to_bytes(8, "little")
-    sparse(path, 2**28, bytes(head))
+    head[10:18] = (2**26 - len(head) - 32).to_bytes(8, "little")
+    sparse(path, 2**26, bytes(head))
 
 
 HOSTILE = {
@@ -47,7 +47,7 @@ HOSTILE = {
     "a link to itself": lambda path: path.symlink_to(path.name),
     "a link to a secret": lambda path: path.symlink_to("/etc/passwd"),
     "5 GiB": lambda path: sparse(path, 5 * 2**30),
-    "256 MiB that begin well": claiming,
+    "64 MiB that begin well": claiming,
     "nothing in it": lambda path: path.write_bytes(b""),
     "junk": lambda path: path.write_bytes(b"junk" * 100),
     "the packet of another": lambda path: path.write_bytes(Envelope("march", "mill", "up", 1).seal(b"x", KEYS["mill"])),

@@ -8,7 +8,15 @@ from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import Gate, SitePolicy
 from skfedcausal.federation.envelope import Envelope
-from skfedcausal.message import EffectReply, FitRequest, RecordRequest, SmoothedReply, StateMessage, StateReply
+from skfedcausal.message import (
+    EffectReply,
+    FitRequest,
+    RecordRequest,
+    SmoothedReply,
+    StateMessage,
+    StateReply,
+    WatchRequest,
+)
 from skfedcausal.message.packet import Packet
 
 KEY = b"k" * 32
@@ -20,8 +28,8 @@ T, D, P = *Y.shape, 2
 class KeyHolder:
     """Somebody who has the key of a site and asks whatever is of use to learn its record."""
 
-    def __init__(self, home, policy=None, max_bytes=None):
-        worker = UnitWorker("unit1", Y, None, (0,), None, KalmanClient())
+    def __init__(self, home, policy=None, max_bytes=None, monitor=False):
+        worker = UnitWorker("unit1", Y, None, (0,), None, KalmanClient(), monitor=monitor)
         self.gate = Gate("unit1", worker, home, key=KEY, policy=policy, max_bytes=max_bytes)
         self.random, self.sequence, self.known = np.random.default_rng(0), {}, []
 
@@ -116,6 +124,29 @@ def test_nobody_learns_more_than_the_policy_states_in_whatever_order_it_asks(tmp
         packet = thief.ask(questions[thief.random.integers(4)], run, round=int(thief.random.integers(1, 4)))
         if packet is not None and packet.op == "states":
             states = max(states, packet.arrays["z"].shape[1])
+    assert thief.rank <= policy.worst_case(states, D, monitored=True).rank
+
+
+@pytest.mark.parametrize("policy", [SitePolicy(), SitePolicy(runs=("*",)), POLICIES["queries"]], ids=str)
+@pytest.mark.parametrize("seed", [0, 3])
+def test_nobody_learns_more_of_a_site_that_is_monitored(tmp_path, policy, seed):
+    """Messages have other states with what monitoring needs than without: the key-holder asks for both."""
+    policy = policy.and_watching()
+    thief = KeyHolder(tmp_path, policy, monitor=True)
+    thief.random, states = np.random.default_rng(seed), P
+    for _ in range(40):
+        questions = (
+            FitRequest(monitor=True),
+            FitRequest(),
+            RecordRequest(const=True),
+            StateReply(thief.random.normal(size=(T, P)), np.eye(P), np.eye(P)),
+            WatchRequest(1),
+        )
+        run = ("march", "april", "may")[thief.random.integers(3)]
+        packet = thief.ask(questions[thief.random.integers(5)], run)
+        if packet is not None and packet.op == "states":
+            states = max(states, packet.arrays["z"].shape[1])
+    assert thief.known
     assert thief.rank <= policy.worst_case(states, D, monitored=True).rank
 
 
