@@ -67,8 +67,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         For components that draw random numbers (the start of a GradientServer); the default ones draw none.
     input_columns : list of str or int, callable or dict, default=None
         Columns of a table that are inputs of the unit they belong to. A dict says of a column which units it acts on,
-        where these are several: ``{"a__steam": ["a", "b"]}``. Inputs beside the table are given to `fit` instead. Inputs of words (text, a pandas Categorical) have a level for each: the plant has a column of
-        `input_` for every level but the reference, and questions name levels.
+        where these are several: ``{"a__steam": ["a", "b"]}``. Inputs beside the table are given to `fit` instead.
+        Inputs of words (text, a pandas Categorical) have a level for each: the plant has a column of `input_` for
+        every level but the reference, and questions name levels.
     missing_inputs : {"error", "hold"}, default="error"
         What to do about inputs that are not known at some time steps: refuse, naming them, or let the last
         value of the episode hold.
@@ -390,8 +391,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         n : str or int
             Unit, by name or position.
         u0, u1 : float or array-like of shape (n_inputs,) or (horizon, n_inputs)
-            Inputs of the unit from time t on, its own first and then those that it shares: constants that are held, or trajectories (ramps, pulses), which
-            may have the shape (horizon,) where the unit has one input. Names of levels for inputs that have any.
+            Inputs of the unit from time t on, its own first and then those that it shares: constants that are held,
+            or trajectories (ramps, pulses), which may have the shape (horizon,) where the unit has one input. Names
+            of levels for inputs that have any.
         horizon : int, default=1
             Steps ahead.
         level : {"measurement", "state"}, default="measurement"
