@@ -71,7 +71,7 @@ def test_inputs_of_a_unit_come_before_those_that_it_shares():
 
 
 def test_the_same_column_twice_is_refused_with_the_way_to_say_it_once():
-    with pytest.raises(InputsNotSeparableError, match="acts on several units is given once"):
+    with pytest.raises(InputsNotSeparableError, match="input that acts on several units is given once"):
         FederatedCounterfactualEstimator().fit(X, inputs={"a": U[:, [0]], "b": U[:, [0]]})
 
 
