@@ -1,6 +1,5 @@
 """``python -m skfedcausal plan``: what a site would send and accept, before anything is sent."""
 
-from ..client.site_record import SiteRecord
 from ..message.packet import NOTHING
 from ..message.schema import described, purpose
 from ..sites.server import read_server_settings
@@ -23,7 +22,7 @@ def plan(options):
 
 def _site(path):
     settings = read_site_settings(path)
-    record = SiteRecord.read(settings)
+    record = settings.record()
     worker = settings.worker(record, batches=settings.batches(record.columns))
     packet, state = worker.handle(settings.request, {})
     privacy = {"noise": "none"}

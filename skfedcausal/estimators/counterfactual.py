@@ -197,14 +197,15 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         """
         if self.basis != "linear":
             raise ValueError(
-                "`basis` is about values of inputs, which sites keep. Leave it out, or give the sites columns that "
-                "are made of the inputs."
+                '`basis` is about values of inputs, which sites keep. Leave it out and say `basis = "spline"` in the '
+                "section [site] of their settings, or give the sites columns that are made of the inputs."
             )
         if not isinstance(self.sampled, str):
             inputs = [name for name in self.sampled if SEPARATOR in name]
             if inputs:
                 raise ValueError(
-                    f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit."
+                    f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit, "
+                    "or say `sampled` in the section [site] of their settings."
                 )
         self._levels, self.input_levels_, self.shared_inputs_ = {}, {}, {}
         self._sent_inputs: Any = None  # before anything is sent there is nothing to name
