@@ -445,7 +445,7 @@ def test_message_types_hold_arrays_and_numbers_only():
         assert is_dataclass(kind)
         assert kind.__dataclass_params__.frozen
         for field in fields(kind):
-            assert field.type in (np.ndarray, np.ndarray | None, tuple[int, ...], float | None)
+            assert field.type in (np.ndarray, np.ndarray | None, tuple[int, ...], float | None, bool | None)
 
 
 # --- imports ----------------------------------------------------------------------------------------

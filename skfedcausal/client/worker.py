@@ -117,8 +117,11 @@ class UnitWorker:
     def _may_grow(self, client):
         """Whether the unit may have more states than it found from its own record."""
         own = self.client
-        chooses = isinstance(own, KalmanClient) and own.n_states == "auto" and own.C is None
-        return chooses and self.refines and self.noise is None and client.model.n_states < len(client.model.C)
+        if not isinstance(own, KalmanClient) or own.n_states != "auto" or own.C is not None or self.noise is not None:
+            return False
+        model = client.model
+        # own_past: of a complete record; with gaps the test of more states is not sharp enough
+        return self.refines and model.n_states < len(model.C) and model.own_past is not None
 
     def _hear_inputs(self, told, state, round):
         """Look for more states with the inputs of other units."""

@@ -1,6 +1,5 @@
 """``python -m skfedcausal plan``: what a site would send and accept, before anything is sent."""
 
-from ..client.site_record import SiteRecord
 from ..federation.policy import SitePolicy
 from ..federation.site_ledger import read_ledger
 from ..message.packet import NOTHING
@@ -28,7 +27,7 @@ def _site(path):
     settings = read_site_settings(path)
     if not hasattr(settings, "data"):
         return {"dealer": settings.name, "units": settings.units, "accepts": "questions about masks, signed in turn"}
-    record = SiteRecord.read(settings)
+    record = settings.record()
     worker = settings.worker(record, batches=settings.batches(record.columns))
     if settings.secure_sums is not None:
         worker = settings.secure_sums.around(worker)

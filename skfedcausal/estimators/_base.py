@@ -368,8 +368,12 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} has no inputs: make them sensors, or use FederatedCounterfactualEstimator."
             )
-        labels = self.client_labels
+        labels = self._labels(X)
         return read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
+
+    def _labels(self, X):
+        """Which unit a column of a table belongs to."""
+        return self.client_labels
 
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout learned by `fit`, without units that it left out."""

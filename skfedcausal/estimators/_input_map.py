@@ -57,6 +57,17 @@ class Spline:
         return np.column_stack([u, *(np.maximum(u - knot, 0.0) for knot in self.knots)])
 
 
+def quartile_spline(u):
+    """The spline that bends at the quartiles of a series."""
+    return Spline(tuple(float(k) for k in np.unique(np.quantile(u, _KNOTS))))
+
+
+def columns_of(function, u, name):
+    """Columns of a basis that determine each other not."""
+    columns = _columns(function, u, name)
+    return columns[:, _independent(columns, name)]
+
+
 @dataclass(frozen=True)
 class InputMap:
     """Columns sent in place of each input, and inputs that are sent a row ahead."""
@@ -76,7 +87,7 @@ class InputMap:
         for choice, name, u, moves in inputs:
             function = choice if callable(choice) else None
             if choice == "spline":
-                function = Spline(tuple(float(k) for k in np.unique(np.quantile(u, _KNOTS))))
+                function = quartile_spline(u)
             if name in levels:
                 if isinstance(basis, Mapping) and name in basis:
                     raise ValueError(

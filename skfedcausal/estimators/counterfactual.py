@@ -65,10 +65,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Units handled at the same time.
     random_state : int, RandomState instance or None, default=None
         For components that draw random numbers (the start of a GradientServer); the default ones draw none.
-    input_columns : list of str or int, or callable, default=None
-        Columns of a table that are inputs of the unit they belong to. Inputs beside the table are given to
-        `fit` instead. Inputs of words (text, a pandas Categorical) have a level for each: the plant has a column of
-        `input_` for every level but the reference, and questions name levels.
+    input_columns : list of str or int, callable or dict, default=None
+        Columns of a table that are inputs of the unit they belong to. A dict says of a column which units it acts on,
+        where these are several: ``{"a__steam": ["a", "b"]}``. Inputs beside the table are given to `fit` instead.
+        Inputs of words (text, a pandas Categorical) have a level for each: the plant has a column of `input_` for
+        every level but the reference, and questions name levels.
     missing_inputs : {"error", "hold"}, default="error"
         What to do about inputs that are not known at some time steps: refuse, naming them, or let the last
         value of the episode hold.
@@ -118,6 +119,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     input_levels_ : dict of str to tuple of str
         Levels of the inputs that are words, the reference first: the first category of a Categorical, or the first in
         the alphabet. Effects of the other levels are relative to it.
+    shared_inputs_ : dict of str to tuple of str
+        Inputs that act on several units: the units beside the first one, which sends them.
     excitation_ : DataFrame
         One row per input: range seen, standard deviation, order of persistent excitation, share of its
         variance that other inputs and the states do not explain.
@@ -165,7 +168,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     _parameter_constraints = {
         **PlantEstimator._parameter_constraints,
         "server": [HasMethods("effects"), None],
-        "input_columns": ["array-like", callable, None],
+        "input_columns": ["array-like", callable, Mapping, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
         "sampled": [StrOptions(set(WORDS)), Mapping],
         "basis": [StrOptions(set(BASES)), callable, Mapping],
@@ -194,16 +197,17 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         """
         if self.basis != "linear":
             raise ValueError(
-                "`basis` is about values of inputs, which sites keep. Leave it out, or give the sites columns that "
-                "are made of the inputs."
+                '`basis` is about values of inputs, which sites keep. Leave it out and say `basis = "spline"` in the '
+                "section [site] of their settings, or give the sites columns that are made of the inputs."
             )
         if not isinstance(self.sampled, str):
             inputs = [name for name in self.sampled if SEPARATOR in name]
             if inputs:
                 raise ValueError(
-                    f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit."
+                    f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit, "
+                    "or say `sampled` in the section [site] of their settings."
                 )
-        self._levels, self.input_levels_ = {}, {}
+        self._levels, self.input_levels_, self.shared_inputs_ = {}, {}, {}
         self._sent_inputs: Any = None  # before anything is sent there is nothing to name
         return super().fit_sites(transport)
 
@@ -218,7 +222,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         y : None
             Ignored.
         inputs : list or dict, default=None
-            Inputs of each unit beside X, arrays of shape (n_samples, n_inputs_m), None for a unit without.
+            Inputs of each unit beside X, arrays of shape (n_samples, n_inputs_m), None for a unit without. In a dict
+            those that act on several units have these for a key: ``{("a", "b"): U}``.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
         dry_run : bool, default=False
@@ -244,8 +249,10 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         self._validate_params()
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
+        inputs, moved = self._merged(inputs)
         X, inputs = self._learn_levels(X, inputs)
-        plant = self._read_new(X, inputs, lengths, input_columns=self.input_columns)
+        plant = self._read_new(X, inputs, lengths, input_columns=self._input_columns())
+        self.shared_inputs_ = self._learn_shared(plant.layout, moved)
         plant = filled_inputs(plant, self.missing_inputs)
         known = self._plant_inputs = PlantInputs.learn(plant, early_inputs(plant, self.sampled))
         self._input_map = InputMap.learn(plant, known, self.basis, self.sampled, self._levels)
@@ -268,11 +275,41 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         if has_words(X) or has_words(inputs):
             from ._levels import coded_record  # most inputs are numbers
 
-            X, inputs, self._levels = coded_record(X, inputs, self.input_columns)
+            X, inputs, self._levels = coded_record(X, inputs, self._input_columns())
         self.input_levels_ = {name: levels.names for name, levels in self._levels.items()}
         return X, inputs
 
+    def _input_columns(self):
+        """Columns that are inputs, whatever units they act on."""
+        return list(self.input_columns) if isinstance(self.input_columns, Mapping) else self.input_columns
+
+    def _labels(self, X):
+        if not isinstance(self.input_columns, Mapping):
+            return super()._labels(X)
+        from ._shared import labels_of_shared
+
+        return labels_of_shared(X, self.input_columns, self.client_labels)
+
+    def _merged(self, inputs):
+        """Inputs beside the record by the unit that sends them, and those that act on more than one."""
+        parts = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+        if not any(isinstance(unit, tuple) for part in parts if isinstance(part, Mapping) for unit in part):
+            return inputs, []
+        from ._shared import merged_inputs  # most inputs have one unit
+
+        return merged_inputs(inputs)
+
+    def _learn_shared(self, layout, moved):
+        """Units that an input acts on beside the one that sends it, by the name of the input."""
+        if not moved and not isinstance(self.input_columns, Mapping):
+            return {}
+        from ._shared import declared_columns, moved_inputs
+
+        inside = declared_columns(self.input_columns, layout) if isinstance(self.input_columns, Mapping) else {}
+        return inside | moved_inputs(moved, layout)
+
     def _read(self, X, inputs=None, lengths=None):
+        inputs, _ = self._merged(inputs)
         if self._levels:
             from ._levels import coded_record
 
@@ -318,6 +355,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     def _taught(self, other, plant):
         other._plant_inputs, other._sent_inputs = self._plant_inputs, self._sent_inputs
         other._input_map, other._levels, other.input_levels_ = self._input_map, self._levels, self.input_levels_
+        other.shared_inputs_ = self.shared_inputs_
         return super()._taught(other, self._seen_by_units(plant))
 
     def _store_fit(self, server, exchange):
@@ -355,8 +393,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         n : str or int
             Unit, by name or position.
         u0, u1 : float or array-like of shape (n_inputs,) or (horizon, n_inputs)
-            Inputs of the unit from time t on: constants that are held, or trajectories (ramps, pulses), which
-            may have the shape (horizon,) where the unit has one input. Names of levels for inputs that have any.
+            Inputs of the unit from time t on, its own first and then those that it shares: constants that are held,
+            or trajectories (ramps, pulses), which may have the shape (horizon,) where the unit has one input. Names
+            of levels for inputs that have any.
         horizon : int, default=1
             Steps ahead.
         level : {"measurement", "state"}, default="measurement"
@@ -400,9 +439,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             )
         if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
             raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
-        known, own = self._plant_inputs, self._plant_inputs.of(name)
+        known, own = self._plant_inputs, self._acting_on(name)
         if not own:
-            with_inputs = [unit for unit in self.client_names_ if known.of(unit)]
+            with_inputs = [unit for unit in self.client_names_ if self._acting_on(unit)]
             raise ValueError(f"Unit {name!r} has no inputs; units with inputs are {', '.join(with_inputs) or 'none'}.")
         names = [known.names[k] for k in own]
         u0, u1 = self._coded(u0, names), self._coded(u1, names)
@@ -554,6 +593,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         return TransferFunction(A, B, C, self.input_names_, tuple(columns), D)
 
     # -- units' answers ------------------------------------------------------------------------------
+
+    def _acting_on(self, unit):
+        """Positions of a unit's inputs: its own, and those that it shares with the unit that sends them."""
+        shared = [self._plant_inputs.position(name) for name, units in self.shared_inputs_.items() if unit in units]
+        return self._plant_inputs.of(unit) + shared
 
     def _coded(self, value, names):
         """Values of inputs with codes in place of the names of levels."""

@@ -43,6 +43,9 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     rest : float or None
         Mean of `const` over the rows, sent by units whose model of their sensors would be better after
         another round, and only when the server asks who they are.
+    open_order : bool or None
+        Whether the unit chose its number of states and may find more with the inputs of others; only when the server
+        asks.
 
     Examples
     --------

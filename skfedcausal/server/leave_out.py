@@ -6,7 +6,7 @@ import numpy as np
 
 from ..federation.content import FASTEST, oddity
 from ..statespace.deadline import TimeUpError, time_limit
-from ..statespace.matrices import spectral_radius
+from ..statespace.matrices import companion, spectral_radius
 
 _ODD = np.log(1e3)  # logarithm of a ratio of variances that sensors of several kinds may have
 _OUTSTANDING = 2.0  # times the states of the unit in the middle, with which one unit alone makes a fit long
@@ -17,7 +17,7 @@ def checked(server, came):
 
     def fit(messages):
         server.fit(messages)
-        _check_growth(server.transition_)
+        _check_growth(getattr(server, "lag_transitions_", server.transition_[None]))
         if came.then is not None:
             came.then(server, messages)
 
@@ -67,9 +67,9 @@ def fit_rest(fit, messages, came, earlier):
                 messages = _without(messages, name, earlier)
 
 
-def _check_growth(transition):
-    """Refuse a plant that no record can be of."""
-    radius = float(np.max(spectral_radius(transition)))
+def _check_growth(lags):
+    """Refuse a plant that no record can be of, from its transition matrices by lag."""
+    radius = float(np.max(spectral_radius(companion(np.hstack(list(lags)), len(lags)))))
     if not radius <= FASTEST:
         raise ArithmeticError(f"The plant grows {radius:.3g} times with every row; at most {FASTEST:g} can be.")
 

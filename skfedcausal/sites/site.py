@@ -33,6 +33,8 @@ class SiteSettings:
     home: Path = Path("home")
     time: str | None = None
     inputs: tuple = ()
+    basis: str | dict = "linear"
+    sampled: str | dict = "after"
     lengths: tuple | None = None
     folder: Path | None = None
     key: Path | None = None
@@ -86,11 +88,20 @@ class SiteSettings:
         """Request that a one-way site makes of itself about a batch of its monitored record."""
         return WatchRequest(number).to_packet(1, self.wire_dtype)
 
+    def record(self):
+        """The site's record with its inputs as they are sent."""
+        record = SiteRecord.read(self)
+        if self.basis == "linear" and self.sampled == "after":
+            return record
+        from .inputs import with_sent_inputs  # of few sites
+
+        return with_sent_inputs(record, self)
+
     def gate(self, name=None, *, key=None):
         """The site's gate, with its record behind it."""
         if name is not None and name != self.name:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
-        record = SiteRecord.read(self)
+        record = self.record()
         columns, fingerprint, noise = record.columns, record.fingerprint, "none"
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(columns))

@@ -10,13 +10,19 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    FederatedRCADetector,
+    LikelihoodServer,
+)
 from skfedcausal.__main__ import main
 from skfedcausal.client import site_record
-from skfedcausal.client.site_record import SiteRecord
+from skfedcausal.client.site_record import SettingsError, SiteRecord
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation import FileSite, read_key
+from skfedcausal.federation import FileSite, InProcessTransport, read_key
 from skfedcausal.federation.locks import only_one
+from skfedcausal.federation.transport import Site
 from skfedcausal.sites.settings import csv_bytes
 from skfedcausal.sites.site import read_site_settings
 
@@ -409,3 +415,68 @@ def test_a_long_table_is_read_some_rows_at_a_time(plant, monkeypatch):
     assert_array_equal(record.inputs, frame[["valve"]])
     assert isinstance(record.outputs, np.memmap)
     assert not record.outputs.flags.writeable
+
+
+def _with_inputs(plant, name="mill"):
+    frame = pd.read_csv(plant / f"{name}.csv")
+    rng = np.random.default_rng(0)
+    frame["valve"], frame["load"], frame["stuck"] = rng.standard_normal(300), rng.random(300), 1.0
+    frame.to_csv(plant / f"{name}.csv", index=False)
+    return frame
+
+
+def test_a_site_sends_columns_of_its_inputs_and_those_of_the_next_row(plant):
+    frame = _with_inputs(plant)
+    more = 'inputs = ["valve", "stuck", "load"]\nlengths = [100, 200]\n'
+    site(plant, "mill", more + 'basis = {valve = "spline"}\nsampled = {load = "before"}\n')
+    settings = read_site_settings(plant / "mill.toml")
+    record = settings.record()
+    u = frame["valve"].to_numpy()
+    bends = np.quantile(u, [0.25, 0.5, 0.75])
+    assert_array_equal(record.inputs[:, 0], u)
+    assert_array_equal(record.inputs[:, 1:4], np.maximum(u[:, None] - bends, 0.0))
+    load = frame["load"].to_numpy()
+    assert_array_equal(record.inputs[:, 4], [*load[1:100], load[99], *load[101:], load[-1]])
+    assert record.inputs.shape == (300, 5)
+    assert record.fingerprint != SiteRecord.read(settings).fingerprint
+    site(plant, "mill", more)
+    assert_array_equal(read_site_settings(plant / "mill.toml").record().inputs, frame[["valve", "load"]])
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('basis = {load = "spline"}', "`basis` names 'load'; the `inputs` are 'valve'"),
+        ('basis = "cubic"', "`basis` is 'cubic'; choose 'linear', 'spline'"),
+        ('sampled = {valve = "now"}', "`sampled` is 'now'; choose 'after', 'before'"),
+        ("sampled = 3", "`sampled` is 3, of the wrong kind"),
+    ],
+)
+def test_settings_of_inputs_that_cannot_be_meant(plant, more, said):
+    _with_inputs(plant)
+    site(plant, "mill", f'inputs = ["valve"]\n{more}\n')
+    with pytest.raises(SettingsError, match=said):
+        read_site_settings(plant / "mill.toml").record()
+
+
+def test_what_sites_send_is_what_a_fit_in_one_process_sends(plant):
+    """The same basis and timing said at the site and to the estimator: one plant."""
+    frame = _with_inputs(plant)
+    site(
+        plant, "mill", 'inputs = ["valve", "load", "stuck"]\nbasis = {valve = "spline"}\nsampled = {load = "before"}\n'
+    )
+    sites = {name: read_site_settings(plant / f"{name}.toml").gate() for name in UNITS}
+    workers = {name: Site(gate.worker) for name, gate in sites.items()}
+    settings = {"server": LikelihoodServer(max_time=5.0, level_shifts=None)}
+    told = FederatedCounterfactualEstimator(**settings).fit_sites(InProcessTransport(workers))
+    sensors = {name: pd.read_csv(plant / f"{name}.csv").drop(columns=["time"]) for name in UNITS}
+    sensors["mill"] = sensors["mill"].drop(columns=["stuck"])
+    plain = FederatedCounterfactualEstimator(
+        input_columns=["mill__valve", "mill__load"],
+        basis={"mill__valve": "spline"},
+        sampled={"mill__load": "before"},
+        **settings,
+    ).fit(sensors)
+    assert_array_equal(told.server_.transition_, plain.server_.transition_)
+    assert_array_equal(told.server_.input_, plain.server_.input_)
+    assert len(frame.columns) > 3

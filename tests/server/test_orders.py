@@ -16,7 +16,7 @@ def _plant(seed=0, n=4000, d=20, gain=0.3):
     h, rows = np.zeros(4), np.empty((n, 4 + d))
     for t in range(n):
         h = poles * h + drive * (u[t - 1] if t else 0.0) + size * rng.standard_normal(4)
-        rows[t] = np.concatenate([Ca @ h[:1], Cb @ h[1:]]) + 1.5 * rng.standard_normal(4 + d)
+        rows[t] = np.concatenate([Ca @ h[:1], Cb @ h[1:]]) + 2.0 * rng.standard_normal(4 + d)
     first = gain * Cb[:, 2]
     return {"a": rows[:, :4], "b": rows[:, 4:]}, {"a": u[:, None]}, first
 

@@ -39,7 +39,8 @@ class InputsNotSeparableError(ValueError):
         names = [f"number {k}" for k in self.inputs] if names is None else names
         super().__init__(
             f"The inputs {', '.join(names)} are linear combinations of each other: no record of this kind can tell "
-            "their effects apart. Leave out what is redundant, or add time steps in which they moved separately."
+            "their effects apart. Leave out what is redundant, or add time steps in which they moved separately. An "
+            "input that acts on several units is given once: inputs={(unit, other): U}."
         )
 
 

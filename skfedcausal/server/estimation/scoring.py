@@ -362,9 +362,16 @@ class Budget:
         return True
 
     def times(self, n_operations, wanted):
-        """How often some work is done that was wanted so many times: once at least. It is taken off."""
-        number = int(np.clip(self._left // n_operations, 1, wanted))
-        self.spend(n_operations * number if number == wanted else max(self._left, 0.0))
+        """How often some work is done that was wanted so many times: once at least.
+
+        It is taken off the whole budget, and off this part only where the whole does not suffice.
+        """
+        whole = self if self._whole is None else self._whole
+        number = int(np.clip(whole._left // n_operations, 1, wanted))
+        if number == wanted:
+            whole.spend(n_operations * number)
+        else:
+            self.spend(max(whole._left, 0.0))
         return number
 
     @property
