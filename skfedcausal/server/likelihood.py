@@ -318,14 +318,15 @@ class LikelihoodServer(ServerLearner):
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
-        budget = Budget(self.max_time)
+        known, estimate, budget = getattr(self, "_of_rounds", None) or (None, None, Budget(self.max_time))
+        self._of_rounds = None
         settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
         self.noise_share_ = self.filter_noise_share_ = None
         with few_threads(record.partition.n_states):
             if self.horizon > 1 and record.has_choice and record.u is not None:
                 self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
-            else:
-                estimate = self._first_estimate(record, messages, settings)
+            elif known is not messages:  # else the estimate of the rounds, which ended with the same ones
+                estimate = estimate_plant(record, settings)
             filtered = self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
             self._diagnose_inputs(filtered)
             if self.has_feedback_:
@@ -345,11 +346,6 @@ class LikelihoodServer(ServerLearner):
             if self.held_out is not None:
                 self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
-
-    def _first_estimate(self, record, messages, settings):
-        """Estimate of a plant of one lag; that of the rounds, if they ended with the same messages."""
-        (known, estimate), self._of_rounds = getattr(self, "_of_rounds", (None, None)), (None, None)
-        return estimate if known is messages else estimate_plant(record, settings)
 
     def _settings(self, names, messages):
         """How a plant of these messages is estimated."""
@@ -625,9 +621,10 @@ class LikelihoodServer(ServerLearner):
 
             if can_go_on(messages):
                 settings = self._settings(tuple(messages), messages)
-                settings = settings._replace(budget=Budget(self.max_time).part(_ONE_LAG))
-                messages, n_rounds, estimate = yield from further_rounds(messages, settings)
-                self._of_rounds = messages if n_rounds == 1 else None, estimate
+                budget = Budget(self.max_time)
+                settings = settings._replace(budget=budget.part(_ONE_LAG))
+                messages, n_rounds, estimate = yield from further_rounds(messages, settings, budget)
+                self._of_rounds = messages if n_rounds == 1 else None, estimate, budget
         self.fit(messages)
         self.n_rounds_ = n_rounds
         return messages

@@ -21,6 +21,7 @@ from .joint import JointRecord
 from .plant import smoothed_replies
 from .prediction import OperatingPoint, smooth_record
 
+_ROUNDS = 0.5  # share of a budget that is left after a first estimate
 _MOST_ROUNDS = 30  # with the first one
 _LEAST_GAIN = 0.3  # log-likelihood of the record that a round brings; a few times as much is then left
 _CLOSE = 0.1  # log-likelihood that a climb may leave before the last one
@@ -33,17 +34,18 @@ def can_go_on(messages):
     return record.u is None and record.is_constant and bool(record.determined.all())
 
 
-def further_rounds(messages, settings):
+def further_rounds(messages, settings, budget):
     """A generator that asks for messages while the record gets likelier.
 
     It returns the last messages, how many rounds there were and the estimate before them. A plant whose climb
-    did not end takes more work than there is for all: it gets no further rounds.
+    did not end takes more work than there is for all: it gets no further rounds. Others get a part of what is
+    left of the `budget`, for the last estimate has to come from it too.
     """
     record = JointRecord.from_messages(messages)
     estimate = estimate_plant(record, settings)
     found = _Plant.of(estimate)
-    value, number = -np.inf, 1
-    while number < _MOST_ROUNDS and estimate.climb.converged:
+    value, number, budget = -np.inf, 1, budget.part(_ROUNDS)
+    while number < _MOST_ROUNDS and estimate.climb.converged and not budget.is_spent:
         states, covariances, log_likelihood = found.smoothed(record)
         if number > 1:  # from when on all units say what they keep
             before, value = value, log_likelihood + _rest(messages) * record.n_samples
@@ -52,7 +54,7 @@ def further_rounds(messages, settings):
         replies = smoothed_replies(dict(zip(record.names, record.partition.slices, strict=True)), states, covariances)
         messages, number = messages | (yield Ask(replies, StateMessage)), number + 1
         record = JointRecord.from_messages(messages).at_steps(estimate.steps)
-        found = found.climbed(record)
+        found = found.climbed(record, budget)
     return messages, number, estimate
 
 
@@ -73,9 +75,10 @@ class _Plant:
         A = np.hstack([estimate.A, estimate.levels])
         return cls(A, estimate.Q, estimate.structure, estimate.climb.has_prior, estimate.plant.state_scale)
 
-    def climbed(self, record):
+    def climbed(self, record, budget):
         """The best plant of the same structure for another record."""
         plant = StandardisedPlant(record)
+        plant.budget = budget
         own_A, own_Q = plant.uncoupled  # sets the lags of the likelihood
         objective = plant.first_likelihood()
         if self._has_prior:
