@@ -36,7 +36,8 @@ def test_the_density_is_that_of_the_plant_given_the_unit_times_the_units_own(fit
     server = estimator.server_
     with estimator._asking(X, None, None) as units:
         messages = units.messages(const=True)
-    assert messages["counter"].alone and not messages["unit0"].alone
+    assert messages["counter"].alone
+    assert not messages["unit0"].alone
     run, t, n = server.filter(messages), 1500, len(server.transition_)
     whole = getattr(run, "_whole", run)
     P, J = whole._schedule.at(t)[0][:n, :n], server.information_
@@ -64,7 +65,8 @@ def test_plants_of_the_class_know_of_neither():
     for seed in range(3):
         X, _ = make_granger_plant(4, n_samples=1500, random_state=seed)
         server = FederatedGrangerEstimator().fit(X).server_
-        assert server.alone_ == () and server._tails is None
+        assert server.alone_ == ()
+        assert server._tails is None
 
 
 def test_heavy_tails_are_found_and_gain_where_they_were_not_seen():
