@@ -476,7 +476,8 @@ class LikelihoodServer(ServerLearner):
 
     def _leave_alone(self, messages):
         """Leave units to themselves whose own past predicts their measurements better than the plant does."""
-        self.alone_, self._tails = (), None
+        self.alone_: tuple[str, ...] = ()
+        self._tails = None
         gains = {name: message.gain_alone for name, message in messages.items() if message.gain_alone is not None}
         if not gains:
             return

@@ -23,6 +23,7 @@ from ..statespace.riccati import filtered_covariance, stationary_covariance
 from ..statespace.smoother import smooth
 
 _TAIL_ROWS = 3000  # that tails of innovations are learned from
+_YOUNG = 100  # rows of an episode from which on covariances are near enough to settled ones
 _SAME_RECORD = 0.01  # difference of sums below which records are the same; those of others differ by one
 
 
@@ -169,7 +170,10 @@ class PlantFilter:
         if len(self._alone):  # their constants say it all
             found -= self._log_densities([self._alone])[:, 0]
         if self._tails is not None and record.is_constant:
-            found += self._tails.gain(self._white(np.arange(record.n_samples), self.predicted))
+            rows, starts = np.arange(record.n_samples), np.asarray(record.starts)
+            ages = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
+            steps = np.minimum(ages, self._schedule.n_transient)
+            found += self._tails.gain(self._white(rows, self.predicted, steps))
         return found
 
     def told(self, alone, tails):
@@ -182,29 +186,32 @@ class PlantFilter:
         record = self._record
         if not (record.is_constant and record.determined.all()):
             return None
-        late = [np.arange(start + 1, stop)[-_TAIL_ROWS:] for start, stop in episodes(record.starts, record.n_samples)]
+        n_transient, late = min(self._schedule.n_transient, _YOUNG), []
+        for start, stop in episodes(record.starts, record.n_samples):
+            late.append(np.arange(start + max(min(n_transient, (stop - start) // 2), 1), stop)[-_TAIL_ROWS:])
         rows = np.concatenate(late)[-_TAIL_ROWS:]
         before = self.filtered[rows - 1] @ self._A.T
         if self._drive is not None:
             before += self._exogenous[rows]
-        white = self._white(rows, before)
+        white = self._white(rows, before, np.full(len(rows), self._schedule.n_transient))
         if not are_heavy(white):
             return None
         from ..statespace.tails import Tails  # for noise that is not Gaussian
 
         return Tails.learned(white)
 
-    def _white(self, rows, predicted):
-        """Innovations of rows given the past and units on their own, with unit covariance, (n_rows, n)."""
+    def _white(self, rows, predicted, steps):
+        """Innovations of rows given the past and units on their own, with unit covariance, (n_rows, n).
+
+        `steps` are those of the schedule that have their covariances.
+        """
         record, n = self._record, self._record.partition.n_states
         others = np.setdiff1d(np.arange(n), self._alone)
         order = np.concatenate([self._alone, others])
         J, P = record.mean_information()[:n, :n], self._schedule.predicted[:, :n, :n]
         z = side_by_side([part.z[rows] for part in record.parts])
         innovations = (z - predicted[:, :n] @ J)[:, order]
-        starts = np.asarray(record.starts)
-        age = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
-        steps, white = np.minimum(age, len(P) - 1), np.empty_like(innovations)
+        white = np.empty_like(innovations)
         for step in np.unique(steps):
             L = np.linalg.cholesky(_block(J @ P[step] @ J + J, order))
             white[steps == step] = solve_triangular(L, innovations[steps == step].T, lower=True).T

@@ -19,7 +19,7 @@ def _with_counter(n_samples=2000, seed=0):
 @pytest.fixture(scope="module")
 def fitted():
     X = _with_counter()
-    with pytest.warns(UserWarning):  # a counter drifts
+    with pytest.warns(UserWarning, match="drift"):
         return FederatedGrangerEstimator().fit(X), X
 
 
