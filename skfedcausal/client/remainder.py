@@ -11,6 +11,7 @@ a unit may replace the second factor by what it knows better, ``r[t] = B [s[t], 
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.linalg import null_space, solve
@@ -19,7 +20,7 @@ from ..statespace.episodes import episodes
 from ..statespace.matrices import floor_eigenvalues
 
 _MOST_LAGS = 2
-_FLOOR = 1e-8  # share of a column's variance that is left unpredicted at least
+FLOOR = 1e-8  # share of a column's variance that is left unpredicted at least
 _RIDGE = 1e-9  # share of a regressor's sum of squares added to it: columns may determine each other
 _LOG_2PI = np.log(2 * np.pi)
 
@@ -63,15 +64,26 @@ class OwnPast:
         size = (n_lags + 1) * c
         return cls(products.reshape(size, size), n_lags, n_rows, *scales)
 
+    def scaled(self, Y, U, mean):
+        """Rows ``[y, u]`` as they enter the products."""
+        rows = [(Y - mean) / self.scale]
+        if len(self.input_scale):
+            rows.append((U - self.input_mean) / self.input_scale)
+        return np.hstack(rows)
+
     def evidence(self):
         """Log-likelihood of the best autoregression of the measurements per row, by BIC, less its penalty."""
+        return max(self.evidences(), default=-np.inf)
+
+    def evidences(self):
+        """The same by number of lags."""
         d, n, c = len(self.scale), self.n_rows, len(self.products) // (self.n_lags + 1)
         found = []
         for n_lags in range(1, self.n_lags + 1):
-            S = _regression(self.products, np.zeros((0, d)), np.eye(d), n_lags * c, c, n)[1]
+            S = regression(self.products, np.zeros((0, d)), np.eye(d), n_lags * c, c, n)[1]
             value = -0.5 * (d * (_LOG_2PI + 1) + np.linalg.slogdet(S)[1]) - np.log(self.scale).sum()
             found.append(value - bic_penalty(n_lags * c * d + d * (d + 1) / 2, n))
-        return max(found, default=-np.inf)
+        return found
 
 
 @dataclass(frozen=True)
@@ -86,6 +98,7 @@ class Remainder:
     own_past: OwnPast
     mean: np.ndarray
     information: np.ndarray  # of the states in a row
+    tails: Any = None  # of e
 
     @classmethod
     def learned(cls, own_past, C, R, mean):
@@ -103,7 +116,7 @@ class Remainder:
         best += 0.5 * (np.vdot(J, states) + n * (p * _LOG_2PI - np.linalg.slogdet(J)[1]))
         found, volume = None, np.linalg.slogdet(np.vstack([G, K]))[1]
         for n_lags in range(own_past.n_lags + 1):
-            B, S = _regression(own_past.products, G, K, n_lags * c, c, n)
+            B, S = regression(own_past.products, G, K, n_lags * c, c, n)
             gain = n * (volume - 0.5 * (len(K) * (_LOG_2PI + 1) + np.linalg.slogdet(S)[1]))
             gain -= 0.5 * np.log(n) * (B.size + len(K) * (len(K) + 1) / 2)
             if gain > best:
@@ -115,12 +128,7 @@ class Remainder:
 
         `const` is what the factor model gives: it stays where a measurement or one before it is missing.
         """
-        rest, known = self._rest(Y, U, starts)
-        scaled = (Y[known] - self.mean) / self.own_past.scale
-        s = scaled @ self.to_states.T
-        errors = scaled @ self.complement.T - rest(s)
-        L = np.linalg.cholesky(self.noise)
-        white = np.linalg.solve(L, errors.T)
+        white, s, L, known = self._white(Y, U, starts)
         T = np.vstack([self.to_states, self.complement])
         volume = np.linalg.slogdet(T)[1] - np.log(self.own_past.scale).sum()
         found = const.copy()
@@ -131,7 +139,22 @@ class Remainder:
             - 0.5 * (np.einsum("ti,ij,tj->t", s, self.information, s) + len(self.information) * _LOG_2PI)
             + 0.5 * np.linalg.slogdet(self.information)[1]
         )
+        if self.tails is not None:
+            found[known] += self.tails.gain(white.T)
         return found
+
+    def errors(self, Y, U, starts):
+        """Standardised e of the rows with all of their past."""
+        return self._white(Y, U, starts)[0].T
+
+    def _white(self, Y, U, starts):
+        """Standardised e, the states, the factor of the covariance of e, the rows with all of their past."""
+        rest, known = self._rest(Y, U, starts)
+        scaled = (Y[known] - self.mean) / self.own_past.scale
+        s = scaled @ self.to_states.T
+        errors = scaled @ self.complement.T - rest(s)
+        L = np.linalg.cholesky(self.noise)
+        return np.linalg.solve(L, errors.T), s, L, known
 
     def expected(self, states, Y, U, starts, expected):
         """Measurements of predicted states, given the rows before each.
@@ -147,11 +170,7 @@ class Remainder:
 
     def _rest(self, Y, U, starts, present=True):
         """Expected r of the rows with all of their past, as a function of their states; the rows."""
-        own, n = self.own_past, len(Y)
-        rows = [(Y - self.mean) / own.scale]
-        if len(own.input_scale):
-            rows.append((U - own.input_mean) / own.input_scale)
-        x = np.hstack(rows)
+        n, x = len(Y), self.own_past.scaled(Y, U, self.mean)
         complete = np.isfinite(x).all(axis=1)
         known = complete.copy() if present else np.ones(n, dtype=bool)
         for start in starts:
@@ -170,7 +189,7 @@ def bic_penalty(n_free, n_rows):
     return 0.5 * n_free * np.log(n_rows) / n_rows
 
 
-def _regression(products, G, K, n_past, c, n_rows):
+def regression(products, G, K, n_past, c, n_rows):
     """Coefficients of ``K y`` on ``G y`` and the past rows, and the covariance of what is left."""
     d, p = K.shape[1], len(G)
     past = slice(c, c + n_past)
@@ -185,4 +204,4 @@ def _regression(products, G, K, n_past, c, n_rows):
     size = np.sqrt(np.diag(X))
     B = solve(X / np.outer(size, size), (cross / size).T, assume_a="pos").T / size
     S = (K @ products[:d, :d] @ K.T - B @ cross.T - cross @ B.T + B @ X @ B.T) / n_rows
-    return B, floor_eigenvalues(S, _FLOOR)
+    return B, floor_eigenvalues(S, FLOOR)

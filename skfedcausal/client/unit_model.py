@@ -4,6 +4,7 @@ import warnings
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -20,7 +21,7 @@ from ..statespace.kalman import (
     log_likelihood_terms,
     predicted_states,
 )
-from ..statespace.matrices import floor_eigenvalues
+from ..statespace.matrices import are_heavy, floor_eigenvalues
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
 from .filtering import UnitFilter
@@ -45,13 +46,17 @@ class UnitModel:
     unpredicted: np.ndarray | None = None
     products: np.ndarray | None = None
     own_past: OwnPast | None = None  # of a record that C and R were learned from
+    tails: Any = None  # of what a message leaves given the unit's own past
+    own_density: Any = None  # of a unit that its own past predicts better than a plant does
 
     @cached_property
     def remainder(self):
-        """How the unit's own past predicts what a message leaves; None where it is sensor noise.
+        """How the unit's own past predicts what a message leaves; None where it is sensor noise."""
+        found = self.learned_remainder()
+        return found if found is None or self.tails is None else replace(found, tails=self.tails)
 
-        A full R is a model of that itself.
-        """
+    def learned_remainder(self):
+        """The same of the sums of the record, whatever the tails; a full R is a model of that itself."""
         if self.own_past is None or self.n_states >= len(self.C) or self.R.ndim == 2:
             return None
         return Remainder.learned(self.own_past, self.C, self.R, self.mean)
@@ -97,8 +102,11 @@ class UnitModel:
 
     def message(self, Y, starts, *, inputs=None, const=False, local_model=False):
         """Message about measurements, and the unit's inputs."""
-        info = self.information(Y, with_const=const)
-        if const and self.remainder is not None:
+        alone = const and self.own_density is not None
+        info = self.information(Y, with_const=const and not alone)
+        if alone:
+            info = replace(info, const=self.own_density.log_density(Y, inputs, starts))
+        elif const and self.remainder is not None:
             info = replace(info, const=self.remainder.const(Y, inputs, starts, info.const))
         local_model = local_model or not info.determines_states  # the server needs a start
         message = StateMessage(
@@ -110,6 +118,7 @@ class UnitModel:
             self.A if local_model else None,
             self.Q if local_model else None,
             unpredicted=self.unpredicted_states() if info.is_constant else None,
+            alone=True if alone else None,
         )
         return message.with_inputs(inputs, self.B)
 
@@ -347,7 +356,8 @@ class UnitClient(UnitFilter):
         unpredicted = model.unpredicted
         if unpredicted is not None:
             unpredicted = unpredicted + added - self._added_noise
-        other._model, other._own_model = replace(model, R=R, unpredicted=unpredicted, own_past=None), None
+        unknown = {"own_past": None, "tails": None, "own_density": None}
+        other._model, other._own_model = replace(model, R=R, unpredicted=unpredicted, **unknown), None
         other._added_noise = added
         other.measurement_cov_ = _expanded(R, self._active)
         return other
@@ -402,15 +412,67 @@ class UnitClient(UnitFilter):
         refined._keep(replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None), active, Y)
         return refined
 
+    def learned_from(self, Y, U=None, starts=(0,), *, alone=False):
+        """Copy that knows the tails of what its messages leave of a record, of all of it if left `alone`.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        U : ndarray of shape (n_samples, n_inputs), default=None
+        starts : tuple of int
+        alone : bool, default=False
+            Whether the unit's own past predicts its measurements better than the plant does.
+
+        Returns
+        -------
+        UnitClient
+        """
+        model, kept, found = self.model, self.active_columns(Y), {}
+        if alone:
+            from .own_density import OwnDensity  # for units that a plant is no model of
+
+            found["own_density"] = OwnDensity.learned(model.own_past, model.mean).with_tails(kept, U, starts)
+        elif (remainder := model.learned_remainder()) is not None:
+            errors = remainder.errors(kept, U, starts)
+            if are_heavy(errors):
+                from ..statespace.tails import Tails  # for noise that is not Gaussian
+
+                found["tails"] = Tails.learned(errors)
+        if not found:
+            return self
+        other = copy(self)
+        other._model = replace(model, **found)
+        return other
+
+    def gain_alone(self, Y, U, starts):
+        """Mean log-density by which an autoregression of the unit's own exceeds what states leave, less its BIC.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        U : ndarray of shape (n_samples, n_inputs) or None
+        starts : tuple of int
+
+        Returns
+        -------
+        float
+        """
+        from .own_density import OwnDensity  # for units that a plant may be no model of
+
+        own = OwnDensity.learned(self.model.own_past, self.model.mean)
+        const = self.message_about(Y, starts, inputs=U, const=True).const
+        value = own.log_density(self.active_columns(Y), U, starts) - const
+        return float(value.mean() - own.penalty)
+
     @property
     def may_refine(self):
         """Whether loadings and noise are the unit's own estimates, from a complete record."""
         return self.model.own_past is not None and self.model.R.ndim == 1
 
-    def wants_rounds(self, Y, U=None, starts=(0,)):
+    def is_likelier_alone(self, Y, U=None, starts=(0,)):
         """Whether an autoregression of the measurements is likelier than the unit's own model, by BIC.
 
-        Only of models with fewer states than sensors, identified from a complete record.
+        Only of models identified from a complete record.
 
         Parameters
         ----------
@@ -423,7 +485,7 @@ class UnitClient(UnitFilter):
         bool
         """
         model = self.model
-        if not self.may_refine or model.n_states >= len(model.C):
+        if not self.may_refine:
             return False
         (d, p), q = model.C.shape, 0 if model.B is None else model.B.shape[1]
         n_free = d * p + d + p * q + p * (p + 1) / 2

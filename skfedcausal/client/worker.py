@@ -108,7 +108,8 @@ class UnitWorker:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
         if wishes.refine and self.refines and self.noise is None and isinstance(client, UnitClient):
-            first["refines"] = client.wants_rounds(self.outputs, self.inputs, self.starts)
+            first["alone"] = client.is_likelier_alone(self.outputs, self.inputs, self.starts)
+            first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
         message, state = self._message(client, None, first, round)
         if wishes.orders and self._may_grow(client):
             message = replace(message, open_order=True)
@@ -178,6 +179,8 @@ class UnitWorker:
             state["loading_error"] = loading_error(client, message)
         else:
             self._check_message(message)
+        if kept.get("alone"):
+            message = replace(message, gain_alone=client.gain_alone(self.outputs, self.inputs, self.starts))
         if refines:
             kept_const = message.const if wishes.const else None
             message = replace(message, const=kept_const, rest=float(message.const.mean()))
@@ -253,8 +256,12 @@ class UnitWorker:
             learned |= {"input_matrix": reply.input_matrix, "input_mean": column_means(self.inputs)}
         if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
             learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
+        client = state["client"]
+        if isinstance(client, UnitClient) and self.noise is None:
+            client = client.learned_from(self.outputs, self.inputs, self.starts, alone=bool(reply.alone))
         if reply.noise_share is not None:
-            learned["client"] = state["client"].with_noise_share(float(reply.noise_share[0]))
+            client = client.with_noise_share(float(reply.noise_share[0]))
+        learned["client"] = client
         return states.Acknowledgement(), {**state, **learned}
 
     def _fit_augmenter(self, augmenter, client, reply):

@@ -40,6 +40,12 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     unpredicted : ndarray of shape (n_states, n_states) or None
         Covariance that the noise of the scores ``J^-1 z`` had if all that the past leaves unpredicted of the
         measurements were sensor noise; sent by units with as many states as sensors, which cannot tell.
+    gain_alone : float or None
+        Mean log-density of the unit's measurements given its own past, less `const` and a penalty: what the
+        plant has to give the states. Sent by units whose own past predicts more than their model of it, and
+        only when the server asks.
+    alone : bool or None
+        Whether `const` is the whole log-density given the unit's own past.
     rest : float or None
         Mean of `const` over the rows, sent by units whose model of their sensors would be better after
         another round, and only when the server asks who they are.
@@ -77,6 +83,10 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     rest: float | None = wire(
         "number", "mean rest of the log-density of units that another round would help", default=None, least=-np.inf
     )
+    gain_alone: float | None = wire(
+        "number", "log-density of the measurements given the unit's own past", default=None, least=-np.inf
+    )
+    alone: bool | None = wire("flag", "whether the unit's own past predicts its measurements", default=None)
 
     open_order: bool | None = wire("flag", "whether inputs of others may add states", default=None)
 
@@ -216,6 +226,8 @@ class StateReply(Message, op="reply", answer=Acknowledgement, first="cross_term 
     noise_share : ndarray of shape (1,) or None
         How much of what its past leaves unpredicted the unit is to take for sensor noise in messages from now
         on; below zero, how much of the noise that it supposed is none. None for a unit that did not ask.
+    alone : bool or None
+        Whether the unit's own past predicts its measurements better than the plant does.
 
     Examples
     --------
@@ -235,6 +247,7 @@ class StateReply(Message, op="reply", answer=Acknowledgement, first="cross_term 
     input_matrix: ArrayOrNone = wire("numbers p b", "how the unit's inputs act on its states", default=None)
     input_level: ArrayOrNone = wire("numbers p", "mean influence of the other units' inputs", default=None)
     noise_share: ArrayOrNone = wire("numbers 1", "part of the unpredicted to take for noise", default=None)
+    alone: bool | None = wire("flag", "whether the unit's own past predicts it better", default=None)
 
     def _check(self, packet):
         n_states, n_columns = self.transition.shape

@@ -118,6 +118,9 @@ class LikelihoodServer(ServerLearner):
         Time steps of the record.
     state_slices_ : dict of str to slice
         States of each unit.
+    alone_ : tuple of str
+        Units whose measurements an autoregression of their own predicts better, by BIC, than the plant does.
+        They are predicted by it, and no verdict is given about links to them.
     transition_ : ndarray of shape (n, n)
         Transition matrix, off-diagonal blocks shrunk if asked.
     unshrunk_transition_ : ndarray of shape (n, n)
@@ -320,8 +323,9 @@ class LikelihoodServer(ServerLearner):
             check_independent(u.T @ u / len(u))
         self._learn(record, messages)
         self.benefit_ = None
-        if self.held_out is not None:
-            with few_threads(record.partition.n_states):
+        with few_threads(record.partition.n_states):
+            self._leave_alone(messages)
+            if self.held_out is not None:
                 self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
 
@@ -496,6 +500,23 @@ class LikelihoodServer(ServerLearner):
             geweke = lagged.dynamics.geweke(self.information_, self.partition_)
             self.links_ = lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels)
 
+    def _leave_alone(self, messages):
+        """Leave units to themselves whose own past predicts their measurements better than the plant does."""
+        self.alone_: tuple[str, ...] = ()
+        self._tails = None
+        gains = {name: message.gain_alone for name, message in messages.items() if message.gain_alone is not None}
+        if not gains:
+            return
+        run = self._filter(self._record(messages))
+        found = dict(zip(self.names_, run.unit_log_densities().mean(axis=0), strict=True))
+        self.alone_ = tuple(name for name in self.names_ if name in gains and gains[name] > found[name])
+        self.links_.loc[self.links_["effect"].isin(self.alone_), "verdict"] = "cannot tell"
+
+    def _alone_states(self, units):
+        """States of units that are predicted on their own."""
+        slices = [self.state_slices_[name] for name in units]
+        return np.concatenate([np.zeros(0, dtype=int), *(np.arange(s.start, s.stop) for s in slices)])
+
     def _is_likelier(self, lagged, record, estimate):
         """Whether the exact likelihood, too, prefers several lags: that of their stage may run away."""
         from .lagged.stage import LIKELIER
@@ -643,13 +664,30 @@ class LikelihoodServer(ServerLearner):
 
             settings, whole = self._settings(tuple(messages), messages), Budget(self.max_time)
             settings, self._whole = settings._replace(budget=whole.part(_ONE_LAG)), (whole, 1)
-            messages, came, n_rounds, estimate = yield from further_rounds(came, settings)
+            messages, came, n_rounds, estimate = yield from further_rounds(came, settings, whole)
             self._of_rounds = messages if n_rounds == 1 else None, estimate
         messages = self._learned_from(messages, came)
         self.n_rounds_ = n_rounds
         return messages
 
     # -- the plant over a record -----------------------------------------------------------------
+
+    def filter(self, messages):
+        """Filter of the whole plant over a record; units that say so are predicted on their own.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        PlantFilter
+        """
+        run = super().filter(messages)
+        alone = tuple(name for name in self.names_ if messages[name].alone)
+        tails = self._tails if alone == self.alone_ else None  # those given the units on their own
+        return run.told(self._alone_states(alone), tails)
 
     def _record(self, messages):
         """Record of the units of `fit`, with their inputs and shifts."""
@@ -680,12 +718,12 @@ class LikelihoodServer(ServerLearner):
         found = self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)
         return smoothed_replies(self.state_slices_, *found)
 
-    def _cross_terms(self, record, foreign):
+    def _cross_terms(self, record, foreign, run):
+        self._tails = run.told(self._alone_states(self.alone_), None).heavy_tails()
         if self._lagged is None:
-            return super()._cross_terms(record, foreign)
+            return super()._cross_terms(record, foreign, run)
         from .lagged.answers import cross_terms
 
-        run = self._filter(record)
         return cross_terms(self._lagged.dynamics, record.partition, run, self._operating_point)
 
     def replies(self, messages):
@@ -695,6 +733,8 @@ class LikelihoodServer(ServerLearner):
             from .lagged.answers import with_all_lags
 
             replies = with_all_lags(self._lagged.dynamics, self.partition_, replies, self.input_level_)
+        for name in self.alone_:
+            replies[name] = replace(replies[name], alone=True)
         if self.filter_noise_share_ is None:
             return replies
         share = np.array([self.filter_noise_share_])

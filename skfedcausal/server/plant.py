@@ -249,7 +249,7 @@ class ServerLearner(BaseEstimator, ABC):
         if partition.n_inputs:
             own = partition.mask(partition.pairs[:0], True, of_inputs=True)
             foreign = np.where(own, 0.0, B)
-        cross_terms = self._cross_terms(record, foreign)
+        cross_terms = self._cross_terms(record, foreign, self._filter(record))
         level = foreign @ self.input_level_ if partition.n_inputs else None
         replies = {}
         for k, (name, rows) in enumerate(self.state_slices_.items()):
@@ -263,11 +263,11 @@ class ServerLearner(BaseEstimator, ABC):
             )
         return replies
 
-    def _cross_terms(self, record, foreign):
+    def _cross_terms(self, record, foreign, run):
         """What others do to every unit's states, with inputs through a matrix (n, k)."""
         off_diagonal = np.where(record.partition.block_diagonal, 0.0, self.transition_)
         drive = self._drive(self.transition_, foreign)
-        return self._filter(record).carried_to_units(off_diagonal, drive)
+        return run.carried_to_units(off_diagonal, drive)
 
     def _check_learned(self, messages):
         """Refuse what `fit` of a subclass should not leave behind."""

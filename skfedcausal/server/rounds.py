@@ -21,35 +21,37 @@ from .joint import JointRecord
 from .plant import learned_from, smoothed_replies
 from .prediction import OperatingPoint, smooth_record
 
+_ROUNDS = 0.5  # share of a budget that is left after a first estimate
 _MOST_ROUNDS = 30  # with the first one
 _LEAST_GAIN = 0.3  # log-likelihood of the record that a round brings; a few times as much is then left
 _CLOSE = 0.1  # log-likelihood that a climb may leave before the last one
 _LAST_BIT = 2.0**-16  # of standardised plants between rounds, which would make more of rounding errors each time
 
 
-def further_rounds(came, settings):
+def further_rounds(came, settings, budget):
     """A generator that asks for messages while the record gets likelier, of units that said they may be better.
 
     It returns the last messages, the answers that came last, how many rounds there were and the estimate before
     them, None where there are no further rounds: with inputs, with rows that some sensors miss. Nor are there any
-    for a plant whose climb did not end, which takes more work than there is for all.
+    for a plant whose climb did not end, which takes more work than there is for all. Others get a part of what is
+    left of the `budget`, for the last estimate has to come from it too.
     """
     first = _First(settings)
     messages = learned_from(first.fit, dict(came), came)
     estimate, number, value = first.estimate, 1, -np.inf
     if estimate is None:
         return messages, came, number, None
-    found, record = _Plant.of(estimate), JointRecord.from_messages(messages)
+    found, record, budget = _Plant.of(estimate), JointRecord.from_messages(messages), budget.part(_ROUNDS)
     slices = dict(zip(record.names, record.partition.slices, strict=True))
     asked = [name for name, message in messages.items() if message.rest is not None]
-    while number < _MOST_ROUNDS and estimate.climb.converged:
+    while number < _MOST_ROUNDS and estimate.climb.converged and not budget.is_spent:
         states, covariances, log_likelihood = found.smoothed(record)
         before, value = value, log_likelihood + _rest(messages) * record.n_samples
         if value - before < _LEAST_GAIN:
             break
         replies = smoothed_replies(slices, states, covariances)
         came, number = (yield Ask({name: replies[name] for name in asked}, StateMessage)), number + 1
-        climb = _Climb(found, estimate.steps)
+        climb = _Climb(found, estimate.steps, budget)
         messages = learned_from(climb.fit, {**messages, **came}, came, messages)
         found, record = climb.found, climb.record
     return messages, came, number, estimate
@@ -70,12 +72,12 @@ class _First:
 class _Climb:
     """From a plant to that of the messages of a further round."""
 
-    def __init__(self, start, steps):
-        self._start, self._steps = start, steps
+    def __init__(self, start, steps, budget):
+        self._start, self._steps, self._budget = start, steps, budget
 
     def fit(self, messages):
         self.record = JointRecord.from_messages(messages).at_steps(self._steps)
-        self.found = self._start.climbed(self.record)
+        self.found = self._start.climbed(self.record, self._budget)
 
 
 def _rest(messages):
@@ -95,9 +97,10 @@ class _Plant:
         A = np.hstack([estimate.A, estimate.levels])
         return cls(A, estimate.Q, estimate.structure, estimate.climb.has_prior, estimate.plant.state_scale)
 
-    def climbed(self, record):
+    def climbed(self, record, budget):
         """The best plant of the same structure for another record."""
         plant = StandardisedPlant(record)
+        plant.budget = budget
         own_A, own_Q = plant.uncoupled  # sets the lags of the likelihood
         objective = plant.first_likelihood()
         if self._has_prior:

@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+_FEW_ROWS, _KURTOSIS = 250, 8.0  # that kurtosis is judged by at least; standard errors that are far
 _MANY = 256  # columns of matrices from which more than one thread pays
 _controller = cache(ThreadpoolController)  # looking for libraries takes as long as a small fit
 
@@ -178,3 +179,12 @@ def are_covariances(matrices):
     except np.linalg.LinAlgError:
         return False
     return True
+
+
+def are_heavy(white):
+    """Whether the kurtosis of a column of independent rows is far beyond that of Gaussian ones."""
+    if len(white) < _FEW_ROWS:
+        return False
+    squares = white**2
+    kurtosis = (squares**2).mean(axis=0) / squares.mean(axis=0) ** 2
+    return bool((kurtosis > 3 + _KURTOSIS * np.sqrt(24 / len(white))).any())

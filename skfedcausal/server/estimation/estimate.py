@@ -24,6 +24,8 @@ from .scoring import Goal, Point, Scoring, Structure, ascend, is_spent, spend
 from .search import is_degenerate, is_singular, search_structure
 from .standardised import StandardisedPlant
 
+_SEARCH = 0.6  # share of a budget that the search for links takes at most; the rest is for the climb
+_ALL = 0.9  # share of a budget for plants that keep one lag
 _GOALS = {"near": 10.0, "tol": 0.1}
 UNITS_WORK = 5e7  # operations of a unit's own model and its tests, about
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
@@ -116,6 +118,8 @@ def estimate_plant(record, settings):
         if steps != plant.steps:
             plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local)
         plant.budget = budget
+        if budget is not None and record.is_constant and not plant.has_clear_scores:  # nobody tests its lags
+            budget.widen(_ALL)
         estimate = _assessed(plant, maximise(plant, settings), settings)
         steps = estimate.shifts.certain
         if steps == plant.steps or (budget is not None and budget.is_spent):
@@ -136,6 +140,9 @@ def maximise(plant, settings, may_lengthen=True):
     Starts anew with a prior where the likelihood rises towards the boundary, and with as many lags as the end
     needs where the climb failed.
     """
+    whole = plant.budget
+    if whole is not None:
+        plant.budget = whole.part(_SEARCH)
     likelihood, point = uncoupled_plant(plant)
     spend(likelihood, UNITS_WORK * len(plant.names))
     tests = uncoupled_estimates(likelihood, plant.partition, point)
@@ -143,12 +150,14 @@ def maximise(plant, settings, may_lengthen=True):
     alpha = None if settings.sparsity is None else settings.alpha
     has_prior = is_degenerate(point, tests[1], plant.partition, alpha)
     objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
+    plant.budget = objective.budget = whole
     ascent = ascend(objective, search.scoring, **climb)
-    if not has_prior and is_singular(ascent.point.Q) and not is_spent(likelihood):
+    if not has_prior and is_singular(ascent.point.Q) and not is_spent(objective):
         has_prior = True
+        likelihood.budget = plant.budget
         objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
         ascent = ascend(objective, search.scoring, **climb)
-    is_stopped = ascent.converged or is_spent(likelihood)
+    is_stopped = ascent.converged or is_spent(objective)
     if may_lengthen and not is_stopped and plant.lengthen(ascent.point.A, ascent.point.Q):
         return maximise(plant, settings, may_lengthen=False)
     scoring = search.scoring

@@ -346,6 +346,12 @@ class Budget:
         """A budget for the next part of the work, a share of what is left; what it does not take stays."""
         return Budget(share * self.left, self)
 
+    def widen(self, share):
+        """Take a larger share of what the whole has left."""
+        if self._whole is not None:
+            self._left = max(self._left, share * self._whole._left)
+            self.max_time = max(self.max_time, self._left / _RATE)
+
     def spend(self, n_operations):
         """Take some operations off."""
         self._left -= n_operations

@@ -246,6 +246,15 @@ class LaggedFilter:
         """Log-density of each unit's own measurements at each step given the past of all units."""
         return self._whole.unit_log_densities()
 
+    def heavy_tails(self):
+        """Tails of the innovations, None where they may be Gaussian."""
+        return self._whole.heavy_tails()
+
+    def told(self, alone, tails):
+        """The same filter; states of units that are predicted on their own, and the tails of the others'."""
+        self._whole.told(alone, tails)
+        return self
+
     def log_likelihood(self):
         """Log-density of all measurements at each step given the past, shape (n_samples,)."""
         return self._whole.log_likelihood()
