@@ -271,7 +271,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     def _learn_levels(self, X, inputs):
         """The record with codes in place of words, and the levels of inputs that have any."""
-        self._levels: dict = {}
+        self._levels = {}
         if has_words(X) or has_words(inputs):
             from ._levels import coded_record  # most inputs are numbers
 
