@@ -207,10 +207,10 @@ def _replaced(table, names, function):
 def coded_values(value, levels, names):
     """Constants or a trajectory of some inputs with codes for levels; `levels` has None for one of numbers."""
     array, k = np.asarray(value, dtype=object), len(names)
-    shape = (
-        (1, 1) if array.ndim == 0 else (1, k) if array.shape == (k,) else (-1, 1) if array.ndim == 1 else array.shape
-    )
-    table = array.reshape(shape)
+    if array.shape == (k,):
+        table = array[None]
+    else:
+        table = array if array.ndim > 1 else array.reshape(-1, 1)
     if table.ndim != 2 or table.shape[1] != k:
         return value  # of a shape that is refused later
     columns = [

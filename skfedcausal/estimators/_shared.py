@@ -82,7 +82,7 @@ def merged_inputs(inputs):
 
 def moved_inputs(moved, layout):
     """Units that each input acts on beside its own, by flat name, of inputs that were moved to one of them."""
-    shared = {}
+    shared: dict[str, tuple] = {}
     for units, positions in moved:
         _check_units(units, layout.names, units)
         own = layout.inputs[layout.names.index(units[0])]

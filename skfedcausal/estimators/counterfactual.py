@@ -207,7 +207,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                     f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit, "
                     "or say `sampled` in the section [site] of their settings."
                 )
-        self._levels, self.input_levels_, self.shared_inputs_ = {}, {}, {}
+        self._levels: dict = {}
+        self.input_levels_, self.shared_inputs_ = {}, {}
         self._sent_inputs: Any = None  # before anything is sent there is nothing to name
         return super().fit_sites(transport)
 
@@ -271,7 +272,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     def _learn_levels(self, X, inputs):
         """The record with codes in place of words, and the levels of inputs that have any."""
-        self._levels: dict = {}
+        self._levels = {}
         if has_words(X) or has_words(inputs):
             from ._levels import coded_record  # most inputs are numbers
 
