@@ -207,7 +207,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                     f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit, "
                     "or say `sampled` in the section [site] of their settings."
                 )
-        self._levels, self.input_levels_, self.shared_inputs_ = {}, {}, {}
+        self._levels: dict = {}
+        self.input_levels_, self.shared_inputs_ = {}, {}
         self._sent_inputs: Any = None  # before anything is sent there is nothing to name
         return super().fit_sites(transport)
 

@@ -47,7 +47,7 @@ def test_a_state_that_only_inputs_of_others_move_is_found(record):
     assert plant.predict(X, inputs=inputs).shape == (4000, 24)
     told = plant.ledger_.table.query("op == 'inputs'")
     assert told["client"].tolist() == ["b"]
-    assert told["bytes"].iloc[0] > 4000 * 8
+    assert told["bytes"].iloc[0] > 4000 * 4  # a series twice over, packed
     assert plant.ledger_.table.query("op == 'order'")["packets"].tolist() == [1]
 
 
