@@ -47,10 +47,10 @@ def test_dense_estimate_with_gaps_is_where_the_joint_gaussian_is_flat():
 
     def of_shared_noise(shared):
         Q = estimate.Q.copy()
-        Q[:2, 2] = Q[2, :2] = shared
+        Q[:2, 2:], Q[2:, :2] = shared, shared.T
         return np.array(coupled.with_dynamics(estimate.A, Q).log_density(Y))
 
-    for density, at in ((of_dynamics, estimate.A), (of_shared_noise, estimate.Q[:2, 2])):
+    for density, at in ((of_dynamics, estimate.A), (of_shared_noise, estimate.Q[:2, 2:])):
         slope, error = derivatives(density, at)
         # a derivative below 1e-9 per row in standardised states, 40 rows, states of other scales
         assert np.abs(slope).max() <= error + 40 * 1e-9 * 100
