@@ -552,7 +552,7 @@ class LikelihoodServer(ServerLearner):
         for share in SHARES:
             estimate = estimate_plant(self._raw.with_noise_share(share), settings)
             lagged = learn_lags(estimate, settings, budget, words)
-            # a climb that did not end says nothing: where noise and states are hardly told apart it runs away
+            # what does not converge may be no plant: a likelihood that runs away
             if lagged is not None and (best is None or lagged.rank > best.rank):
                 best, self.noise_share_, self.filter_noise_share_ = lagged, share, share
             elif best is not None:

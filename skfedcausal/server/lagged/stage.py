@@ -52,7 +52,7 @@ class LaggedEstimate:
 
     @property
     def rank(self):
-        """By which plants of one record are compared."""
+        """What decides between estimates of the same record: a climb that did not end may have run away."""
         return self.converged, self.criterion
 
 
