@@ -428,7 +428,7 @@ class LikelihoodServer(ServerLearner):
 
     def _warn(self, budget):
         """Say when the climb ended early, and which units cannot be told from random walks."""
-        if budget.is_spent:
+        if budget.is_spent or budget.was_short:
             self._warn_of_budget(budget, "The search for links")
         elif not self.converged_:
             warnings.warn(

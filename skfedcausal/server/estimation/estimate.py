@@ -118,12 +118,17 @@ def estimate_plant(record, settings):
         if steps != plant.steps:
             plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local)
         plant.budget = budget
-        if budget is not None and record.is_constant and not plant.has_clear_scores:  # nobody tests its lags
+        if budget is not None and _keeps_one_lag(plant, record):
             budget.widen(_ALL)
         estimate = _assessed(plant, maximise(plant, settings), settings)
         steps = estimate.shifts.certain
         if steps == plant.steps or (budget is not None and budget.is_spent):
             return estimate
+
+
+def _keeps_one_lag(plant, record):
+    """Whether nobody will ask for the lags of a plant, whatever noise is supposed."""
+    return record.u is None and record.is_constant and not plant.has_clear_scores
 
 
 class Maximum(NamedTuple):
@@ -150,6 +155,8 @@ def maximise(plant, settings, may_lengthen=True):
     alpha = None if settings.sparsity is None else settings.alpha
     has_prior = is_degenerate(point, tests[1], plant.partition, alpha)
     objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
+    if whole is not None:
+        whole.was_short |= plant.budget.is_spent
     plant.budget = objective.budget = whole
     ascent = ascend(objective, search.scoring, **climb)
     if not has_prior and is_singular(ascent.point.Q) and not is_spent(objective):

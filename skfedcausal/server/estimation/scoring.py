@@ -337,6 +337,8 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
 class Budget:
     """Seconds of work, counted in operations: what is learned does not depend on the machine's load."""
 
+    was_short = False  # for a search, which had a part of it
+
     def __init__(self, max_time, whole=None):
         self.max_time, self._whole = max_time, whole
         self._left, self._stop = max_time * _RATE, perf_counter() + _CLOCK * max_time
