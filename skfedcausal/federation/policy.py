@@ -20,7 +20,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "network-plan": _NETWORKS,
     **dict.fromkeys(
         (
-            *("transform", "score", "score_samples", "test_links", "benefit", "lag_orders", "lagged_links"),
+            *("transform", "score", "score_samples", "test_links", "benefit"),
             *("bootstrap_links", "stable_links", "incidents", "predict_root_cause", "attribute"),
             *("changed_links", "partial_fit"),
         ),
