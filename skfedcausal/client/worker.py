@@ -62,7 +62,6 @@ class UnitWorker:
     monitored: Any = None  # another record, whose ``batch(number)`` is a Batch, None where there is none yet
     _: KW_ONLY
     monitor: bool = True  # whether the server may ask for what the unit's states do not show
-    refines: bool = True  # whether the server may ask for another look at the sensors
     home: np.ndarray | None = None  # the record without noise, for flags that are randomised before they leave
     flags: np.ndarray | None = None  # answer when flags are asked for; None: the unit looks
 
@@ -107,7 +106,7 @@ class UnitWorker:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
-        if wishes.refine and self.refines and self.noise is None and isinstance(client, UnitClient):
+        if wishes.refine and self.noise is None and isinstance(client, UnitClient):
             first["alone"] = client.is_likelier_alone(self.outputs, self.inputs, self.starts)
             first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
         message, state = self._message(client, None, first, round)
@@ -122,7 +121,7 @@ class UnitWorker:
             return False
         model = client.model
         # own_past: of a complete record; with gaps the test of more states is not sharp enough
-        return self.refines and model.n_states < len(model.C) and model.own_past is not None
+        return model.n_states < len(model.C) and model.own_past is not None
 
     def _hear_inputs(self, told, state, round):
         """Look for more states with the inputs of other units."""

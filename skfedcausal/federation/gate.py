@@ -265,7 +265,7 @@ class Gate:
         if packet.op == Close.OP:
             return Acknowledgement().to_packet(packet.round), self.state
         try:
-            answer, state = self.worker.handle(packet, self.state)
+            answer, state = self.worker.handle(self.policy.narrowed(packet), self.state)
             answer.encode()  # what cannot travel is an error of the worker
         except Exception:
             _LOG.error("%s: packet %r of round %d failed", self.name, packet.op, packet.round)
@@ -328,7 +328,7 @@ class Gate:
         sequence, done = 0, Counter[str]()
         for question in _questions(journal):
             packet = Packet.decode(question.read_bytes())
-            _, state = self.worker.handle(packet, state)
+            _, state = self.worker.handle(self.policy.narrowed(packet), state)
             done[packet.op] += 1
             sequence, record = int(question.stem), question.with_suffix(".record")
             if record.exists() and record.read_text() != state.get("record", ""):

@@ -34,11 +34,11 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "aggregate_counterfactual": ("aggregate",),
     "whatif": ("message", "factual", "effect"),
     "watch": ("watch",),
-    "refine": ("refine", "inputs", "message"),
+    "inputs": ("inputs", "message"),
     "secure_sums": ("secure_sums", "secure_products"),  # masked: the unit itself limits what they tell
 }
 
-_NEW_MODELS = frozenset(("refine", *_TRAINING, *_NETWORKS)) - {"finish", "networks trained"}
+_NEW_MODELS = frozenset(("refine", "inputs", *_TRAINING, *_NETWORKS)) - {"finish", "networks trained"}
 _BY_THE_MODEL = frozenset(("message", "predict", "loss", "flag"))  # answers by the model as it is then
 _DISTANCES = frozenset(("message", "flag"))
 _STATES = ("z", "filtered", "augmented", "predicted")  # series of states in answers
@@ -176,10 +176,26 @@ class SitePolicy:
         names = ("fit", *self.operations)
         return frozenset(op for name in names for op in (name, *OPERATIONS.get(name, ())))
 
-    @property
-    def may_refine(self):
-        """Whether as many further rounds may be asked for as help."""
-        return self.rounds is None and (self.allowed is None or "refine" in self.allowed)
+    def narrowed(self, packet):
+        """A question as the unit gets to see it: without offers of more rounds than are allowed.
+
+        Parameters
+        ----------
+        packet : Packet
+
+        Returns
+        -------
+        Packet
+        """
+        if packet.op != "fit":
+            return packet
+        allowed, refused = self.allowed, []
+        if self.rounds is not None or (allowed is not None and "refine" not in allowed):
+            refused.append("refine")
+        if allowed is not None and not {"inputs", "message"} <= allowed:
+            refused.append("orders")
+        scalars = {name: value for name, value in packet.scalars.items() if name not in refused}
+        return packet if len(scalars) == len(packet.scalars) else replace(packet, scalars=scalars)
 
     def in_words(self):
         """The policy as the ledger has it.

@@ -138,8 +138,7 @@ class SiteSettings:
             client = KalmanClient(**self.client)
         except TypeError as error:
             raise SettingsError(f"[client]: {error}") from None
-        allowed = {"monitor": self.is_monitored, "refines": self.door.may_refine}
-        return record.worker(self.name, client, noise=noise, monitored=batches, **allowed)
+        return record.worker(self.name, client, noise=noise, monitored=batches, monitor=self.is_monitored)
 
     def batches(self, columns, released=None):
         """Batches of the record that is to be monitored, None if there is none."""

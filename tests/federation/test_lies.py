@@ -197,6 +197,7 @@ class Grows(LikelihoodServer):
         super().fit(messages)
         if "unit1" in messages:
             self.transition_ = 1e3 * np.eye(len(self.transition_))
+            self.lag_transitions_ = self.transition_[None]
         return self
 
 
