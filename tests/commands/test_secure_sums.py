@@ -30,7 +30,7 @@ def plant(tmp_path):
         np.save(tmp_path / f"{name}.npy", X[name])
         (tmp_path / f"{name}.toml").write_text(
             f'[site]\nname = "{name}"\ndata = "{name}.npy"\nkey = "server/{name}.key"\nfolder = "exchange"\n'
-            f'[client]\nn_states = 1\n[secure_sums]\nkey = "dealer/{name}.key"\n'
+            f'[client]\nn_states = 1\n[policy]\nruns = ["*"]\n[secure_sums]\nkey = "dealer/{name}.key"\n'
         )
     (tmp_path / "dealer.toml").write_text(
         f'[dealer]\nunits = {list(UNITS)}\nunit_keys = "dealer"\nkey = "server/dealer.key"\nfolder = "exchange"\n'
@@ -58,6 +58,7 @@ def processes(folder, names):
 
 @pytest.mark.slow
 def test_a_whole_run_and_no_second_one_with_other_lags(plant, capfd):
+    """Though the policies of the sites take every run."""
     sites = processes(plant, (*UNITS, "dealer"))
     assert main(["serve", str(plant / "server.toml"), "--json"]) == 0
     summary = json.loads(capfd.readouterr().out.splitlines()[-1])
