@@ -12,10 +12,9 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..message.states import EffectReply
 from ..statespace.geweke import geweke_measures
-from ..statespace.inputs import FeedbackGains, input_response, response_covariances
 from ..statespace.matrices import few_threads
+from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
 from .estimation.estimate import Settings, estimate_plant, screen_plant
 from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table
@@ -24,6 +23,7 @@ from .estimation.scoring import Budget
 from .joint import JointRecord
 from .lagged.misfit import LEVEL as MISFIT_LEVEL
 from .lagged.misfit import filled_record, is_mostly_there, misfit_p_values, misfit_table
+from .lagged.timing import SAMPLED, refuse_at_once, words_by_input
 from .links.benefit import Benefit, split_messages
 from .links.intervals import intervals_table, measure_intervals, pair_of, spectrum_table
 from .links.resampling import bootstrap_table, stability_table
@@ -32,7 +32,6 @@ from .links.tests import check_method, tests_table
 from .plant import ServerLearner, smoothed_replies
 from .prediction import OperatingPoint, smooth_plant
 
-SAMPLED = ("auto", "after", "before")
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
 _DRIFT = 8.0
@@ -470,7 +469,7 @@ class LikelihoodServer(ServerLearner):
         at_once = bool(self.partition_.n_inputs and self.sampled != "auto" and "before" in self._words())
         if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
             if at_once:
-                self._refuse_at_once("with this `covariance`, `likelihood` or `fix_local`")
+                refuse_at_once(self.names_, self.sampled, "with this `covariance`, `likelihood` or `fix_local`")
             return
         if record.most_lags is not None:  # sums of a few lags tell no more than one
             return
@@ -484,21 +483,23 @@ class LikelihoodServer(ServerLearner):
         level = MISFIT_LEVEL if record.is_constant else MISFIT_LEVEL / 5
         is_enough = found is None or not self.misfit_["p_adjusted"].min() <= level
         if at_once and (estimate is None or not estimate.plant.determined.all()):
-            self._refuse_at_once("where the sensors of a unit do not determine its states in most rows")
+            where = "where the sensors of a unit do not determine its states in most rows"
+            refuse_at_once(self.names_, self.sampled, where)
         if not self.frees_lags or (is_enough and not (at_once or self._acts_at_once(estimate))):
             return
-        from .lagged.tables import lagged_links_table  # for records that ask for it
+        from .lagged.learning import Search  # for records that ask for it
 
-        lagged = self._learn_lags(record, estimate, settings, budget)
-        if lagged is not None and not lagged.converged and not self._is_likelier(lagged, record, estimate):
-            lagged = None
-        self._lagged = lagged
-        if lagged is not None:
+        words = tuple(self._words())
+        kept = self._raw, record, estimate, self._operating_point
+        search = Search(*kept, settings, budget, words, self.noise_share_)
+        lagged = search.learned()
+        if search.share is not None:
+            self.noise_share_ = self.filter_noise_share_ = search.share
+            self.information_ = self._raw.with_noise_share(search.share).mean_information()
+        if budget.is_spent:
+            self._warn_of_budget(budget, "The search for a plant of several lags")
+        if lagged is not None and (lagged.converged or search.is_likelier(lagged, super()._filter)):
             self._keep_lags(record, lagged)
-            self._look_for_feedback(record)
-            levels = {"alpha": self.alpha, "margin": self.margin}
-            geweke = lagged.dynamics.geweke(self.information_, self.partition_)
-            self.links_ = lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels)
 
     def _leave_alone(self, messages):
         """Leave units to themselves whose own past predicts their measurements better than the plant does."""
@@ -517,49 +518,6 @@ class LikelihoodServer(ServerLearner):
         slices = [self.state_slices_[name] for name in units]
         return np.concatenate([np.zeros(0, dtype=int), *(np.arange(s.start, s.stop) for s in slices)])
 
-    def _is_likelier(self, lagged, record, estimate):
-        """Whether the exact likelihood, too, prefers several lags: that of their stage may run away."""
-        from .lagged.stage import LIKELIER
-
-        point, n_free = self._operating_point, np.count_nonzero(estimate.scoring.structure.transition_mask)
-        bare = replace(record, parts=tuple(replace(p, const=np.zeros(record.n_samples)) for p in record.parts))
-        moved = point.moved(record, lagged.steps, lagged.new_levels)
-        value = lagged.dynamics.filter(bare.at_steps(lagged.steps), moved).log_likelihood().sum()
-        one = super()._filter(point.placed(bare)).log_likelihood().sum()
-        return value - lagged.n_effective > one - n_free + LIKELIER
-
-    def _refuse_at_once(self, where):
-        """Say that an input cannot act in its own row as the plant has one lag."""
-        units = self.names_ if isinstance(self.sampled, str) else sorted(self.sampled)
-        raise ValueError(
-            f"`sampled` says that inputs of {', '.join(units)} were set before their row was measured and act in "
-            f"it, but {where} a plant keeps one lag and none acts at once. Move these columns up by one row: "
-            "FederatedCounterfactualEstimator(sampled=...) does so with records in this process."
-        )
-
-    def _learn_lags(self, record, estimate, settings, budget):
-        """The plant of several lags of a record, None if it is no better than that of one."""
-        from .lagged.stage import learn_lags
-
-        words = self._words()
-        if self.noise_share_ is not None:
-            lagged = self._learn_share(settings, budget, words)
-        else:
-            lagged = learn_lags(estimate, settings, budget, words)
-        if lagged is not None and lagged.steps and words:  # one lag may take what inputs do for shifts
-            noisy = self._raw.with_noise_share(self.noise_share_ or 0.0)
-            unshifted = estimate_plant(noisy, settings._replace(level_shifts=None))
-            other = learn_lags(unshifted, settings, budget, words) if record.is_constant else None
-            lagged = lagged if other is None or other.rank <= lagged.rank else other
-        if lagged is not None and not record.is_constant:  # what is missing as these lags expect it
-            point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
-            states = lagged.dynamics.filter(record.at_steps(lagged.steps), point).hindsight()
-            estimate = estimate_plant(filled_record(record, states), settings)
-            lagged = learn_lags(estimate, settings, budget, words)
-        if budget.is_spent:
-            self._warn_of_budget(budget, "The search for a plant of several lags")
-        return lagged
-
     def _warn_of_budget(self, budget, what):
         """Say that the work was ended, and whether another run may end elsewhere."""
         clock = " It was the clock that stopped it: another run may end elsewhere." * budget.stopped_by_clock
@@ -572,8 +530,6 @@ class LikelihoodServer(ServerLearner):
 
     def _words(self):
         """What is said of the timing of every input."""
-        from .lagged.timing import words_by_input
-
         sizes = [rows.stop - rows.start for rows in self.partition_.input_slices]
         return words_by_input(self.sampled, self.names_, sizes)
 
@@ -584,25 +540,6 @@ class LikelihoodServer(ServerLearner):
         from .lagged.stage import timing_of
 
         return bool((timing_of(estimate.plant, self._words())[0] == 0).any())
-
-    def _learn_share(self, settings, budget, words):
-        """The same where the share of sensor noise is open: the one of the largest evidence."""
-        from .lagged.stage import SHARES, learn_lags
-
-        best = None
-        for share in SHARES:
-            estimate = estimate_plant(self._raw.with_noise_share(share), settings)
-            lagged = learn_lags(estimate, settings, budget, words)
-            # what does not converge may be no plant: a likelihood that runs away
-            if lagged is not None and (best is None or lagged.rank > best.rank):
-                best, self.noise_share_, self.filter_noise_share_ = lagged, share, share
-            elif best is not None:
-                break
-            if budget.is_spent:
-                break
-        if best is not None:
-            self.information_ = self._raw.with_noise_share(self.noise_share_).mean_information()
-        return best
 
     def _filled(self, record, settings):
         """Estimate from a record whose gaps are filled as the plant expects; None without a full picture."""
@@ -621,15 +558,15 @@ class LikelihoodServer(ServerLearner):
             return self._lagged.curvature
         if not plant.is_complete:
             return None
-        from .lagged.dynamics import LaggedDynamics
-        from .lagged.stage import curvature_of
+        from .lagged.stage import curvature_of_one_lag
 
-        B = np.stack([np.zeros_like(self.input_), self.input_])
-        return curvature_of(plant, LaggedDynamics(self.transition_[None], B, self.process_cov_))
+        return curvature_of_one_lag(plant, self.transition_, self.input_, self.process_cov_)
 
     def _keep_lags(self, record, lagged):
         """Keep a plant of several lags: its first ones where those of one lag were."""
-        dynamics = lagged.dynamics
+        from .lagged.tables import lagged_links_table
+
+        self._lagged, dynamics = lagged, lagged.dynamics
         self.coefficients_ = None
         self.transition_ = self.unshrunk_transition_ = dynamics.A[0]
         self.process_cov_, self._run = dynamics.Q, None
@@ -643,6 +580,10 @@ class LikelihoodServer(ServerLearner):
                 UserWarning,
                 stacklevel=_USER,
             )
+        self._look_for_feedback(record)
+        levels = {"alpha": self.alpha, "margin": self.margin}
+        geweke = dynamics.geweke(self.information_, self.partition_)
+        self.links_ = lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels)
 
     # -- rounds ----------------------------------------------------------------------------------
 
@@ -777,45 +718,19 @@ class LikelihoodServer(ServerLearner):
             inputs misses what quadratic forms of states and inputs explain, these move the effect, and the
             error that they leave is part of the covariance.
         """
-        gains = None if held is None else self._gains(held)
+        gains = None if held is None else gains_of(self.laws_, self.state_slices_, self.input_slices_, held)
         if self._lagged is not None:
-            from .lagged.answers import effects
+            from .lagged.answers import effects as effects_over_lags
 
-            return effects(self._lagged, self.state_slices_, change, gains, before)
-        c = self.coefficients_
-        effect = input_response(self.transition_, self.input_, change, gains).effect
-        # without the small posterior means of links that were not selected
-        estimates = (self.transition_, self.unshrunk_transition_), (self.input_, self.unshrunk_input_)
-        A, B = (np.where(unshrunk == 0, 0.0, shrunk) for shrunk, unshrunk in estimates)
-        doubtful = effect - input_response(A, B, change, gains).effect
-        A, B = np.hsplit(c.matrix, [self.partition_.n_states])
-        if gains is not None:
-            gains = gains.scaled(c.state_scale, c.input_scale)
-        unshrunk = input_response(A, B, change / c.input_scale, gains)
-        blocks = self.partition_.slices
-        covariances = response_covariances(unshrunk, c.rows, c.cols, c.covariance, blocks)
-        replies = {}
-        for (name, rows), V in zip(self.state_slices_.items(), covariances, strict=True):
-            S, d = c.state_scale[rows, rows], doubtful[:, rows]
-            V = S @ V @ S.T + d[:, :, None] * d[:, None, :]
-            replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), V)
+            return effects_over_lags(self._lagged, self.state_slices_, change, gains, before)
+        plant = self.transition_, self.input_
+        unshrunk = self.unshrunk_transition_, self.unshrunk_input_
+        replies = effects(plant, unshrunk, self.coefficients_, self.state_slices_, change, gains)
         if self._curvature is None:
             return replies
         from .lagged.answers import with_curvature
 
         return with_curvature(replies, self._curvature, self.state_slices_, change, before)
-
-    def _gains(self, held):
-        """Laws of all controllers as matrices of the plant, without the inputs that are held."""
-        n, k = self.input_.shape
-        present, previous, persistence = np.zeros((k, n)), np.zeros((k, n)), np.zeros((k, k))
-        for name, law in self.laws_.items():
-            states, inputs = self.state_slices_[name], self.input_slices_[name]
-            present[inputs, states], previous[inputs, states] = law.present, law.previous
-            persistence[inputs, inputs] = law.persistence
-        for matrix in (present, previous, persistence):
-            matrix[held] = 0.0
-        return FeedbackGains(present, previous, persistence)
 
     # -- links: functions in `links` take the settings, estimators' methods say what they are -----
 
@@ -823,26 +738,17 @@ class LikelihoodServer(ServerLearner):
         """Intervals of the strength of each link between states, and the rows needed to decide it."""
         pairs, levels = self.partition_.pairs, {"level": level, "alpha": self.alpha, "margin": self.margin}
         if self._lagged is not None:
-            return self._lagged_intervals(geweke, levels)
+            from .lagged.tables import lagged_intervals_table
+
+            measure = self.links_.loc[self.links_["kind"] == "state", "geweke"].to_numpy() if geweke else None
+            plant = self.names_, self.partition_, self._lagged, self.n_samples_
+            return lagged_intervals_table(*plant, measure, **levels)
         table = intervals_table(self.names_, pairs, self._blocks, self.n_samples_, **levels)
         if geweke:
             effect, cause = pairs.T
             found = measure_intervals(self._parameters, self.information_, self.partition_, level)
             for name, values in zip(("geweke", "geweke_low", "geweke_high"), found, strict=True):
                 table[name] = values[effect, cause]
-        return table
-
-    def _lagged_intervals(self, geweke, levels):
-        """The same of a plant of several lags; Geweke's measure goes with the square of the strength."""
-        from .lagged.tables import lagged_intervals_table
-
-        table = lagged_intervals_table(self.names_, self.partition_, self._lagged, self.n_samples_, **levels)
-        if geweke:
-            measure = self.links_.loc[self.links_["kind"] == "state", "geweke"].to_numpy()
-            size = np.maximum(table["strength"], np.finfo(float).tiny)
-            table["geweke"] = measure
-            for end in ("low", "high"):
-                table[f"geweke_{end}"] = measure * (table[end] / size) ** 2
         return table
 
     def spectrum(self, cause, effect, **settings):

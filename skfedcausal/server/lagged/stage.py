@@ -84,6 +84,11 @@ def curvature_of(plant, dynamics):
     return learned_curvature(dynamics, plant.partition.slices, scores, u, starts)
 
 
+def curvature_of_one_lag(plant, A, B, Q):
+    """The same for the plant of one lag."""
+    return curvature_of(plant, LaggedDynamics(A[None], np.stack([np.zeros_like(B), B]), Q))
+
+
 def timing_of(plant, words):
     """First lag of every input, and the shares that say why."""
     series, starts, _ = settled_scores(plant, plant._record)

@@ -56,10 +56,17 @@ def lagged_tests_table(names, partition, lagged, method):
     return pd.DataFrame(columns)
 
 
-def lagged_intervals_table(names, partition, lagged, n_rows, *, level, alpha, margin):
-    """One row per ordered pair: ``cause, effect, strength, low, high, deciding_rows``."""
+def lagged_intervals_table(names, partition, lagged, n_rows, geweke=None, *, level, alpha, margin):
+    """One row per ordered pair: ``cause, effect, strength, low, high, deciding_rows``.
+
+    With Geweke's measure of every pair also ``geweke, geweke_low, geweke_high``: it goes with the strength's square.
+    """
     blocks = lagged.blocks["state"]
     low, high = intervals_from_moments(blocks.squares, blocks.mean, blocks.spread, blocks.along, level)
     rows = rows_to_decide(blocks.worst, np.ones(len(low), dtype=int), n_rows, alpha, margin).astype(int)
     columns = {"strength": blocks.strength, "low": low, "high": high, "deciding_rows": rows}
+    if geweke is not None:
+        size = np.maximum(blocks.strength, np.finfo(float).tiny)
+        columns["geweke"] = geweke
+        columns |= {f"geweke_{end}": geweke * (columns[end] / size) ** 2 for end in ("low", "high")}
     return pd.DataFrame(named_pairs(names, partition.pairs) | columns)

@@ -4,8 +4,8 @@ import numpy as np
 from scipy import stats
 
 from ...statespace.episodes import episodes, lagged_rows
-from ..likelihood import SAMPLED
 
+SAMPLED = ("auto", "after", "before")
 _OWN_LAGS, _STATE_LAGS = 10, 5
 _LEVEL = 0.01
 
@@ -28,6 +28,16 @@ def words_by_input(sampled, names, sizes):
             )
         words += own
     return words
+
+
+def refuse_at_once(names, sampled, where):
+    """Say that an input cannot act in its own row as the plant has one lag."""
+    units = names if isinstance(sampled, str) else sorted(sampled)
+    raise ValueError(
+        f"`sampled` says that inputs of {', '.join(units)} were set before their row was measured and act in "
+        f"it, but {where} a plant keeps one lag and none acts at once. Move these columns up by one row: "
+        "FederatedCounterfactualEstimator(sampled=...) does so with records in this process."
+    )
 
 
 def first_lags(words, series, starts, n_states):
