@@ -11,11 +11,11 @@ from types import MappingProxyType
 
 import numpy as np
 
-from ..containers.layout import listed
+from ..containers.layout import SEPARATOR, listed
+from ..server.lagged.timing import SAMPLED
 from ..statespace.episodes import episodes
 from ._inputs import PlantInputs
 
-WORDS = ("auto", "after", "before")
 BASES = ("linear", "spline")
 _KNOTS = (0.25, 0.5, 0.75)  # quantiles at which a spline may bend
 _INDEPENDENT = 1e-6  # share of a column's variance that the columns before it have to leave
@@ -26,13 +26,14 @@ def by_input(choice, names, what, allowed):
     if not isinstance(choice, Mapping):
         choices = [choice] * len(names)
     else:
-        units = {name.split("__")[0] for name in names}
-        unknown = [key for key in choice if key not in names and key not in units]
+        owners = [name.split(SEPARATOR)[0] for name in names]
+        units = list(dict.fromkeys(owners))
+        unknown = [key for key in choice if key not in (*names, *units)]
         if unknown:
             raise ValueError(
                 f"`{what}` names {listed(unknown)}; inputs are {listed(names)}, of the units {listed(units)}."
             )
-        choices = [choice.get(name, choice.get(name.split("__")[0], allowed[0])) for name in names]
+        choices = [choice.get(name, choice.get(owner, allowed[0])) for name, owner in zip(names, owners, strict=True)]
     for name, one in zip(names, choices, strict=True):
         if not (isinstance(one, str) and one in allowed) and not (what == "basis" and callable(one)):
             options = ", ".join(map(repr, allowed)) + (" or a function" if what == "basis" else "")
@@ -43,7 +44,7 @@ def by_input(choice, names, what, allowed):
 def early_inputs(data, sampled):
     """Names of the inputs that were set before the row they stand in was measured."""
     names = [name for own in data.layout.inputs for name in own]
-    words = by_input(sampled, names, "sampled", WORDS)
+    words = by_input(sampled, names, "sampled", SAMPLED)
     return {name for name, word in zip(names, words, strict=True) if word == "before"}
 
 
@@ -80,7 +81,7 @@ class InputMap:
     @classmethod
     def learn(cls, data, known, basis, sampled, levels=MappingProxyType({})):
         """The map of a record; inputs of `levels` have a column for each but the first."""
-        words = by_input(sampled, known.names, "sampled", WORDS)
+        words = by_input(sampled, known.names, "sampled", SAMPLED)
         functions, kept = [], []
         choices = by_input(basis, known.names, "basis", BASES)
         inputs = zip(choices, known.names, _series(data).T, known.active, strict=True)

@@ -14,10 +14,11 @@ from ..containers.layout import SEPARATOR, listed
 from ..message.requests import AggregateRequest, FactualRequest, Measurements
 from ..message.states import EffectReply
 from ..server.estimation.input_checks import InputsNotSeparableError
+from ..server.lagged.timing import SAMPLED
 from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
 from ..transfer import TransferFunction
-from ._input_map import BASES, WORDS, InputMap, early_inputs
+from ._input_map import BASES, InputMap, early_inputs
 from ._inputs import (
     PlantInputs,
     filled_inputs,
@@ -170,7 +171,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         "server": [HasMethods("effects"), None],
         "input_columns": ["array-like", callable, Mapping, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
-        "sampled": [StrOptions(set(WORDS)), Mapping],
+        "sampled": [StrOptions(set(SAMPLED)), Mapping],
         "basis": [StrOptions(set(BASES)), callable, Mapping],
     }
 
