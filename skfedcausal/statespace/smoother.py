@@ -163,7 +163,7 @@ class _Levels:
         if k < n_samples:  # from where all rows are alike
             normal = normal + (n_samples - k) * (sums[k - 1] - sums[k - 2] if k > 1 else sums[0])
             right = right + weights[-1] @ residual[k:].sum(axis=0)
-        return np.linalg.lstsq(normal, right, rcond=1e-12)[0]
+        return _solved(normal, right)
 
 
 def _level(schedule, residual, response):
@@ -179,6 +179,13 @@ def _level(schedule, residual, response):
         H = response[min(t, settled - 1)] + np.eye(n)
         normal += count * (H.T @ (J - J @ Pf @ J) @ H)
         right += H.T @ (rest - J @ (Pf @ rest))
+    return _solved(normal, right)
+
+
+def _solved(normal, right):
+    """Least-squares solution of normal equations; NaN, as the likelihood is then, where they overflowed."""
+    if not np.isfinite(normal).all():
+        return np.full(len(right), np.nan)
     return np.linalg.lstsq(normal, right, rcond=1e-12)[0]
 
 
