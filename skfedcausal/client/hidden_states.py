@@ -13,7 +13,8 @@ from dataclasses import replace
 import numpy as np
 
 from ..statespace.matrices import cap_radius, floor_eigenvalues
-from .unit_model import NOISE_FLOOR, UnitModel
+from .identification import noise_floor
+from .unit_model import UnitModel
 
 _MAX_RADIUS = 0.995
 _SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # of what the past leaves unpredicted, as noise
@@ -23,14 +24,13 @@ _QUIET = 0.03  # noise of the further states, as a share of that of the measured
 
 def identify_hidden(moments, n_states):
     """Model with more states than sensors; of several shares of noise the one with the best likelihood."""
-    unpredicted = np.diag(moments.unexplained)
-    floor = NOISE_FLOOR * np.diag(moments.G[0]) + moments.added
+    unpredicted, floor = np.diag(moments.unexplained), noise_floor(moments)
     models = [_observer_form(moments, n_states, np.maximum(share * unpredicted, floor)) for share in _SHARES]
     Y, U = moments.series, moments.input_series
     best = max(models, key=lambda model: model.log_likelihood(Y, U, moments.starts).sum())
     scale = moments.scale
     B = None if best.B is None else best.B / moments.inputs.scale
-    return replace(best, C=best.C * scale[:, None], R=best.R * scale**2, mean=moments.mean, B=B, own_past=None)
+    return replace(best, C=best.C * scale[:, None], R=best.R * scale**2, mean=moments.mean, B=B)
 
 
 def _observer_form(moments, n_states, R):
@@ -45,18 +45,17 @@ def _observer_form(moments, n_states, R):
     weights = np.linalg.solve(past, cross.T).T
     blocks = np.moveaxis(weights.reshape(d, p, c), 1, 0)  # (lag, d, measurements and inputs)
     driven = np.zeros((n_states, c))  # by x and u; the further states hand on to those before them
-    shifted, rank = np.zeros((n_states, n_states)), n_states - (p - 1) * d
+    A, rank = np.zeros((n_states, n_states)), n_states - (p - 1) * d
     for k in range(p - 1):
         driven[k * d : (k + 1) * d] = blocks[k]
         n_next = d if k < p - 2 else rank
-        shifted[k * d : (k + 1) * d, (k + 1) * d : (k + 1) * d + n_next] = np.eye(d, n_next)
+        A[k * d : (k + 1) * d, (k + 1) * d : (k + 1) * d + n_next] = np.eye(d, n_next)
     noise = floor_eigenvalues(moments.G[0] - np.diag(R) - weights @ cross.T, _FLOOR)
     # of the last lag what counts most: in units of the noise, and as its regressors move
     left, right = np.linalg.cholesky(noise), np.linalg.cholesky(past[-c:, -c:])
     U, size, V = np.linalg.svd(np.linalg.solve(left, blocks[-1] @ right), full_matrices=False)
     driven[(p - 1) * d :] = np.linalg.solve(right.T, (size[:rank, None] * V[:rank]).T).T
-    shifted[(p - 2) * d : (p - 1) * d, (p - 1) * d :] = left @ U[:, :rank]
-    A = shifted
+    A[(p - 2) * d : (p - 1) * d, (p - 1) * d :] = left @ U[:, :rank]
     A[:, :d] += driven[:, :d]
     Q = _QUIET * np.trace(noise) / d * np.eye(n_states)
     Q[:d, :d] = noise

@@ -142,8 +142,13 @@ def _common_factors(moments, order, most):
 
 def _factors(moments, n_factors):
     """Factor analysis of what the past leaves unpredicted."""
-    floor = NOISE_FLOOR * np.diag(moments.G[0]) + moments.added
+    floor = noise_floor(moments)
     return factor_analysis(floor_eigenvalues(moments.unexplained, floor.min()), n_factors, floor)
+
+
+def noise_floor(moments):
+    """Least noise of each sensor: a small share of its variance, on top of noise that is known to have been added."""
+    return NOISE_FLOOR * np.diag(moments.G[0]) + moments.added
 
 
 def _loadings(moments, method, order, n_predicted):
@@ -184,10 +189,10 @@ def split_variance(moments, C):
     Maximum likelihood of the factor model with known loadings, fitted to what the past leaves unpredicted.
     Where that makes the noise in some state larger than all that is unpredicted of it (a Heywood case), the
     noise of all sensors is scaled down until it is not. With as many states as sensors the noise is put at its
-    floor: a small share of the variance, on top of noise that is known to have been added.
+    floor, see :func:`noise_floor`.
     """
     d, p = C.shape
-    R = floor = NOISE_FLOOR * np.diag(moments.G[0]) + moments.added
+    R = floor = noise_floor(moments)
     if d > p:
         unexplained = floor_eigenvalues(moments.unexplained, floor.min())
         fit = sensor_noise(unexplained, C, floor)

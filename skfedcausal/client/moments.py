@@ -142,9 +142,12 @@ class Moments:
     @cached_property
     def _joint(self):
         """Scaled measurements and inputs side by side."""
+        return self._scaled(slice(None))
+
+    def _scaled(self, rows):
         Y, U = self._raw
-        scaled = (Y - self.mean) / self.scale
-        return scaled if U is None else np.hstack([scaled, (U - self.input_mean) / self._input_scale])
+        scaled = (Y[rows] - self.mean) / self.scale
+        return scaled if U is None else np.hstack([scaled, (U[rows] - self.input_mean) / self._input_scale])
 
     @property
     def series(self):
@@ -159,14 +162,8 @@ class Moments:
     def own_past(self):
         """Sums that say how the measurements follow the rows before them, of a complete record."""
         scales = self.scale, self._input_scale, self.input_mean
-
-        def ends(first, last):
-            rows = slice(first, last)
-            Y, U = self._raw
-            scaled = (Y[rows] - self.mean) / self.scale
-            return scaled if U is None else np.hstack([scaled, (U[rows] - self.input_mean) / self._input_scale])
-
-        return OwnPast.from_sums(self._G * self.n_samples, ends, self.starts, self.n_samples, scales)
+        sums = self._G * self.n_samples
+        return OwnPast.from_sums(sums, lambda a, b: self._scaled(slice(a, b)), self.starts, self.n_samples, scales)
 
     @cached_property
     def past(self):

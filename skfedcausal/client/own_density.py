@@ -8,7 +8,7 @@ from scipy.linalg import solve_triangular
 
 from ..statespace.matrices import floor_eigenvalues
 from ..statespace.tails import heavy_tails
-from .remainder import FLOOR, OwnPast, bic_penalty, regression
+from .remainder import FLOOR, OwnPast, bic_penalty, rows_before
 
 _LOG_2PI = np.log(2 * np.pi)
 
@@ -67,8 +67,7 @@ class OwnDensity:
         found = []
         for k, (B, L) in enumerate(self.orders):
             at = np.flatnonzero(np.minimum(before, most) == k)
-            past = np.hstack([x[at - lag] for lag in range(1, k + 1)] or [np.zeros((len(at), 0))])
-            found.append((at, x[at, : len(B)] - past @ B.T, L))
+            found.append((at, x[at, : len(B)] - rows_before(x, at, k) @ B.T, L))
         return found
 
 
@@ -83,9 +82,9 @@ def _complete_before(x, starts):
 
 def _order(own_past, k):
     """Coefficients of k rows before, and the Cholesky factor of what they leave."""
-    d, c = len(own_past.scale), len(own_past.products) // (own_past.n_lags + 1)
     if k == 0:
+        d = len(own_past.scale)
         S = floor_eigenvalues(own_past.products[:d, :d] / own_past.n_rows, FLOOR)
         return np.zeros((d, 0)), np.linalg.cholesky(S)
-    B, S = regression(own_past.products, np.zeros((0, d)), np.eye(d), k * c, c, own_past.n_rows)
+    B, S = own_past.autoregression(k)
     return B, np.linalg.cholesky(S)

@@ -64,6 +64,11 @@ class OwnPast:
         size = (n_lags + 1) * c
         return cls(products.reshape(size, size), n_lags, n_rows, *scales)
 
+    @property
+    def n_columns(self):
+        """Measurements and inputs of a row."""
+        return len(self.products) // (self.n_lags + 1)
+
     def scaled(self, Y, U, mean):
         """Rows ``[y, u]`` as they enter the products."""
         rows = [(Y - mean) / self.scale]
@@ -77,13 +82,35 @@ class OwnPast:
 
     def evidences(self):
         """The same by number of lags."""
-        d, n, c = len(self.scale), self.n_rows, len(self.products) // (self.n_lags + 1)
-        found = []
+        d, found = len(self.scale), []
         for n_lags in range(1, self.n_lags + 1):
-            S = regression(self.products, np.zeros((0, d)), np.eye(d), n_lags * c, c, n)[1]
+            B, S = self.autoregression(n_lags)
             value = -0.5 * (d * (_LOG_2PI + 1) + np.linalg.slogdet(S)[1]) - np.log(self.scale).sum()
-            found.append(value - bic_penalty(n_lags * c * d + d * (d + 1) / 2, n))
+            found.append(value - bic_penalty(B.size + d * (d + 1) / 2, self.n_rows))
         return found
+
+    def autoregression(self, n_lags):
+        """Coefficients of the measurements on the rows before them, and the covariance of what is left."""
+        d = len(self.scale)
+        return self.regression(np.zeros((0, d)), np.eye(d), n_lags)
+
+    def regression(self, G, K, n_lags):
+        """Coefficients of ``K y`` on ``G y`` and the rows before, and the covariance of what is left."""
+        (p, d), c, products = G.shape, self.n_columns, self.products
+        n_past = n_lags * c
+        past = slice(c, c + n_past)
+        X = np.empty((p + n_past, p + n_past))
+        X[:p, :p] = G @ products[:d, :d] @ G.T
+        X[:p, p:] = G @ products[:d, past]
+        X[p:, :p] = X[:p, p:].T
+        X[p:, p:] = products[past, past]
+        X[np.diag_indices(len(X))] *= 1 + _RIDGE
+        X[np.diag_indices(len(X))] += self.n_rows * np.finfo(float).eps  # inputs that never move
+        cross = np.hstack([K @ products[:d, :d] @ G.T, K @ products[:d, past]])
+        size = np.sqrt(np.diag(X))
+        B = solve(X / np.outer(size, size), (cross / size).T, assume_a="pos").T / size
+        S = (K @ products[:d, :d] @ K.T - B @ cross.T - cross @ B.T + B @ X @ B.T) / self.n_rows
+        return B, floor_eigenvalues(S, FLOOR)
 
 
 @dataclass(frozen=True)
@@ -109,14 +136,13 @@ class Remainder:
         J = C.T @ (C / R[:, None])
         G = solve(J, (C / R[:, None]).T, assume_a="pos")
         K = null_space(G).T
-        c = len(own_past.products) // (own_past.n_lags + 1)
         present = own_past.products[:d, :d]
         states = G @ present @ G.T
         best = -0.5 * (n * (d * _LOG_2PI + np.log(R).sum()) + (np.diag(present) / R).sum())
         best += 0.5 * (np.vdot(J, states) + n * (p * _LOG_2PI - np.linalg.slogdet(J)[1]))
         found, volume = None, np.linalg.slogdet(np.vstack([G, K]))[1]
         for n_lags in range(own_past.n_lags + 1):
-            B, S = regression(own_past.products, G, K, n_lags * c, c, n)
+            B, S = own_past.regression(G, K, n_lags)
             gain = n * (volume - 0.5 * (len(K) * (_LOG_2PI + 1) + np.linalg.slogdet(S)[1]))
             gain -= 0.5 * np.log(n) * (B.size + len(K) * (len(K) + 1) / 2)
             if gain > best:
@@ -178,9 +204,8 @@ class Remainder:
         for lag in range(1, self.n_lags + 1):
             known[lag:] &= complete[:-lag]
         at = np.flatnonzero(known)
-        past = np.hstack([x[at - lag] for lag in range(1, self.n_lags + 1)] or [np.zeros((len(at), 0))])
         p = len(self.to_states)
-        by_past = past @ self.coefficients[:, p:].T
+        by_past = rows_before(x, at, self.n_lags) @ self.coefficients[:, p:].T
         return lambda states: states @ self.coefficients[:, :p].T + by_past, at
 
 
@@ -189,19 +214,6 @@ def bic_penalty(n_free, n_rows):
     return 0.5 * n_free * np.log(n_rows) / n_rows
 
 
-def regression(products, G, K, n_past, c, n_rows):
-    """Coefficients of ``K y`` on ``G y`` and the past rows, and the covariance of what is left."""
-    d, p = K.shape[1], len(G)
-    past = slice(c, c + n_past)
-    X = np.empty((p + n_past, p + n_past))
-    X[:p, :p] = G @ products[:d, :d] @ G.T
-    X[:p, p:] = G @ products[:d, past]
-    X[p:, :p] = X[:p, p:].T
-    X[p:, p:] = products[past, past]
-    X[np.diag_indices(len(X))] *= 1 + _RIDGE
-    X[np.diag_indices(len(X))] += n_rows * np.finfo(float).eps  # inputs that never move
-    cross = np.hstack([K @ products[:d, :d] @ G.T, K @ products[:d, past]])
-    size = np.sqrt(np.diag(X))
-    B = solve(X / np.outer(size, size), (cross / size).T, assume_a="pos").T / size
-    S = (K @ products[:d, :d] @ K.T - B @ cross.T - cross @ B.T + B @ X @ B.T) / n_rows
-    return B, floor_eigenvalues(S, FLOOR)
+def rows_before(x, at, n_lags):
+    """The rows before some rows side by side, the last one first."""
+    return np.hstack([x[at - lag] for lag in range(1, n_lags + 1)] or [np.zeros((len(at), 0))])

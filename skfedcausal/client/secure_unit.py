@@ -2,11 +2,11 @@
 
 import hashlib
 import json
-from itertools import accumulate
 from pathlib import Path
 
 import numpy as np
 
+from ..containers import episode_starts
 from ..federation.atomic import write_whole
 from ..federation.transport import Site
 from ..message.packet import PacketError
@@ -203,10 +203,9 @@ class SumsWorker:
         mask = series_mask(self._key, tag, lengths, n_states)
         slices, masks = Partition(request.sizes.tolist()).slices, []
         for other, other_tag, n_other in zip(request.names, request.tags, request.sizes.tolist(), strict=True):
-            about = (tag, other_tag.tobytes()), other, lengths, lags, n_states, n_other
-            masks.append(product_masks(self._key, *about))
-        starts = (0, *accumulate(lengths[:-1]))
-        products = masked_products(mask, request.masked, slices, masks, lags, starts)
+            tags = tag, other_tag.tobytes()
+            masks.append(product_masks(self._key, tags, other, lengths, lags, n_states, n_other))
+        products = masked_products(mask, request.masked, slices, masks, lags, episode_starts(lengths))
         return MaskedProducts(*products), {**state, "sums": {**known, "asked": asked}}
 
     def _check_others(self, request, known):

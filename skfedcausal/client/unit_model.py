@@ -135,7 +135,8 @@ class UnitModel:
 
     def expected(self, states, Y, U=None, starts=(0,)):
         """Expected measurements of predicted states and, for what those leave, of the rows before."""
-        return self.remainder.expected(states, Y, U, starts, self.measurements(states))
+        expected = self.measurements(states)
+        return expected if self.remainder is None else self.remainder.expected(states, Y, U, starts, expected)
 
     def filter(self, Y, U=None, starts=(0,)):
         """Filtered states, shape (n_samples, n_states); exact for missing measurements."""
@@ -376,11 +377,7 @@ class UnitClient(UnitFilter):
         -------
         ndarray of shape (n_samples, n_features)
         """
-        if self.model.remainder is None:
-            return self.measurements(states)
-        full = np.tile(self.mean_, (len(states), 1))
-        full[:, self._active] = self.model.expected(states, self.active_columns(Y), U, starts)
-        return full
+        return self._over_all_columns(self.model.expected(states, self.active_columns(Y), U, starts))
 
     def refined(self, Y, states, covariances):
         """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).

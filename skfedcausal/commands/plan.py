@@ -5,6 +5,7 @@ from ..federation.site_ledger import read_ledger
 from ..message.packet import NOTHING
 from ..message.requests import FitRequest
 from ..message.schema import described, purpose
+from ..sites.secure import DealerSettings
 from ..sites.server import read_server_settings
 from ..sites.settings import read_settings_file
 from ..sites.site import read_site_settings
@@ -25,7 +26,7 @@ def plan(options):
 
 def _site(path):
     settings = read_site_settings(path)
-    if not hasattr(settings, "data"):
+    if isinstance(settings, DealerSettings):
         return {"dealer": settings.name, "units": settings.units, "accepts": "questions about masks, signed in turn"}
     record = settings.record()
     worker = settings.worker(record, batches=settings.batches(record.columns))

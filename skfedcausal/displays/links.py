@@ -148,8 +148,7 @@ class LinkGraphDisplay(Display):
     """Units on a circle and an arrow for every influence that was found, as wide as it is strong.
 
     Pairs about which nothing can be said are dashed; pairs without influence are left out. A link that acts later than
-    in the next row says when. Use
-    :meth:`from_estimator` or :meth:`from_links`; the constructor only stores.
+    in the next row says when. Use :meth:`from_estimator` or :meth:`from_links`; the constructor only stores.
 
     Parameters
     ----------
@@ -245,12 +244,12 @@ class LinkGraphDisplay(Display):
             look = {"linewidth": 0.8, "linestyle": "--", "color": "0.6"}
             if link.verdict == "influence":
                 look = {"linewidth": 0.5 + 2.5 * link.strength / top, "linestyle": "-", "color": COLOURS[0]}
-            ends = place[link.cause], place[link.effect]
-            ax.annotate("", xy=ends[1], xytext=ends[0], arrowprops=arrow | look)
+            start, end = place[link.cause], place[link.effect]
+            ax.annotate("", xy=end, xytext=start, arrowprops=arrow | look)
             if boxed and getattr(link, "delay", 1) > 1:
                 text = {"ha": "center", "va": "center", "fontsize": "small", "color": "0.3"}
                 box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-                ax.text(*_middle(*ends), f"{link.delay:.0f} rows later", bbox=box, **text)
+                ax.text(*_middle(start, end), f"{link.delay:.0f} rows later", bbox=box, **text)
         for (name, point), angle in zip(place.items(), angles, strict=True):
             if boxed:
                 box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}

@@ -40,15 +40,15 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     unpredicted : ndarray of shape (n_states, n_states) or None
         Covariance that the noise of the scores ``J^-1 z`` had if all that the past leaves unpredicted of the
         measurements were sensor noise; sent by units with as many states as sensors, which cannot tell.
+    rest : float or None
+        Mean of `const` over the rows, sent by units whose model of their sensors would be better after
+        another round, and only when the server asks who they are.
     gain_alone : float or None
         Mean log-density of the unit's measurements given its own past, less `const` and a penalty: what the
         plant has to give the states. Sent by units whose own past predicts more than their model of it, and
         only when the server asks.
     alone : bool or None
         Whether `const` is the whole log-density given the unit's own past.
-    rest : float or None
-        Mean of `const` over the rows, sent by units whose model of their sensors would be better after
-        another round, and only when the server asks who they are.
     open_order : bool or None
         Whether the unit chose its number of states and may find more with the inputs of others; only when the server
         asks.
@@ -87,7 +87,6 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         "number", "log-density of the measurements given the unit's own past", default=None, least=-np.inf
     )
     alone: bool | None = wire("flag", "whether the unit's own past predicts its measurements", default=None)
-
     open_order: bool | None = wire("flag", "whether inputs of others may add states", default=None)
 
     @property
@@ -208,9 +207,8 @@ class StateReply(Message, op="reply", answer=Acknowledgement, first="cross_term 
     cross_term : ndarray of shape (n_samples, n_states)
         Influence of the other units, ``sum_n A_mn E[h_n[t-1] | messages up to t-1] + B_mn u_n[t-1]``, inputs
         less their mean, and what an unannounced shift of the unit's level adds; summed over the lags of a
-        plant that has several. In a packet it is rounded to
-        halves of each column's standard deviation, whatever the precision of the other series: a unit
-        learns a regression from it, which takes that for 2 % of noise.
+        plant that has several. In a packet it is rounded to halves of each column's standard deviation, whatever
+        the precision of the other series: a unit learns a regression from it, which takes that for 2 % of noise.
     predicted : ndarray of shape (n_samples, n_states) or None
         The server's one-step-ahead prediction of the unit's states.
     transition : ndarray of shape (n_states, p * n_states)

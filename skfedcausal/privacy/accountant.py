@@ -101,7 +101,8 @@ class Charge:
     sampler : str
         What drew the noise.
     void : str
-        What makes the release promise nothing: of "data" (bound from the record), "seed", "radius" and "delta".
+        What makes the release promise nothing: of "data" (bound from the record), "seed", "radius", "delta" and
+        "account" (earlier charges are gone).
 
     Examples
     --------
@@ -401,9 +402,7 @@ class PrivacyAccountant:
         -------
         float
         """
-        return self._total(
-            [*self.charges_of([client]), *charges], (self.delta or 0.0) if delta is None else delta, scope
-        )[0]
+        return self._total([*self.charges_of([client]), *charges], delta, scope)[0]
 
     def _total(self, charges, delta, scope):
         """Epsilon and mu of one client's charges: of its most expensive period where time steps count."""

@@ -88,8 +88,8 @@ def n_releases(charges):
 
 def paper_statement(mechanism, spent, names):
     """Statement of the papers about their protocol, and what is known of it."""
-    why = reasons(mechanism.account.charges_of(names))
-    rounds = n_releases(mechanism.account.charges_of(names))
+    charges = mechanism.account.charges_of(names)
+    why, rounds = reasons(charges), n_releases(charges)
     return (
         "NO GUARANTEE (protocol='paper', for comparison): every state that left a unit has the papers' "
         f"noise for epsilon = {mechanism.epsilon:.4g}, delta = {mechanism.delta:.3g}, calibrated for one "

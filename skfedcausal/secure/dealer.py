@@ -103,7 +103,7 @@ class Dealer:
         for k, (name, tag, size) in enumerate(units):
             for j, (other, other_tag, n_other) in enumerate(units):
                 if j != k:
-                    about = (tag, other_tag), other, lengths, lags, size, n_other
-                    masks[k, j] = product_masks(self.keys[name], *about)
+                    both = tag, other_tag
+                    masks[k, j] = product_masks(self.keys[name], both, other, lengths, lags, size, n_other)
         starts = (0, *accumulate(lengths[:-1]))
         return mask_corrections(np.concatenate(series, axis=1), Partition(sizes).slices, masks, lags, starts)

@@ -12,7 +12,7 @@ References
 
 import numpy as np
 
-from ..statespace.episodes import episodes, remove_episode_means
+from ..statespace.episodes import episode_lengths, remove_episode_means
 
 _SHARE, _LEAST = 100, 8  # an episode fades over a hundredth of its rows at either end, over 8 rows at least
 
@@ -35,8 +35,7 @@ def _bell(length):
 def faded_scores(z, J, starts):
     """Scores ``J^-1 z`` less their mean in each episode, faded in and out, shape (n_rows, n_states)."""
     scores = remove_episode_means(z @ np.linalg.inv(J), starts, copy=False)
-    weights = fade([stop - start for start, stop in episodes(starts, len(z))])
-    return scores * weights[:, None]
+    return scores * fade(episode_lengths(starts, len(z)))[:, None]
 
 
 def effective_rows(lengths):

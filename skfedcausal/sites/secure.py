@@ -43,8 +43,10 @@ class DealerSettings:
     max_bytes: int | None = None
     timeout: float | None = None
 
+    # what commands ask of the settings of a site
     one_way = False
     run = None
+    server_key = None
 
     def gate(self, *, key=None):
         """The dealer's gate."""

@@ -21,8 +21,13 @@ from skfedcausal.federation import verify_ledger
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and limits of posix")
 UNITS = ("mill", "kiln", "silo")
 X, _ = make_granger_plant(3, names=UNITS, n_samples=300, random_state=3)
-HERE = FederatedGrangerEstimator().fit(X).transition_
 TRAINED = '[policy]\noperations = ["train"]\nrounds = 100\n'
+
+
+@pytest.fixture(scope="module")
+def here():
+    """The plant as a fit in one process learns it."""
+    return FederatedGrangerEstimator().fit(X).transition_
 
 
 @pytest.fixture
@@ -105,19 +110,19 @@ def test_thirty_kills_at_random_moments(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_processes_of_a_site_and_two_servers(plant):
+def test_two_processes_of_a_site_and_two_servers(plant, here):
     mills = {f"mill {k}": start(plant, "run", "mill") for k in range(2)}
     servers = {f"server {k}": start(plant, "serve", "server") for k in range(2)}
     codes = end(mills | servers | {name: start(plant, "run", name) for name in UNITS[1:]})
     assert sorted(codes.pop(name) for name in mills) == [0, 1]  # whoever comes second leaves
     assert set(codes.values()) == {0}  # and a second server waits for the first
-    assert_array_equal(learned(plant), HERE)
+    assert_array_equal(learned(plant), here)
     check_ledgers(plant)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("room", [200, 2000, 5000])
-def test_without_room_for_files_a_site_leaves_cleanly_and_completes_afterwards(plant, room):
+def test_without_room_for_files_a_site_leaves_cleanly_and_completes_afterwards(plant, here, room):
     """A limit on the size of files stands for a full disk: what is written comes to its end within a line."""
 
     def limited():
@@ -131,6 +136,6 @@ def test_without_room_for_files_a_site_leaves_cleanly_and_completes_afterwards(p
     assert "OSError" in error
     assert "Traceback" not in error
     assert set(end(others | {"mill": start(plant, "run", "mill")}).values()) == {0}
-    assert_array_equal(learned(plant), HERE)
+    assert_array_equal(learned(plant), here)
     check_ledgers(plant)
     assert not list(plant.rglob("*.part"))

@@ -67,7 +67,7 @@ def test_a_whole_run_and_no_second_one_with_other_lags(plant, capfd):
     here = FederatedGrangerEstimator(KalmanClient(n_states=1), server=SecureSumsServer()).fit(X)
     np.testing.assert_array_equal(there, here.transition_)
     assert json.loads((plant / "home-mill" / "secure_sums.json").read_text())
-    for name in UNITS:
+    for name in (*UNITS, "dealer"):
         assert main(["verify", str(plant / f"{name}.toml")]) == 0
     server(plant, 'kind = "secure_sums"\nn_lags = 14', run="april")
     sites = processes(plant, (*UNITS, "dealer"))
@@ -87,6 +87,11 @@ def test_plan_says_what_would_leave_and_writes_nothing(plant, capsys):
     assert main(["plan", str(plant / "dealer.toml"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["units"] == list(UNITS)
     assert not list(plant.glob("home-*"))
+
+
+def test_the_ledger_of_a_dealer_is_checked_like_that_of_a_site(plant, capsys):
+    assert main(["verify", str(plant / "dealer.toml"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ledger"].endswith("home-dealer/ledger.jsonl")
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from skfedcausal.__main__ import main
 from skfedcausal.client import site_record
 from skfedcausal.client.site_record import SettingsError, SiteRecord
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation import FileSite, InProcessTransport, read_key
+from skfedcausal.federation import FileSite, InProcessTransport
 from skfedcausal.federation.locks import only_one
 from skfedcausal.federation.transport import Site
 from skfedcausal.sites.settings import csv_bytes
@@ -216,7 +216,8 @@ def test_plan_shows_the_policy_and_the_worst_case(plant, capsys):
 
 
 def test_a_question_beyond_the_policy_fails_with_what_would_allow_it(plant, capsys):
-    gates = [read_site_settings(plant / f"{name}.toml").gate(key=KEY) for name in UNITS for KEY in [key(plant, name)]]
+    sites = [read_site_settings(plant / f"{name}.toml") for name in UNITS]
+    gates = [settings.gate(key=settings.read_key()) for settings in sites]
     threads = [threading.Thread(target=FileSite(gate, plant / "exchange").serve, daemon=True) for gate in gates]
     for thread in threads:
         thread.start()
@@ -232,10 +233,6 @@ def test_a_question_beyond_the_policy_fails_with_what_would_allow_it(plant, caps
     assert "`runs` of its [policy] does not name this run" in capsys.readouterr().err
     for gate in gates:
         gate.closed = True
-
-
-def key(folder, name):
-    return read_key(folder / f"{name}.key")
 
 
 # --- one process, private files, repair -----------------------------------------------------------

@@ -40,7 +40,7 @@ def test_server_and_dealer_together_have_the_rows():
         assert (message.masked + mask == ring_scores(name)).all()
 
 
-def test_dealer_and_one_unit_together_have_the_rows_of_theothers_of():
+def test_dealer_and_one_unit_together_have_the_rows_of_the_others():
     workers, dealer = units(records())
     messages, _ = first_round(workers)
     seen = others_of(messages)["unit0"]
