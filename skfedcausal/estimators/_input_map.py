@@ -7,6 +7,7 @@ is sent a row ahead, so that the plant's next row is its own, whatever lags and 
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import compress
 from types import MappingProxyType
 
 import numpy as np
@@ -106,6 +107,11 @@ class InputMap:
     def plain(cls, n_inputs):
         """Inputs as they are."""
         return cls((None,) * n_inputs, ([0],) * n_inputs, np.zeros(n_inputs, dtype=bool), ("auto",) * n_inputs)
+
+    def only(self, chosen):
+        """The map of some of the inputs, chosen by a mask."""
+        functions, kept, words = (tuple(compress(part, chosen)) for part in (self.functions, self.kept, self.words))
+        return InputMap(functions, kept, self.early[chosen], words)
 
     @property
     def is_plain(self):

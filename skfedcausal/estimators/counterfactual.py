@@ -266,8 +266,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             raise InputsNotSeparableError(error.inputs, names) from None
         warn_of_excitation(self.excitation_)
         warn_of_feedback(self.server_)
-        warn_of_timing(self.server_, known, self._input_map.words)
-        words = zip(known.units, self._input_map.words, strict=True)
+        known, words = self._plant_inputs, self._input_map.words  # without those of units that were lost
+        warn_of_timing(self.server_, known, words)
+        words = zip(known.units, words, strict=True)
         warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
         return self
 
@@ -362,7 +363,10 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     def _store_fit(self, server, exchange):
         super()._store_fit(server, exchange)
+        self._input_map = self._input_map.only(np.isin(self._plant_inputs.units, server.names_))
         self._plant_inputs = self._plant_inputs.only(server.names_)
+        there = self._plant_inputs.names
+        self.shared_inputs_ = {name: units for name, units in self.shared_inputs_.items() if name in there}
         self._sent_inputs = known = self._sent_inputs.only(server.names_)
         self._store_inputs(server)
         self.input_names_ = known.names

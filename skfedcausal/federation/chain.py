@@ -12,9 +12,6 @@ from .locks import in_turn
 START = "0" * 64  # what stands for the line before the first
 
 
-_REPAIR = "; `python -m skfedcausal repair` goes on and says what is lost"
-
-
 class LedgerError(ValueError):
     """A ledger whose chain is broken: a line was changed, taken out or put in."""
 
@@ -94,13 +91,15 @@ def check_chain(entries, path="ledger"):
     """Refuse lines that do not form a chain."""
     previous = START
     for number, entry in enumerate(entries, start=1):
-        previous = check_line(entry, number, previous, path)
+        if wrong := fault_of(entry, number, previous):
+            raise LedgerError(
+                f"{path}, line {number}: {wrong}; `python -m skfedcausal repair` goes on and says what is lost."
+            )
+        previous = entry["hash"]
 
 
-def check_line(entry, number, previous, path="ledger"):
-    """Hash of a line, refused unless it follows the line with the hash `previous`."""
+def fault_of(entry, number, previous):
+    """What is wrong with a line that should follow the one with the hash `previous`, None if nothing is."""
     if entry.get("previous") != previous or entry.get("number") != number:
-        raise LedgerError(f"{path}, line {number}: does not follow the line before it{_REPAIR}.")
-    if entry.get("hash") != _hash(entry):
-        raise LedgerError(f"{path}, line {number}: was changed after it was written{_REPAIR}.")
-    return entry["hash"]
+        return "does not follow the line before it"
+    return None if entry.get("hash") == _hash(entry) else "was changed after it was written"

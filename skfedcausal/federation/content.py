@@ -29,6 +29,12 @@ class Expected:
     lengths: tuple[int, ...] = ()
     wishes: FitRequest | None = None  # of the fit, which hold for its later rounds
 
+    def hear(self, requests):
+        """What the first round of a fit asks for."""
+        fits = [request for request in requests.values() if isinstance(request, FitRequest)]
+        if fits:
+            self.wishes = fits[-1]
+
     def learn(self, messages):
         """Later messages of a fit have the sizes of the first."""
         for name, message in messages.items():
@@ -46,19 +52,21 @@ def unusable(messages, requests, expected, rule):
     """Problems of messages that no plant can be learned from, by unit."""
     if not messages or not isinstance(next(iter(messages.values())), StateMessage | LocalModel):
         return {}
+    expected.hear(requests)
     problems = {}
-    for request in requests.values():
-        expected.wishes = request if isinstance(request, FitRequest) else expected.wishes
     for name, message in messages.items():
-        problem = _sizes(name, message, expected, rule.max_states)
-        if problem is None and isinstance(message, StateMessage):
-            problem = _unasked(message, requests[name], expected.wishes) or implausible(message, requests[name])
-        elif problem is None:
-            problem = _no_model(message)
+        problem = _sizes(name, message, expected, rule.max_states) or _said(message, requests[name], expected.wishes)
         if problem is not None:
             problems[name] = problem
     rest = {name: message for name, message in messages.items() if name not in problems}
     return problems | _lengths(rest, expected.lengths if _of_same_rows(requests) else ())
+
+
+def _said(message, request, wishes):
+    """What is wrong with what a message says, or None."""
+    if isinstance(message, StateMessage):
+        return _unasked(message, request, wishes) or implausible(message, request)
+    return _no_model(message)
 
 
 def _of_same_rows(requests):

@@ -8,7 +8,6 @@ without looking inside.
 import hashlib
 import hmac
 import json
-import os
 import re
 import secrets
 import struct
@@ -17,7 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..message.packet import PacketError
-from .signatures import KeyPair, refuse_open_to_others, signed_message
+from .signatures import NOT_SIGNED, KeyPair, refuse_open_to_others, signed_message, write_key_file
 
 _MAGIC = b"SKFE"
 _SHARED, _PAIR = 1, 2  # versions: signed with a key that both sides have, or with one of a pair
@@ -115,15 +114,20 @@ class Signing:
     def signature(self):
         """Signature over all parts so far."""
         if self._pair is not None:
-            return self._pair.sign(signed_message(self._outside, self._digest.digest()))
+            return self._pair.sign(self._signed)
         return self._digest.digest()
 
     def check(self, signature):
         """Refuse another signature."""
         if self._pair is not None:
-            self._pair.check(signature, signed_message(self._outside, self._digest.digest()))
+            self._pair.check(signature, self._signed)
         elif not hmac.compare_digest(self.signature(), signature):
-            raise PacketError("Signature does not fit: changed on the way, or signed with another key.")
+            raise PacketError(NOT_SIGNED)
+
+    @property
+    def _signed(self):
+        """What a pair signs of the parts so far."""
+        return signed_message(self._outside, self._digest.digest())
 
 
 def countersignature(frame):
@@ -212,12 +216,7 @@ def write_key(path):
         If the file is there already: a key in use is not overwritten.
     """
     path = Path(path)
-    try:
-        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise FileExistsError(f"{path} is there already; a key in use is not overwritten.") from None
-    with os.fdopen(made, "w") as file:
-        file.write(secrets.token_hex(32) + "\n")
+    write_key_file(path, secrets.token_hex(32) + "\n")
     return path
 
 

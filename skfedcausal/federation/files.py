@@ -40,8 +40,8 @@ class FileTransport(FramedTransport):
         The sites.
     run : str
         Name of the run.
-    keys : dict of str to bytes
-        One key per site, see :func:`write_key`.
+    keys : dict of str to bytes or KeyPair
+        One key per site, see :func:`write_key` and :func:`read_key_pair`.
     one_way : bool, default=False
         Only wait for what the sites send on their own; nothing is ever written.
     **settings

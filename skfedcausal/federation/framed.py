@@ -28,8 +28,8 @@ class FramedTransport:
         The sites.
     run : str
         Name of the run. A run that is started again under its name, with a `journal`, goes on where it was.
-    keys : dict of str to bytes, default=None
-        One key per site, shared with it. None where the channel proves who sends.
+    keys : dict of str to bytes or KeyPair, default=None
+        One key per site, shared with it or in pairs. None where the channel proves who sends.
     timeout : float, default=600.0
         Seconds to wait for answers where `exchange` gets no other.
     journal : str or Path, default=None
@@ -156,8 +156,7 @@ class FramedTransport:
         if (path := self._path(name)) is None:
             return
         failed = isinstance(came, Failure) or (isinstance(answer, Failure) and answer.kind == "refused")
-        kept = b"F" + f"{answer.kind} {answer.detail}".encode() if failed else b"A" + came
-        write_whole(path, hashlib.sha256(payload).digest() + kept)
+        _keep(path, payload, _no_answer(answer) if failed else b"A" + came)
 
     def forget(self, name, packet, reason):
         """Remember an answer of the last exchange as none: it came, and what it says cannot be used.
@@ -174,7 +173,7 @@ class FramedTransport:
             Why the answer cannot be used.
         """
         if (path := self._path(name)) is not None:
-            write_whole(path, hashlib.sha256(packet.encode()).digest() + b"F" + f"refused {reason}".encode())
+            _keep(path, packet.encode(), _no_answer(Failure("refused", reason)))
 
     def _remembered(self, name, payload, asked):
         """Reply to the same packet before the run was broken off, from the journal."""
@@ -192,6 +191,16 @@ class FramedTransport:
         if self._sequence == self._reached:
             return None  # what the run was broken off for: ask again
         return Failure(*kept[33:].decode().split(" ", 1))
+
+
+def _keep(path, payload, kept):
+    """Write what came of a question into the journal."""
+    write_whole(path, hashlib.sha256(payload).digest() + kept)
+
+
+def _no_answer(failure):
+    """A failure as the journal has it."""
+    return b"F" + f"{failure.kind} {failure.detail}".encode()
 
 
 def _is_open(answer):

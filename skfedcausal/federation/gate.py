@@ -34,8 +34,9 @@ class Gate:
         Answers the same packets alike: the journal rests on it.
     home : str or Path
         Folder of the site that no other party reads: ledger, journals, errors.
-    key : bytes, default=None
-        Shared with the server. None where the channel proves who sends.
+    key : bytes or KeyPair, default=None
+        Shared with the server, or the site's own private key and the server's public one. None where the channel
+        proves who sends.
     max_bytes : int, default=None
         Most bytes that may leave in one run.
     max_frame : int, default=2**30
@@ -94,9 +95,9 @@ class Gate:
         self.home = Path(home)
         self.policy = SitePolicy() if policy is None else policy
         limits = {"max_bytes": max_bytes, "total_bytes": self.policy.total_bytes}
+        words = {"noise": noise, "policy": self.policy.in_words()}
         keep_private(self.home)
-        self.ledger = SiteLedger(self.home / "ledger.jsonl", noise=noise, policy=self.policy.in_words(), **limits)
-        self.ledger.account = account
+        self.ledger = SiteLedger(self.home / "ledger.jsonl", account=account, **words, **limits)
         self.run: Any = None  # its name, once there is one
         self.state: dict[str, Any] = {}
         self.closed = False
@@ -108,7 +109,7 @@ class Gate:
 
     @property
     def key(self):
-        """The key shared with the server, and the most bytes of a packet that are taken."""
+        """The key that signs and checks packets, and the most bytes of a packet that are taken."""
         return self._key, self._max_frame
 
     # -- answering -------------------------------------------------------------------------------

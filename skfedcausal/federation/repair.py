@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from .atomic import write_whole
-from .chain import START, LedgerError, check_line
+from .chain import START, LedgerError, fault_of
 from .site_ledger import SiteLedger
 
 
@@ -21,7 +21,7 @@ def repair_ledger(path):
         raise LedgerError(f"There is no ledger {path} to repair.")
     data = path.read_bytes()
     lines = data.splitlines(keepends=True)
-    kept, reason = _intact(lines, path)
+    kept, reason = _intact(lines)
     if len(kept) == len(lines):
         raise LedgerError(f"{path} is intact: there is nothing to repair.")
     lost = [entry for entry in map(_parsed, lines[len(kept) :]) if entry is not None]
@@ -47,17 +47,16 @@ def repair_ledger(path):
     }
 
 
-def _intact(lines, path):
+def _intact(lines):
     """Lines from the first on that form a chain, and what is wrong with the one after them."""
     previous = START
-    for number, line in enumerate(lines):
+    for number, line in enumerate(lines, start=1):
         entry = _parsed(line) if line.endswith(b"\n") else None
-        try:
-            if entry is None:
-                raise LedgerError(f"line {number + 1}: not a whole line of a ledger")
-            previous = check_line(entry, number + 1, previous, path)
-        except LedgerError as error:
-            return lines[:number], str(error).removeprefix(f"{path}, ").partition(";")[0].rstrip(".")
+        if entry is None:
+            return lines[: number - 1], f"line {number}: not a whole line of a ledger"
+        if wrong := fault_of(entry, number, previous):
+            return lines[: number - 1], f"line {number}: {wrong}"
+        previous = entry["hash"]
     return lines, "nothing"
 
 

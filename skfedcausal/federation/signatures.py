@@ -10,6 +10,7 @@ from ..optional import import_optional
 
 _PRIVATE, _PUBLIC = "ed25519 private", "ed25519 public"
 _BYTES = 32
+NOT_SIGNED = "Signature does not fit: changed on the way, or signed with another key."
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class KeyPair:
         try:
             _ed25519().Ed25519PublicKey.from_public_bytes(self.public).verify(signature, message)
         except (wrong, ValueError):
-            raise PacketError("Signature does not fit: changed on the way, or signed with another key.") from None
+            raise PacketError(NOT_SIGNED) from None
 
 
 _WHY = {"extra": "signatures", "purpose": "A key pair (Ed25519)"}
@@ -123,14 +124,10 @@ def write_key_pair(path):
     private = _ed25519().Ed25519PrivateKey.generate()
     public = path.with_suffix(".pub")
     for target in (path, public):
-        if os.path.lexists(target):
-            raise FileExistsError(f"{target} is there already; a key in use is not overwritten.")
-    for target, mode, text in (
-        (path, 0o600, f"{_PRIVATE} {private.private_bytes_raw().hex()}\n"),
-        (public, 0o644, f"{_PUBLIC} {private.public_key().public_bytes_raw().hex()}\n"),
-    ):
-        with os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
-            file.write(text)
+        if os.path.lexists(target):  # neither of the two is written without the other
+            raise _in_use(target)
+    write_key_file(path, f"{_PRIVATE} {private.private_bytes_raw().hex()}\n")
+    write_key_file(public, f"{_PUBLIC} {private.public_key().public_bytes_raw().hex()}\n", mode=0o644)
     return public
 
 
@@ -165,6 +162,20 @@ def read_key_pair(private, public):
     if private is not None:
         refuse_open_to_others(private)
     return KeyPair(None if private is None else _read(private, _PRIVATE), _read(public, _PUBLIC))
+
+
+def write_key_file(path, text, *, mode=0o600):
+    """Write a file that is not there yet, for its owner only unless `mode` says otherwise."""
+    try:
+        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError:
+        raise _in_use(path) from None
+    with os.fdopen(made, "w") as file:
+        file.write(text)
+
+
+def _in_use(path):
+    return FileExistsError(f"{path} is there already; a key in use is not overwritten.")
 
 
 def refuse_open_to_others(path):
