@@ -12,10 +12,9 @@ import numpy as np
 
 from ...statespace.episodes import episodes
 from ...statespace.geweke import geweke_measures
-from ...statespace.inputs import FeedbackGains, input_response
+from ...statespace.inputs import input_response
 from ...statespace.matrices import companion
-from ...statespace.smoother import smooth
-from ..prediction import InputDrive, PlantFilter
+from ..prediction import InputDrive, PlantFilter, smooth_plant
 from .gaps import filtered_with_gaps
 
 
@@ -102,18 +101,9 @@ class LaggedDynamics:
 
     def smooth(self, record, point, *, intercept=True):
         """States given a whole record (n_samples, n), and covariances of each unit's states."""
-        padded, A, drive = PaddedRecord(self, record), self.transition, self.drive(point)
-        J = padded.mean_information() if record.is_constant else None
-        settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
-        if drive is not None:
-            A = np.hstack([A, drive.B])
-            settings |= {"inputs": drive.inputs(record), "spread": drive.spread}
-        _, smoothed = smooth(A, self.process_cov, padded.z, padded.matrices, **settings)
-        covariances = [
-            covariance.mean(axis=0, keepdims=True) if part.is_constant else covariance
-            for part, covariance in zip(record.parts, smoothed.covariances, strict=True)
-        ]
-        return smoothed.states[:, : self.n_states], covariances
+        plant = self.transition, self.process_cov, PaddedRecord(self, record), self.drive(point)
+        states, covariances = smooth_plant(*plant, intercept=intercept)
+        return states[:, : self.n_states], covariances
 
     def geweke(self, J, partition):
         """Geweke's measure of every pair of units, (n_units, n_units), for measurements of information J."""
@@ -152,11 +142,6 @@ class LaggedDynamics:
             for k in range(1, min(len(self.B) - 1, t + 1) + 1):
                 h[t + 1] += self.B[k] @ u[t + 1 - k]
         return h[1:]
-
-    @staticmethod
-    def gains(present, previous, persistence):
-        """Laws of controllers."""
-        return FeedbackGains(present, previous, persistence)
 
 
 @dataclass(frozen=True)
@@ -270,12 +255,3 @@ class _Whole(PlantFilter):
     def _parts_with_gaps(self):
         settings = {"starts": self._record.starts, "exogenous": self._exogenous}
         return filtered_with_gaps(self._dynamics, self._P0, self._record, **settings)
-
-    @cached_property
-    def _with_gaps(self):
-        filtered, predicted, terms = [], [], []
-        for part in self._parts_with_gaps():
-            filtered.append(part.filtered)
-            predicted.append(part.predicted)
-            terms.append(part.terms)
-        return np.concatenate(filtered), np.concatenate(predicted), np.concatenate(terms)
