@@ -161,23 +161,23 @@ class PaddedRecord:
     """A record of the states with their lags, which are not measured."""
 
     def __init__(self, dynamics, record):
-        self._dynamics, self._record = dynamics, record
+        self._dynamics, self.bare = dynamics, record
 
     def __getattr__(self, name):
-        return getattr(self._record, name)
+        return getattr(self.bare, name)
 
     def mean_information(self):
         """Mean information of a row."""
-        return self._dynamics.padded_matrix(self._record.mean_information())
+        return self._dynamics.padded_matrix(self.bare.mean_information())
 
     def matrices(self, rows=slice(None)):
         """Information matrices of a slice of rows."""
-        return self._dynamics.padded_matrix(self._record.matrices(rows))
+        return self._dynamics.padded_matrix(self.bare.matrices(rows))
 
     def stacked(self):
         """Information vectors, formed anew."""
-        z = np.zeros((self._record.n_samples, len(self._dynamics.transition)))
-        z[:, : self._dynamics.n_states] = self._record.z
+        z = np.zeros((self.bare.n_samples, len(self._dynamics.transition)))
+        z[:, : self._dynamics.n_states] = self.bare.z
         return z
 
     @cached_property
@@ -254,4 +254,4 @@ class _Whole(PlantFilter):
 
     def _parts_with_gaps(self):
         settings = {"starts": self._record.starts, "exogenous": self._exogenous}
-        return filtered_with_gaps(self._dynamics, self._P0, self._record, **settings)
+        return filtered_with_gaps(self._dynamics, self._P0, self._record.bare, **settings)

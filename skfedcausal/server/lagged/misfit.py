@@ -191,10 +191,10 @@ class OpenNoise:
 class MisfitTest:
     """Whether lags after the first act, at the maximum of a plant of one lag: score tests of its channels.
 
-    `info` is the expected information of that plant per row (:class:`~skfedcausal.statespace.fisher.SpectralInformation`), `grad`
-    (n_lags + 1, n, c) the gradient of the likelihood of several lags there. Every channel, in the plant or
-    not, is tested given its own first lag, the unit's other channels in the plant, its process noise and,
-    with an :class:`OpenNoise`, its sensor noise.
+    `info` is the expected information of that plant per row, a `SpectralInformation`, `grad` (n_lags + 1, n, c)
+    the gradient of the likelihood of several lags there. Every channel, in the plant or not, is tested given
+    its own first lag, the unit's other channels in the plant, its process noise and, with an
+    :class:`OpenNoise`, its sensor noise.
     """
 
     def __init__(self, info, grad, n_rows, noise=None):
