@@ -36,13 +36,10 @@ def cap_radius(A, radius):
     return A * scale[..., None, None]
 
 
-def companion(A, n_lags=1):
+def companion(A, n_lags):
     """Transition matrix of the states of several lags side by side, from ``[A_1 | A_2 | ...]``."""
     n = len(A)
-    own = A[:, : n * n_lags]
-    if n_lags == 1:
-        return own
-    return np.vstack([own, np.eye(n * (n_lags - 1), n * n_lags)])
+    return np.vstack([A, np.eye(n * (n_lags - 1), n * n_lags)])
 
 
 def floor_eigenvalues(S, floor):

@@ -5,7 +5,6 @@ import pytest
 from scipy.linalg import eigh
 from scipy.stats import kstest, multivariate_normal
 
-from skfedcausal.server.estimation.evidence import weighted_chi2_logsf
 from skfedcausal.server.lagged.misfit import MisfitTest, kernel_p_values, lag_bases
 from skfedcausal.statespace.episodes import episodes
 from skfedcausal.statespace.lagged.information import RowInformation, averaged_periodogram, floored_sum
@@ -182,9 +181,9 @@ def test_the_test_of_misfit_has_its_size(scores):
     p_values = []
     for gradient in gradients:
         test = MisfitTest(info, gradient / likelihood.n_rows, likelihood.n_rows)
-        settings = weighted_chi2_logsf, lag_bases(5, (0.1, 0.8))
-        p_values.append(test.p_values(slice(0, 2), np.arange(3), np.array([[0, 1]]), *settings)[0])
-        p_values.append(test.p_values(slice(2, 3), np.array([2]), np.array([[0], [1]]), *settings)[1])
+        bases = lag_bases(5, (0.1, 0.8))
+        p_values.append(test.p_values(slice(0, 2), np.arange(3), np.array([[0, 1]]), bases)[0])
+        p_values.append(test.p_values(slice(2, 3), np.array([2]), np.array([[0], [1]]), bases)[1])
     p_values = np.array(p_values)
     # Cauchy's rule is exact in the tail only
     for level in (0.05, 0.01):
@@ -196,7 +195,7 @@ def test_kernel_p_values_are_uniform_without_an_effect():
     S = np.array([np.cov(rng.normal(size=(12, 40))) for _ in range(400)])
     q = np.einsum("xij,xj->xi", np.linalg.cholesky(S), rng.normal(size=(400, 12)))
     for basis in lag_bases(6):
-        assert kstest(kernel_p_values(S, q, 6, [basis], weighted_chi2_logsf), "uniform").pvalue > 1e-3
+        assert kstest(kernel_p_values(S, q, 6, [basis]), "uniform").pvalue > 1e-3
 
 
 def test_single_lags_find_a_link_with_a_dead_time_and_keep_the_size():
@@ -204,7 +203,7 @@ def test_single_lags_find_a_link_with_a_dead_time_and_keep_the_size():
     S = 100 * (0.7 ** np.abs(np.subtract.outer(np.arange(n_lags), np.arange(n_lags))))
     L, S = np.linalg.cholesky(S), np.broadcast_to(S, (4000, n_lags, n_lags))
     q = rng.normal(size=(4000, n_lags)) @ L.T
-    settings = n_lags, lag_bases(n_lags), weighted_chi2_logsf
+    settings = n_lags, lag_bases(n_lags)
     p = kernel_p_values(S, q, *settings, of_each_lag=True)
     # Cauchy's rule is exact in the tail only: a fifth more than the level at 5 %
     for level, excess in ((0.05, 1.2), (0.005, 1.1)):

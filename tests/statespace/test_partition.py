@@ -96,28 +96,26 @@ def assert_family(family, pairs, blocks):
         assert np.count_nonzero(elements == family.n_elements) == width - block.size
 
 
-@pytest.mark.parametrize("n_lags", [1, 3])
 @pytest.mark.parametrize("input_sizes", [(1, 0, 3), (2, 2, 2), (0, 1, 0)], ids=str)
-def test_elements_of_inputs_and_steps_lie_behind_those_of_all_lags(input_sizes, n_lags):
+def test_elements_of_inputs_and_steps_lie_behind_those_of_states(input_sizes):
     sizes, n_steps = (2, 1, 3), 2
-    partition = Partition(sizes, input_sizes, n_steps=n_steps, n_lags=n_lags)
+    partition = Partition(sizes, input_sizes, n_steps=n_steps)
     n, n_inputs, numbers = 6, sum(input_sizes), numbered(partition)
-    assert numbers.shape == (n, n * n_lags + n_inputs + n_steps)
-    assert (partition.n_inputs, partition.n_known, partition.n_lagged) == (n_inputs, n_inputs + n_steps, n * n_lags)
-    B = numbers[:, n * n_lags : n * n_lags + n_inputs]
+    assert numbers.shape == (n, n + n_inputs + n_steps)
+    assert (partition.n_inputs, partition.n_known) == (n_inputs, n_inputs + n_steps)
+    B = numbers[:, n : n + n_inputs]
     pairs = [(m, k) for m in range(3) for k in range(3) if m != k and input_sizes[k]]
     blocks = [B[partition.slices[m], partition.input_slices[k]] for m, k in pairs]
     assert_family(partition.input_pairs, pairs, blocks)
     assert partition.n_input_pairs == len(pairs)
     pairs = [(m, step) for step in range(n_steps) for m in range(3)]
-    blocks = [numbers[partition.slices[m], n * n_lags + n_inputs + step] for m, step in pairs]
+    blocks = [numbers[partition.slices[m], n + n_inputs + step] for m, step in pairs]
     assert_family(partition.step_pairs, pairs, blocks)
-    lags = [numbers[:, lag * n : (lag + 1) * n] for lag in range(n_lags)]
     for k, (m, cause) in enumerate(partition.pairs):
         own = partition.pair_elements[k]
-        expected = [A[partition.slices[m], partition.slices[cause]].ravel() for A in lags]
-        assert own[own < partition.n_elements].tolist() == np.concatenate(expected).tolist()
-        assert partition.pair_dof[k] == sizes[m] * sizes[cause] * n_lags
+        expected = numbers[partition.slices[m], partition.slices[cause]].ravel()
+        assert own[own < partition.n_elements].tolist() == expected.tolist()
+        assert partition.pair_dof[k] == sizes[m] * sizes[cause]
 
 
 def test_masks_of_inputs_and_steps_are_those_of_their_units():
@@ -129,9 +127,9 @@ def test_masks_of_inputs_and_steps_are_those_of_their_units():
     np.testing.assert_array_equal(mask, [[True, False], [True, False], [False, True]])
 
 
-def test_without_inputs_a_partition_has_states_of_one_lag_only():
+def test_without_inputs_a_partition_has_states_only():
     plain = Partition((2, 1))
     assert plain.without_inputs is plain
-    for other in (Partition((2, 1), (1, 0)), Partition((2, 1), n_steps=1), Partition((2, 1), n_lags=2)):
+    for other in (Partition((2, 1), (1, 0)), Partition((2, 1), n_steps=1)):
         assert other.without_inputs.n_regressors == 3
         np.testing.assert_array_equal(other.without_inputs.pair_elements, plain.pair_elements)

@@ -161,11 +161,10 @@ def _inverses(information):
 def uncoupled_estimates(objective, partition, point, *, correlations=True):
     """One-step estimates of all links and correlations at the uncoupled plant; None for unwanted ones.
 
-    Of the first lag. Everything decouples there: the only cross information is between the two directions of
-    a pair and the correlation of their noise. Of a link the opposite direction is profiled out, noise taken
-    as independent, of a correlation both directions.
+    Everything decouples there: the only cross information is between the two directions of a pair and the
+    correlation of their noise. Of a link the opposite direction is profiled out, noise taken as independent,
+    of a correlation both directions.
     """
-    partition = partition.without_inputs if partition.n_lags > 1 else partition
     info = objective.unit_information(point.A, point.Q, partition)
     if partition.n_steps and not partition.n_inputs:
         info = SpectralInformation(info.U, info.H)  # what steps make of states says nothing beside themselves

@@ -249,14 +249,14 @@ def simulated_records(plant, structure):
     return number if number == wanted or number * plant.n_samples > 4 * n_free else 0
 
 
-def unit_state_roots(plant, point, likelihood=None):
+def unit_state_roots(plant, point):
     """Roots of the covariance that the states of every unit have over the record, in standardised states.
 
     The blocks ``R_effect^-1 A R_cause`` are then those of states of unit variance. None for complete records.
     """
     if plant.has_constant_information:
         return None
-    covariances = plant.state_covariances(point, likelihood)
+    covariances = plant.state_covariances(point)
     # a model that was given says itself what unit variance is
     return [
         symmetric_root(covariance) if determined else np.eye(len(covariance))
@@ -284,6 +284,4 @@ def unit_state_turns(family, roots, causes=True):
     left = np.linalg.inv(padded)[effect]
     width = p if causes else e // p
     right = padded[cause] if causes else np.broadcast_to(np.eye(width), (len(cause), width, width))
-    one = np.einsum("xij,xlk->xikjl", left, right).reshape(len(cause), p * width, p * width)
-    n_lags = e // (p * width)
-    return np.einsum("ab,xij->xaibj", np.eye(n_lags), one).reshape(len(cause), e, e)
+    return np.einsum("xij,xlk->xikjl", left, right).reshape(len(cause), e, e)

@@ -13,7 +13,7 @@ from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotri
 
 from ...statespace.fisher import Evaluation, FreeElements, InformationColumns
-from ...statespace.matrices import cap_radius, companion, spectral_radius
+from ...statespace.matrices import cap_radius, spectral_radius
 
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
@@ -70,7 +70,7 @@ class Structure:
     def transition_mask(self):
         """Free elements of the coefficients ``[A | B]``."""
         partition = self.partition
-        transition = np.tile(partition.mask(partition.pairs[self.linked], self.free_dynamics), partition.n_lags)
+        transition = partition.mask(partition.pairs[self.linked], self.free_dynamics)
         if not partition.n_known:
             return transition
         driven = partition.input_pairs.pairs[self.driven]
@@ -256,28 +256,26 @@ def _metric(matrix):
         return positive_factor((vectors * values) @ vectors.T)
 
 
-def is_valid(A, Q, n_lags=1):
+def is_valid(A, Q):
     """Whether the plant is stable and its noise covariance is safely positive definite."""
     variances = np.diag(Q)
     if not (np.isfinite(A).all() and np.isfinite(Q).all() and variances.min() > 0):
         return False
     scale = np.sqrt(variances)
     smallest = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0]
-    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(companion(A, n_lags)) < MAX_RADIUS)
+    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(A[:, : len(Q)]) < MAX_RADIUS)
 
 
 def made_valid(A, Q, partition, radius=0.99):
     """The plant with its off-diagonal blocks made smaller until it is safely valid."""
-    n_lags, n = partition.n_lags, len(Q)
-    diagonal, B = partition.block_diagonal, A[:, n * n_lags :]
-    A = A[:, : n * n_lags]
+    n, diagonal = len(Q), partition.block_diagonal
+    A, B = A[:, :n], A[:, n:]
     for share in (1.0, 0.5, 0.25, 0.125, 0.0):
         weight = np.where(diagonal, 1.0, share)
-        trial = np.tile(weight, n_lags) * A
-        if is_valid(trial, weight * Q, n_lags) and (share == 0 or spectral_radius(companion(trial, n_lags)) < radius):
+        trial = weight * A
+        if is_valid(trial, weight * Q) and (share == 0 or spectral_radius(trial) < radius):
             return np.hstack([trial, B]), weight * Q
-    first, later = np.where(diagonal, A[:, :n], 0.0), np.zeros_like(A[:, n:])
-    return np.hstack([cap_radius(first, radius), later, B]), np.where(diagonal, Q, 0.0)
+    return np.hstack([cap_radius(np.where(diagonal, A, 0.0), radius), B]), np.where(diagonal, Q, 0.0)
 
 
 class Goal(NamedTuple):
@@ -424,7 +422,7 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     length = 1.0
     for _ in range(n_halvings):
         A, Q = scoring.matrices(x + length * step)
-        if is_valid(A, Q, scoring.structure.partition.n_lags):
+        if is_valid(A, Q):
             found = objective.evaluate(A, Q)
             spend(objective)
             rise = found.value - value

@@ -97,8 +97,7 @@ def _first_structure(objective, structure, point, alpha, near, tests):
     if correlated.any():  # they disturb the tests of the links, so they come first
         structure = structure.with_masks(correlated=correlated)
         point = ascend(objective, Scoring(objective, structure, point), gain_tol=near).point
-    if correlated.any() or partition.n_known or partition.n_lags > 1:
-        # nothing decouples any more, or not all is tested
+    if correlated.any() or partition.n_known:  # nothing decouples any more, or not all is tested
         scoring = Scoring(objective, structure, point)
         if scoring.gain > near:  # units whose inputs are under feedback may not have settled
             point = ascend(objective, scoring, gain_tol=near).point
@@ -110,7 +109,7 @@ def _first_structure(objective, structure, point, alpha, near, tests):
         structure = structure.with_masks(driven=driven)
         A = A.copy()
         idle = partition.mask(partition.input_pairs.pairs[~driven], of_inputs=True)
-        A[:, partition.n_lagged :][:, : partition.n_inputs][idle] = 0.0
+        A[:, partition.n_states :][:, : partition.n_inputs][idle] = 0.0
     linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
     if linked.any():
         flat = np.append(A.ravel(), 0.0)
@@ -209,12 +208,11 @@ def dropped(objective, scoring, proposed, max_steps=8):
 
 def _partly_dropped(objective, scoring, proposed):
     """The largest share of the way to a plant without the dropped blocks that is valid, and the plant."""
-    A, Q, structure = scoring.point.A, scoring.point.Q, scoring.structure
+    A, Q = scoring.point.A, scoring.point.Q
     goals = scoring.without(proposed), _zeroed(scoring, proposed)
     for share in (1.0, 0.5, 0.25, 0.1):
         trials = [(A + share * (to_A - A), Q + share * (to_Q - Q)) for to_A, to_Q in goals]
-        n_lags = structure.partition.n_lags
-        points = [Point.at(objective, *trial) for trial in trials if is_valid(*trial, n_lags)]
+        points = [Point.at(objective, *trial) for trial in trials if is_valid(*trial)]
         if points:
             return share, max(points, key=lambda point: point.evaluation.value)
     return 0.0, None

@@ -244,8 +244,7 @@ class StandardisedPlant:
             known = inputs.series if rows is None else inputs.series[rows]
             inputs = inputs._replace(series=known, moments=self.moments(self._n_lags).early)
         series = record.z, record.matrices, self._regimes, record.starts, self._n_lags
-        settings = {"is_constant": record.is_constant, "inputs": inputs, "levels": levels}
-        return TimeDomainLikelihood(*series, **settings)
+        return TimeDomainLikelihood(*series, is_constant=record.is_constant, inputs=inputs, levels=levels)
 
     @cached_property
     def _regimes(self):
@@ -289,11 +288,10 @@ class StandardisedPlant:
         # a driven state of unknown past has at most the variance of the record, which is one
         return KnownInputs(self._scores.known, spread=np.eye(self.partition.n_states))
 
-    def state_covariances(self, point, likelihood=None):
+    def state_covariances(self, point):
         """Covariance of each unit's states around their levels, as a fitted plant sees them in the record."""
         partition = self.partition
-        likelihood = self.time_domain() if likelihood is None else likelihood
-        states, covariances = likelihood.smoothed(point.A, point.Q, partition.slices)
+        states, covariances = self.time_domain().smoothed(point.A, point.Q, partition.slices)
         if partition.n_steps:
             steps = self._scores.known[:, partition.n_inputs :]
             states = states - steps @ np.linalg.lstsq(steps, states, rcond=None)[0]

@@ -12,10 +12,9 @@ import numpy as np
 
 from ...statespace.episodes import episodes
 from ...statespace.geweke import geweke_measures
-from ...statespace.inputs import FeedbackGains, input_response
+from ...statespace.inputs import input_response
 from ...statespace.matrices import companion
-from ...statespace.smoother import smooth
-from ..prediction import InputDrive, PlantFilter
+from ..prediction import InputDrive, PlantFilter, smooth_plant
 from .gaps import filtered_with_gaps
 
 
@@ -102,18 +101,9 @@ class LaggedDynamics:
 
     def smooth(self, record, point, *, intercept=True):
         """States given a whole record (n_samples, n), and covariances of each unit's states."""
-        padded, A, drive = PaddedRecord(self, record), self.transition, self.drive(point)
-        J = padded.mean_information() if record.is_constant else None
-        settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
-        if drive is not None:
-            A = np.hstack([A, drive.B])
-            settings |= {"inputs": drive.inputs(record), "spread": drive.spread}
-        _, smoothed = smooth(A, self.process_cov, padded.z, padded.matrices, **settings)
-        covariances = [
-            covariance.mean(axis=0, keepdims=True) if part.is_constant else covariance
-            for part, covariance in zip(record.parts, smoothed.covariances, strict=True)
-        ]
-        return smoothed.states[:, : self.n_states], covariances
+        plant = self.transition, self.process_cov, PaddedRecord(self, record), self.drive(point)
+        states, covariances = smooth_plant(*plant, intercept=intercept)
+        return states[:, : self.n_states], covariances
 
     def geweke(self, J, partition):
         """Geweke's measure of every pair of units, (n_units, n_units), for measurements of information J."""
@@ -153,11 +143,6 @@ class LaggedDynamics:
                 h[t + 1] += self.B[k] @ u[t + 1 - k]
         return h[1:]
 
-    @staticmethod
-    def gains(present, previous, persistence):
-        """Laws of controllers."""
-        return FeedbackGains(present, previous, persistence)
-
 
 @dataclass(frozen=True)
 class LaggedDrive(InputDrive):
@@ -176,23 +161,23 @@ class PaddedRecord:
     """A record of the states with their lags, which are not measured."""
 
     def __init__(self, dynamics, record):
-        self._dynamics, self._record = dynamics, record
+        self._dynamics, self.bare = dynamics, record
 
     def __getattr__(self, name):
-        return getattr(self._record, name)
+        return getattr(self.bare, name)
 
     def mean_information(self):
         """Mean information of a row."""
-        return self._dynamics.padded_matrix(self._record.mean_information())
+        return self._dynamics.padded_matrix(self.bare.mean_information())
 
     def matrices(self, rows=slice(None)):
         """Information matrices of a slice of rows."""
-        return self._dynamics.padded_matrix(self._record.matrices(rows))
+        return self._dynamics.padded_matrix(self.bare.matrices(rows))
 
     def stacked(self):
         """Information vectors, formed anew."""
-        z = np.zeros((self._record.n_samples, len(self._dynamics.transition)))
-        z[:, : self._dynamics.n_states] = self._record.z
+        z = np.zeros((self.bare.n_samples, len(self._dynamics.transition)))
+        z[:, : self._dynamics.n_states] = self.bare.z
         return z
 
     @cached_property
@@ -269,13 +254,4 @@ class _Whole(PlantFilter):
 
     def _parts_with_gaps(self):
         settings = {"starts": self._record.starts, "exogenous": self._exogenous}
-        return filtered_with_gaps(self._dynamics, self._P0, self._record, **settings)
-
-    @cached_property
-    def _with_gaps(self):
-        filtered, predicted, terms = [], [], []
-        for part in self._parts_with_gaps():
-            filtered.append(part.filtered)
-            predicted.append(part.predicted)
-            terms.append(part.terms)
-        return np.concatenate(filtered), np.concatenate(predicted), np.concatenate(terms)
+        return filtered_with_gaps(self._dynamics, self._P0, self._record.bare, **settings)

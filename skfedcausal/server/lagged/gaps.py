@@ -14,28 +14,43 @@ _ROWS = 256
 
 
 def filtered_with_gaps(dynamics, P0, record, *, starts, exogenous):
-    """Filter the episodes of a padded record, in pieces of rows."""
+    """Filter the episodes of a record, in pieces of rows."""
     n, size = dynamics.n_states, len(P0)
-    z = record.z[:, :n]
-    for start, stop in episodes(starts, len(z)):
-        P, mean = P0, np.zeros(size) if exogenous is None else exogenous[start]
-        step = None
+    for start, stop in episodes(starts, record.n_samples):
+        run = RowFilter(dynamics, np.zeros(size) if exogenous is None else exogenous[start], P0)
         for first in range(start, stop, _ROWS):
             rows = slice(first, min(first + _ROWS, stop))
-            J = record._record.matrices(rows)
-            predicted, filtered = np.empty((2, rows.stop - first, size))
-            terms, own = np.empty(rows.stop - first), np.empty((rows.stop - first, n, n))
+            z, J = record.z[rows], record.matrices(rows)
+            predicted, filtered = np.empty((2, len(z), size))
+            terms, own = np.empty(len(z)), np.empty((len(z), n, n))
             for k, t in enumerate(range(first, rows.stop)):
-                if step is None or not step.holds(J[k]):
-                    step = RowStep(dynamics, P, J[k])
-                predicted[k], own[k] = mean, step.P[:n, :n]
-                residual = z[t] - J[k] @ mean[:n]
-                filtered[k] = mean + step.gain @ residual
-                terms[k] = -0.5 * (step.logdet - mean[:n] @ (z[t] + residual) - residual @ (step.gain[:n] @ residual))
-                following = np.concatenate([dynamics.top @ filtered[k], filtered[k][:-n]])
-                mean = following if exogenous is None or t + 1 == stop else following + exogenous[t + 1]
-                P, step = step.following(dynamics), step.settled()
+                predicted[k] = run.mean
+                step, residual, filtered[k] = run.row(z[k], J[k])
+                own[k], before = step.own, predicted[k, :n]
+                terms[k] = -0.5 * (step.logdet - before @ (z[k] + residual) - residual @ (step.gain[:n] @ residual))
+                if exogenous is not None and t + 1 < stop:
+                    run.mean = run.mean + exogenous[t + 1]
             yield FilteredRows(rows, predicted, filtered, terms, Covariances(J, own, own, None, None))
+
+
+class RowFilter:
+    """The filter row by row: mean and covariance of the states and their lags before the next one."""
+
+    def __init__(self, dynamics, mean, P):
+        self._dynamics, self._step = dynamics, None
+        self.mean, self.P = mean, P
+
+    def row(self, z, J):
+        """The :class:`RowStep` of one row, what the mean misses of it, and the filtered states; on to the next."""
+        dynamics, n = self._dynamics, self._dynamics.n_states
+        if self._step is None or not self._step.holds(J):
+            self._step = RowStep(dynamics, self.P, J)
+        step, mean = self._step, self.mean
+        residual = z - J @ mean[:n]
+        filtered = mean + step.gain @ residual
+        self.mean = np.concatenate([dynamics.top @ filtered, filtered[:-n]])
+        self.P, self._step = step.following(dynamics), step.settled()
+        return step, residual, filtered
 
 
 class RowStep:
@@ -43,9 +58,9 @@ class RowStep:
 
     def __init__(self, dynamics, P, J):
         n = dynamics.n_states
-        self.P, self._J, self._is_settled = P, J, False
+        self.P, self.own, self._J, self._is_settled = P, P[:n, :n], J, False
         right = P[:, :n]
-        inner = np.eye(n) + J @ P[:n, :n]
+        inner = np.eye(n) + J @ self.own
         # P_f = P - P_1 (I + J P_11)^-1 J P_1', whose first columns are the gain
         self.filtered = P - right @ np.linalg.solve(inner, J @ right.T)
         self.gain = self.filtered[:, :n]

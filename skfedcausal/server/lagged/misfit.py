@@ -12,6 +12,7 @@ from scipy.special import chdtrc
 
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.matrices import hermitian
+from ...statespace.whittle import midpoints
 from ..estimation.evidence import weighted_chi2_logsf
 
 LEVEL = 0.05  # family-wise, below which a plant of several lags is learned and compared
@@ -58,7 +59,7 @@ def misfit_p_values(plant, scoring):
         for family in sources:
             for group in _of_equal_size(family):
                 channels = np.array([range(cols.start, cols.stop) for _, cols in group])
-                found = test.p_values(rows, inside, channels, weighted_chi2_logsf, bases)
+                found = test.p_values(rows, inside, channels, bases)
                 p_values[unit, [k for k, _ in group]] = found
     return p_values
 
@@ -114,13 +115,12 @@ def lag_bases(n_lags, decays=_TESTED):
     return bases
 
 
-def kernel_p_values(S, q, n_lags, bases, logsf, *, of_each_lag=False):
+def kernel_p_values(S, q, n_lags, bases, *, of_each_lag=False):
     """P values of channels of no effect, from scores (m, e) and informations (m, e, e) efficient for them.
 
     For each basis R of a kernel ``q' R R' q`` is a weighted sum of chi-squares under no effect, with the
-    eigenvalues of ``R' S R``; `logsf` gives its log tail. Cauchy's rule combines the kernels' p values; with
-    `of_each_lag` those of every single lag, all that a link with a dead time may have, carry half of the
-    weight, early ones more of it.
+    eigenvalues of ``R' S R``. Cauchy's rule combines the kernels' p values; with `of_each_lag` those of every
+    single lag, all that a link with a dead time may have, carry half of the weight, early ones more of it.
     """
     n_channels, e = q.shape
     n_vectors = e // n_lags
@@ -132,17 +132,17 @@ def kernel_p_values(S, q, n_lags, bases, logsf, *, of_each_lag=False):
         C = np.einsum("xvkum,mj->xvkuj", C, R, optimize=True).reshape(n_channels, z.shape[1], z.shape[1])
         weights = np.linalg.eigvalsh((C + np.swapaxes(C, 1, 2)) / 2)
         weights = np.maximum(weights, 1e-12 * weights[:, -1:] + _TINY)
-        p_values[k] = np.exp(logsf(np.square(z).sum(axis=1)[:, None], weights)[:, 0])
+        p_values[k] = np.exp(weighted_chi2_logsf(np.square(z).sum(axis=1)[:, None], weights)[:, 0])
     if not of_each_lag:
         return combined(p_values)
-    single = _single_lag_p_values(S, q, n_lags, logsf)
+    single = _single_lag_p_values(S, q, n_lags)
     early = 1 / np.arange(2, n_lags + 2)
     shares = np.concatenate([np.full(len(bases), 1 / len(bases)), early / early.sum()])
     # one lag that does exactly nothing says nothing of the others
     return combined(np.minimum(np.concatenate([p_values, single]), _AT_MOST), shares)
 
 
-def _single_lag_p_values(S, q, n_lags, logsf):
+def _single_lag_p_values(S, q, n_lags):
     """The same for the coefficients of one lag each, (n_lags, m)."""
     n_channels, n_vectors = len(q), q.shape[1] // n_lags
     squares = np.square(q.reshape(n_channels, n_vectors, n_lags)).sum(axis=1)
@@ -151,7 +151,7 @@ def _single_lag_p_values(S, q, n_lags, logsf):
     weights = np.maximum(weights, 1e-12 * weights[..., -1:] + _TINY).reshape(-1, n_vectors)
     if n_vectors == 1:
         return chdtrc(1, squares / weights.reshape(squares.shape)).T
-    return np.exp(logsf(squares.reshape(-1, 1), weights)[:, 0]).reshape(n_channels, n_lags).T
+    return np.exp(weighted_chi2_logsf(squares.reshape(-1, 1), weights)[:, 0]).reshape(n_channels, n_lags).T
 
 
 def combined(p_values, shares=None):
@@ -191,17 +191,16 @@ class OpenNoise:
 class MisfitTest:
     """Whether lags after the first act, at the maximum of a plant of one lag: score tests of its channels.
 
-    `info` is the expected information of that plant per row (:class:`~..fisher.SpectralInformation`), `grad`
-    (n_lags + 1, n, c) the gradient of the likelihood of several lags there. Every channel, in the plant or
-    not, is tested given its own first lag, the unit's other channels in the plant, its process noise and,
-    with an :class:`OpenNoise`, its sensor noise.
+    `info` is the expected information of that plant per row, a `SpectralInformation`, `grad` (n_lags + 1, n, c)
+    the gradient of the likelihood of several lags there. Every channel, in the plant or not, is tested given
+    its own first lag, the unit's other channels in the plant, its process noise and, with an
+    :class:`OpenNoise`, its sensor noise.
     """
 
     def __init__(self, info, grad, n_rows, noise=None):
         self._info, self._score, self._n_rows, self._noise = info, grad * n_rows, n_rows, noise
         self.n_lags = len(grad) - 1
-        n_frequencies = len(info.U)
-        self._frequencies = (np.arange(n_frequencies) + 0.5) * np.pi / n_frequencies
+        self._frequencies = midpoints(len(info.U))
         ahead = np.outer(np.arange(-self.n_lags, 2 * self.n_lags), self._frequencies)
         self._turn = np.cos(ahead), np.sin(ahead)
 
@@ -273,20 +272,13 @@ class MisfitTest:
         own = np.einsum("fxaj,fxci->fxiajc", W[:, cols], W[:, cols])
         lag = np.arange(self.n_lags)
         found = toeplitz[lag - lag[:, None] + self.n_lags - 1]  # (k, l, x, i, a, j, c)
-        found = found + self._hankel(own)[lag + lag[:, None]]
+        hankel = self._moments(np.conj(own), 0, 2 * self.n_lags - 1)
+        found = found + hankel[lag + lag[:, None]]
         found = np.transpose(found, (2, 3, 4, 0, 5, 6, 1))
         m, size = len(cols), U.shape[1] * cols.shape[1] * self.n_lags
         return found.reshape(m, size, size)
 
-    def _hankel(self, products):
-        """``T mean_w Re exp(-iwk) x`` for k from 0 to 2 n_lags - 2."""
-        rows = slice(self.n_lags, 3 * self.n_lags - 1)
-        flat = products.reshape(len(products), -1)
-        cos, sin = (turn[rows] for turn in self._turn)
-        found = cos @ np.ascontiguousarray(flat.real) + sin @ np.ascontiguousarray(flat.imag)
-        return (self._n_rows / len(products) * found).reshape(-1, *products.shape[1:])
-
-    def p_values(self, rows, inside, channels, logsf, bases):
+    def p_values(self, rows, inside, channels, bases):
         """P values of channels (m, k) of columns in a unit's rows; those `inside` (a,) are in the plant."""
         p, cols = rows.stop - rows.start, channels.ravel()
         against = self._against_first(rows, inside, cols)
@@ -311,7 +303,7 @@ class MisfitTest:
         q = self._score[1:, rows][..., channels].transpose(2, 1, 3, 0).reshape(m, -1)
         q = q - np.swapaxes(against, 1, 2) @ solved[:, -1]
         S, q = self._after_first(S, q)
-        return kernel_p_values(S, q, n_lags - 1, bases, logsf)
+        return kernel_p_values(S, q, n_lags - 1, bases)
 
     def _after_first(self, S, q):
         """Efficient information and score of later lags given the channel's own first one."""

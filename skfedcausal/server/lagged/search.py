@@ -6,7 +6,7 @@ import numpy as np
 
 from ...statespace.lagged.information import RowInformation
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, efficient_given, prior_root
-from ..estimation.evidence import benjamini_hochberg, weighted_chi2_logsf
+from ..estimation.evidence import benjamini_hochberg
 from .misfit import kernel_p_values, lag_bases
 from .problem import climb, gathered, rows_at
 
@@ -67,7 +67,7 @@ def tested(problem, fitted, sources, active):
         for group in _alike(found):
             S, q = (np.array([found[k][i] for k in group]) for i in range(2))
             n_lags = found[group[0]][2]
-            p = kernel_p_values(S, q, n_lags, lag_bases(n_lags), weighted_chi2_logsf, of_each_lag=True)
+            p = kernel_p_values(S, q, n_lags, lag_bases(n_lags), of_each_lag=True)
             p_values[unit, group] = p
         scores.update({(unit, k): found[k] for k in found})
     return Channels(p_values, scores)

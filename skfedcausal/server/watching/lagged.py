@@ -19,7 +19,7 @@ from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
 from ...statespace.riccati import predicted_covariance, stationary_covariance
 from ..lagged.dynamics import LaggedDynamics
-from ..lagged.gaps import RowStep
+from ..lagged.gaps import RowFilter, RowStep
 from .evidence import FLOOR, Innovations, MonitorState, PlantMonitor
 
 _SETTLED = 1e-10  # relative change of the predicted covariance from which on it is the steady one
@@ -148,20 +148,14 @@ class LaggedModel(InnovationModel):
         return FilteredRows(scaled, predicted, covariances, mean, P)
 
     def _rows(self, z, J, mean, P, n_rows):
-        n, dynamics, step = len(self.J), self.dynamics, None
+        n, run = len(self.J), RowFilter(self.dynamics, mean, P)
         scaled, predicted, covariances = np.empty((n_rows, n)), np.empty((n_rows, n)), []
         for t in range(n_rows):
-            if step is None or not step.holds(J[t]):
-                step = RowStep(dynamics, P, J[t])
-                own = step.P[:n, :n]
-            predicted[t] = mean[:n]
-            residual = z[t] - J[t] @ mean[:n]
-            scaled[t] = np.linalg.solve(np.eye(n) + J[t] @ own, residual)
-            covariances.append(own)
-            filtered = mean + step.gain @ residual
-            mean = np.concatenate([dynamics.top @ filtered, filtered[:-n]])
-            P, step = step.following(dynamics), step.settled()
-        return scaled, predicted, covariances, mean, P
+            predicted[t] = run.mean[:n]
+            step, residual, _ = run.row(z[t], J[t])
+            scaled[t] = np.linalg.solve(np.eye(n) + J[t] @ step.own, residual)
+            covariances.append(step.own)
+        return scaled, predicted, covariances, run.mean, run.P
 
     def _is_settled(self, P):
         return bool(np.abs(P - self.settled).max() <= _SETTLED * np.abs(self.settled).max())

@@ -357,29 +357,27 @@ def test_made_valid_only_takes_from_the_coupling(coupling, correlation):
 
 
 @pytest.mark.parametrize("coupling", [0.3, 0.6, 1.5, 3.0, 30.0])
-@pytest.mark.parametrize("n_lags", [1, 2])
-def test_couplings_are_halved_until_the_plant_is_stable_enough(coupling, n_lags):
-    """Of one lag the largest pole is 0.6 more than the coupling, of the second lag alone the root of it."""
-    partition = Partition((1, 1), (1, 0), n_lags=n_lags)
-    A = np.zeros((2, 2 * n_lags + 1))
-    A[:, -3:-1] += coupling * (1 - np.eye(2))
-    A[:, :2] += 0.6 * np.eye(2) if n_lags == 1 else 0.0
+def test_couplings_are_halved_until_the_plant_is_stable_enough(coupling):
+    """The largest pole is 0.6 more than the coupling."""
+    partition = Partition((1, 1), (1, 0))
+    A = np.zeros((2, 3))
+    A[:, :2] += coupling * (1 - np.eye(2)) + 0.6 * np.eye(2)
     A[:, -1] = 7.0  # inputs stay
     new_A, new_Q = made_valid(A, np.eye(2) + 0.5, partition)
     expected = A.copy()
-    poles = [coupling * s + 0.6 if n_lags == 1 else np.sqrt(coupling * s) for s in (1.0, 0.5, 0.25, 0.125, 0.0)]
+    poles = [coupling * s + 0.6 for s in (1.0, 0.5, 0.25, 0.125, 0.0)]
     share = next(s for s, pole in zip((1.0, 0.5, 0.25, 0.125, 0.0), poles, strict=True) if pole < 0.99)
-    expected[:, -3:-1] = np.where(np.eye(2), A[:, -3:-1], share * A[:, -3:-1])
+    expected[:, :2] = np.where(np.eye(2), A[:, :2], share * A[:, :2])
     np.testing.assert_allclose(new_A, expected)
     np.testing.assert_allclose(new_Q, [[1.5, 0.5 * share], [0.5 * share, 1.5]])
 
 
-def test_where_units_alone_are_unstable_later_lags_and_correlations_go_and_inputs_stay():
-    partition = Partition((1, 1), (1, 0), n_lags=2)
-    A = np.array([[1.2, 0.3, 0.1, 0.2, 5.0], [0.3, 0.5, 0.2, 0.1, 6.0]])
+def test_where_units_alone_are_unstable_correlations_go_and_inputs_stay():
+    partition = Partition((1, 1), (1, 0))
+    A = np.array([[1.2, 0.3, 5.0], [0.3, 0.5, 6.0]])
     new_A, new_Q = made_valid(A, np.eye(2) + 0.5, partition)
     np.testing.assert_allclose(new_A[:, :2], np.diag([0.99, 0.5 * 0.99 / 1.2]))
-    np.testing.assert_array_equal(new_A[:, 2:], [[0, 0, 5.0], [0, 0, 6.0]])
+    np.testing.assert_array_equal(new_A[:, 2:], [[5.0], [6.0]])
     np.testing.assert_array_equal(new_Q, 1.5 * np.eye(2))
 
 
