@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ..statespace.episodes import PIECE, column_mean, episodes, side_by_side
+from ..statespace.episodes import PIECE, column_mean, episode_lengths, episodes, side_by_side
 from ..statespace.inputs import input_term
 from ..statespace.kalman import (
     CovarianceSchedule,
@@ -104,7 +104,8 @@ class PlantFilter:
 
     @cached_property
     def _schedule(self):
-        return covariance_schedule(self._A, self._Q, self._record.mean_information(), self._P0)
+        longest = max(episode_lengths(self._record.starts, self._record.n_samples))
+        return covariance_schedule(self._A, self._Q, self._record.mean_information(), self._P0, max_steps=longest)
 
     def carried(self, matrix, drive=None):
         """What the row before makes of the states, ``matrix @ E[h_(t-1) | messages up to t - 1]``.
