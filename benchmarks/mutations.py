@@ -63,7 +63,7 @@ AREAS = {
         (
             "tests/statespace",
             "tests/server/estimation",
-            "tests/server/inference",
+            "tests/server/links",
             "tests/server/test_likelihood_server.py",
         ),
     ),

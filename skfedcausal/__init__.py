@@ -16,11 +16,12 @@ from .estimators.detector import FederatedRCADetector
 from .estimators.granger import FederatedGrangerEstimator
 from .historian import read_historian
 from .networks import LSTMRegressor, SELURegressor
-from .privacy import GaussianMechanism, PrivacyAccountant, RandomizedResponse
+from .privacy import GaussianMechanism, PrivacyAccountant, PrivacyMechanism, RandomizedResponse
 from .quality import check_plant
 from .server.gradient.server import GradientServer
 from .server.likelihood import LikelihoodServer
 from .server.moments import MomentServer
+from .server.plant import ServerLearner
 from .server.regressor import RegressorServer
 
 __all__ = [
@@ -37,10 +38,12 @@ __all__ = [
     "LinearAugmenter",
     "MomentServer",
     "PrivacyAccountant",
+    "PrivacyMechanism",
     "RandomizedResponse",
     "RegressorAugmenter",
     "RegressorServer",
     "SELURegressor",
+    "ServerLearner",
     "UnitClient",
     "UnitScaler",
     "__version__",

@@ -8,18 +8,7 @@ from .commands import COMMANDS, run_command
 
 
 def main(arguments=None):
-    """Run the command line.
-
-    Parameters
-    ----------
-    arguments : list of str, default=None
-        None takes those of the process.
-
-    Returns
-    -------
-    int
-        Exit code.
-    """
+    """Run the command line; the exit code."""
     arguments = sys.argv[1:] if arguments is None else list(arguments)
     first = arguments[0] if arguments else "demo"
     if first in COMMANDS:
@@ -37,9 +26,7 @@ def _parser():
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=__version__)
-    parser.add_argument(
-        "command", nargs="?", choices=list(COMMANDS), help="one of those below; each knows --help"
-    )
+    parser.add_argument("command", nargs="?", choices=list(COMMANDS), help="one of those below, with --help")
     return parser
 
 

@@ -15,9 +15,7 @@ _PICTURE = "skfedcausal_plant.png"
 
 def run_demo(seed=0, folder="."):
     """Simulate a plant, learn its links, compare them with the truth; a report, and a picture in `folder`."""
-    X, truth = make_granger_plant(
-        n_units=len(_UNITS), names=_UNITS, n_samples=5000, n_links=8, random_state=seed
-    )
+    X, truth = make_granger_plant(len(_UNITS), names=_UNITS, n_samples=5000, n_links=8, random_state=seed)
     started = time.perf_counter()
     estimator = FederatedGrangerEstimator().fit(X)
     seconds = time.perf_counter() - started
@@ -42,10 +40,7 @@ def run_demo(seed=0, folder="."):
 
 
 def compare_links(links, truth):
-    """Table of estimated links beside the true strengths, strongest evidence first.
-
-    True strengths are in the simulator's states, not standardised ones.
-    """
+    """Estimated links beside true strengths, in the simulator's states; strongest evidence first."""
     truth = truth.loc[truth["kind"] == "state", ["cause", "effect", "strength"]]
     merged = links.merge(truth, on=["cause", "effect"], how="left", suffixes=("", "_true"))
     columns = ["cause", "effect", "strength", "stderr", "p_adjusted", "verdict"]

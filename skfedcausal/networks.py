@@ -20,18 +20,17 @@ from .statespace.networks import LSTM, FeedForward, uniform_lstm
 
 _DECAY = (0.9, 0.999)  # of Adam's two averages
 _TINY = 1e-8
+_RAISE = "Raise max_iter, or set tol=0 for a fixed number of epochs."
+_AT_LEAST_ONE = [Interval(Integral, 1, None, closed="left")]
 
 
 class _TorchRegressor(RegressorMixin, BaseEstimator):
     """Base of the regressors: Adam on mini-batches of half the squared error."""
 
     _parameter_constraints = {
-        "hidden": [Interval(Integral, 1, None, closed="left")],
+        **dict.fromkeys(("hidden", "batch_size", "max_iter", "n_iter_no_change"), _AT_LEAST_ONE),
         "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
-        "batch_size": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="left")],
-        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
     }
 
@@ -71,10 +70,8 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
         ImportError
             If torch is not installed.
         """
-        self._validate_params()
-        X, y = validate_data(self, X, y, dtype=float, multi_output=True, y_numeric=True)
-        rng = self._start(X.shape[1], y)
-        y = y.reshape(len(X), -1)
+        rng = check_random_state(self.random_state)
+        X, y = self._read(X, y, rng)
         self.loss_curve_ = []
         best, waited = np.inf, 0
         with _one_thread():
@@ -89,10 +86,7 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
                     break
             else:
                 if self.tol > 0:
-                    message = (
-                        f"The loss still fell after {self.max_iter} epochs. Raise max_iter, or set tol=0 "
-                    )
-                    message += "for a fixed number of epochs."
+                    message = f"The loss still fell after {self.max_iter} epochs. {_RAISE}"
                     warnings.warn(message, ConvergenceWarning, stacklevel=2)
         self.n_iter_ = len(self.loss_curve_)
         return self
@@ -109,14 +103,10 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
         -------
         self : object
         """
-        first = not hasattr(self, "weights_")
-        if first:
-            self._validate_params()
-        X, y = validate_data(self, X, y, dtype=float, multi_output=True, y_numeric=True, reset=first)
-        if first:
-            self._start(X.shape[1], y)
+        is_fitted = hasattr(self, "weights_")
+        X, y = self._read(X, y, None if is_fitted else check_random_state(self.random_state))
         with _one_thread():
-            self._descend(X, y.reshape(len(X), -1))
+            self._descend(X, y)
         return self
 
     def predict(self, X):
@@ -144,16 +134,19 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
 
     # -- training ----------------------------------------------------------------------------------------
 
-    def _start(self, n_features, y):
-        """New weights; the generator that shuffles rows."""
+    def _read(self, X, y, rng):
+        """Checked rows, `y` of shape (n_samples, n_outputs); a new start, weights from `rng`, if given."""
         _torch()
-        rng = check_random_state(self.random_state)
-        self._is_single = y.ndim == 1
-        self.weights_ = self._draw(rng, n_features, 1 if self._is_single else y.shape[1])
-        self._averages = [(np.zeros_like(w), np.zeros_like(w)) for w in self.weights_]
-        self._n_steps_taken = 0
-        self._parts: list = []
-        return rng
+        first = rng is not None
+        if first:
+            self._validate_params()
+        X, y = validate_data(self, X, y, dtype=float, multi_output=True, y_numeric=True, reset=first)
+        if first:
+            self._is_single, self._n_steps_taken = y.ndim == 1, 0
+            self.weights_ = self._draw(rng, X.shape[1], 1 if self._is_single else y.shape[1])
+            self._averages = [(np.zeros_like(w), np.zeros_like(w)) for w in self.weights_]
+            self._parts: list = []
+        return X, y.reshape(len(X), -1)
 
     def _descend(self, X, target):
         """One step of Kingma & Ba's Adam on the weights, in place; the loss before it."""
@@ -233,8 +226,7 @@ class LSTMRegressor(_TorchRegressor):
 
     _parameter_constraints = {
         **_TorchRegressor._parameter_constraints,
-        "n_layers": [Interval(Integral, 1, None, closed="left")],
-        "n_steps": [Interval(Integral, 1, None, closed="left")],
+        **dict.fromkeys(("n_layers", "n_steps"), _AT_LEAST_ONE),
         "zero_output": ["boolean"],
     }
 
@@ -267,10 +259,8 @@ class LSTMRegressor(_TorchRegressor):
 
     def _draw(self, rng, n_features, n_outputs):
         if n_features % self.n_steps:
-            raise ValueError(
-                f"Got {n_features} features for n_steps={self.n_steps}; a row must hold the same number of "
-                "features for every step."
-            )
+            what = f"Got {n_features} features for n_steps={self.n_steps}"
+            raise ValueError(f"{what}; a row must hold the same number of features for every step.")
         layers = uniform_lstm(rng, n_features // self.n_steps, self.hidden, self.n_layers)
         bound = 0.0 if self.zero_output else self.hidden**-0.5
         out = _uniform(rng, bound, (n_outputs, self.hidden), n_outputs)

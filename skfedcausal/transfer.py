@@ -81,10 +81,8 @@ class TransferFunction:
             return _square_zeros(self.A, self.B, self.C)
         rng = np.random.default_rng(0)
         combinations = (rng.standard_normal((k, d)) for _ in range(2))
-        first, second = (
-            _square_zeros(self.A, self.B, K @ self.C) if d > k else _square_zeros(self.A, self.B @ K, self.C)
-            for K in combinations
-        )
+        pairs = ((self.B, K @ self.C) if d > k else (self.B @ K, self.C) for K in combinations)
+        first, second = (_square_zeros(self.A, B, C) for B, C in pairs)
         distance = np.abs(first[:, None] - second).min(axis=1, initial=np.inf)
         return first[distance <= tol * np.maximum(np.abs(first), 1)]
 

@@ -32,8 +32,11 @@ def test_every_table_of_results_is_on_the_page_of_benchmarks():
 
 @pytest.mark.parametrize(
     "package",
-    ["", ".datasets", ".displays", ".federation", ".metrics", ".privacy", ".quality", ".containers"],
-)
+    [
+        "", ".datasets", ".displays", ".federation", ".metrics", ".privacy", ".quality", ".containers",
+        ".testing",
+    ],
+)  # fmt: skip
 def test_every_public_name_is_on_the_page_of_the_api(package):
     public = importlib.import_module(f"skfedcausal{package}").__all__
     listed = {line.strip().rpartition(".")[2] for line in page("api").splitlines()}

@@ -22,6 +22,7 @@ MODULES = (
     "skfedcausal.containers",
     "skfedcausal.privacy",
     "skfedcausal.quality",
+    "skfedcausal.testing",
     "skfedcausal.transfer",
     "skfedcausal.containers",
 )

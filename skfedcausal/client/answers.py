@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ..message.packet import PacketError
 from ..message.states import StateMessage
 from .monitor import ResidualFlag
 from .network_training import StateCorrection, corrected_prediction
@@ -31,12 +32,13 @@ def effect_variances(reply, C):
     return np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0)
 
 
-def local_features(client, Y, U, starts):
+def local_features(client, Y, U, starts, n_states=None):
     """Centred measurements with the missing ones replaced by their filtered expectation."""
     if not isinstance(client, UnitClient):
-        states = _filtered(client, Y, U, starts)
+        states = _filtered(client, Y, U, starts, n_states)
         level = client.measurements(np.zeros((1, states.shape[1])))
-        centred = np.where(np.isnan(Y), client.measurements(states), Y) - level
+        expected = in_shape(client.measurements(states), Y.shape, client, "measurements")
+        centred = np.where(np.isnan(Y), expected, Y) - level
         return np.nan_to_num(centred)  # a sensor that was never seen has no level
     Y = client.active_columns(Y)
     model = client.model
@@ -53,18 +55,29 @@ def is_complete(Y):
     return bool(np.isfinite(Y.sum()))  # a missing value anywhere reaches the sum
 
 
-def _filtered(client, Y, U, starts):
+def in_shape(value, shape, part, method):
+    """What a part of the user's own gave, if it has the shape that it should have."""
+    if np.shape(value) != shape:
+        raise PacketError(
+            f"`{method}` of its {type(part).__name__} gave an array of shape "
+            f"{np.shape(value)}, expected {shape}."
+        )
+    return value
+
+
+def _filtered(client, Y, U, starts, n_states=None):
     """States by the unit's own filter."""
     if isinstance(client, UnitClient):
         return client.model.filter(client.active_columns(Y), U, starts)
-    return client.filter(Y, **along(Y, U, starts))
+    states = client.filter(Y, **along(Y, U, starts))
+    return states if n_states is None else in_shape(states, (len(Y), n_states), client, "filter")
 
 
 def _predicted(client, Y, U, starts):
     """Measurements predicted one step ahead by the unit's own filter."""
     if isinstance(client, UnitClient):
         return client.measurements(client.model.predict(client.active_columns(Y), U, starts))
-    return client.predict(Y, **along(Y, U, starts))
+    return in_shape(client.predict(Y, **along(Y, U, starts)), Y.shape, client, "predict")
 
 
 def local_prediction(site, Y, U, starts, *, augmented):
@@ -74,14 +87,15 @@ def local_prediction(site, Y, U, starts, *, augmented):
         return _predicted(client, Y, U, starts)
     if isinstance(site["augmenter"], StateCorrection):
         return corrected_prediction(site, Y, starts)
-    filtered = _filtered(client, Y, U, starts)
+    filtered = _filtered(client, Y, U, starts, len(site["transition"]))
     states = np.empty_like(filtered)
     np.dot(filtered[:-1], site["transition"].T, out=states[1:])
     if "input_matrix" in site:
         states[1:] += (U[:-1] - site["input_mean"]) @ site["input_matrix"].T
     states[list(starts)] = 0.0
-    states += site["augmenter"].predict(local_features(client, Y, U, starts), starts)
-    return client.measurements(states)
+    guess = site["augmenter"].predict(local_features(client, Y, U, starts, states.shape[1]), starts)
+    states += in_shape(guess, states.shape, site["augmenter"], "predict")
+    return in_shape(client.measurements(states), Y.shape, client, "measurements")
 
 
 def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=False, monitor=None):

@@ -23,7 +23,7 @@ _ROUNDING = 1e-6  # standard deviations per level at which products need not be 
 
 
 class Augmenter(RegressorMixin, BaseEstimator):
-    """Base of the augmenters: how a unit guesses from its own measurements what the others do to it.
+    """Base of augmenters, which predict the other units' influence from a unit's own measurements.
 
     A subclass has two methods. ``fit(Y, cross_term, transition=None, starts=(0,))`` learns the influence of
     the other units on every row, ``cross_term`` of shape (n_samples, n_states), from the unit's own centred
@@ -69,7 +69,7 @@ def as_augmenter(given):
 
 
 class LinearAugmenter(Augmenter):
-    """Linear augmentation of the client model, ``A_mm theta y[t-1] + phi``.
+    """Linear augmentation of a unit's model, ``A_mm theta y[t-1] + phi``.
 
     With the prediction ``A_mm h_c[t-1]`` of the unit's own filter this is the augmented model ``h_a[t] =
     A_mm (h_c[t-1] + theta y[t-1]) + phi`` of [1]_ (Table 1, column 2) and [2]_.
@@ -154,7 +154,7 @@ class LinearAugmenter(Augmenter):
         return self
 
     def predict(self, Y, starts=(0,)):
-        """Guess the cross term of each row from the measurements before it.
+        """Predict the cross term of each row from the measurements before it.
 
         Parameters
         ----------
@@ -177,7 +177,7 @@ class LinearAugmenter(Augmenter):
 
 
 class RegressorAugmenter(Augmenter):
-    """Augmentation of the client model by any scikit-learn regressor on lagged measurements.
+    """Augmentation of a unit's model by any scikit-learn regressor on lagged measurements.
 
     Parameters
     ----------
@@ -245,7 +245,7 @@ class RegressorAugmenter(Augmenter):
         return self
 
     def predict(self, Y, starts=(0,)):
-        """Guess the cross term of each row from the measurements before it.
+        """Predict the cross term of each row from the measurements before it.
 
         Parameters
         ----------

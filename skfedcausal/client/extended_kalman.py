@@ -55,7 +55,7 @@ class ExtendedFilterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         return np.concatenate([self.filter_moments(Y[i:j])[2] for i, j in bounds])
 
     def fit_transform(self, X, y=None, *, lengths=None):
-        """`fit`, and the filtered states of the same record with the same episodes.
+        """Fit, then return the filtered states of the same record with the same episodes.
 
         Parameters
         ----------
@@ -227,7 +227,7 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
 
     @property
     def is_fitted(self):
-        """Whether the maps are there."""
+        """Whether the maps have been given or learned."""
         return hasattr(self, "f_map_")
 
     def fit(self, X, y=None, *, lengths=None):
@@ -331,7 +331,7 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
         )
 
     def filter_moments(self, Y, after=None):
-        """Predicted and filtered states with their covariances, one episode.
+        """Predicted and filtered states of one episode, with their covariances.
 
         Parameters
         ----------

@@ -47,7 +47,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return model.filter(Y, U, starts)
 
     def fit_transform(self, X, y=None, *, inputs=None, lengths=None):
-        """`fit`, and the filtered states of the same record with the same inputs and episodes.
+        """Fit, then return the filtered states of the same record with the same inputs and episodes.
 
         Parameters
         ----------
@@ -97,7 +97,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return self.measurements(model.predict(Y, U, starts))
 
     def measurements(self, states):
-        """Expected measurements of given states, constant columns at their constant.
+        """Expected measurements of given states; constant columns keep their constant.
 
         Parameters
         ----------
@@ -115,7 +115,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         return full
 
     def residuals(self, X, *, inputs=None, lengths=None):
-        """Measurements less their one-step-ahead predictions.
+        """Measurements minus their one-step-ahead predictions.
 
         Parameters
         ----------

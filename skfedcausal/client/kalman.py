@@ -25,7 +25,7 @@ from .unit_model import UnitClient, UnitModel, with_diagonal
 
 
 class KalmanClient(UnitClient):
-    """Kalman filter of one unit, with given matrices or identified from the unit's own data.
+    """Kalman filter of one unit, with matrices given or identified from the unit's own data.
 
     The model is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y[t] = mean + C h[t] + v[t]`` with white Gaussian
     noise of covariances Q and R. NaN stands for a measurement that is missing; filter and likelihood are
@@ -141,7 +141,7 @@ class KalmanClient(UnitClient):
         return tags
 
     def fit(self, X, y=None, *, inputs=None, lengths=None):
-        """Take the level of the measurements and identify whatever was not given.
+        """Estimate the level of the measurements and identify every matrix that was not given.
 
         Parameters
         ----------

@@ -150,7 +150,7 @@ class UnitModel:
 
 
 class UnitClient(UnitFilter):
-    """Base of a unit's own model: a subclass says how it is learned, the rest follows.
+    """Base of a unit's own model; a subclass defines only how it is learned.
 
     A subclass has ``fit(X, y=None, *, inputs=None, lengths=None)``, which ends with ``return
     self.learned(A, C, Q, R, ...)``: the unit is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y[t] = mean + C
@@ -206,7 +206,7 @@ class UnitClient(UnitFilter):
     # -- the model -------------------------------------------------------------------------------
 
     def learned(self, A, C, Q, R, *, B=None, mean=None):
-        """Take matrices for the unit's model, at the end of `fit`.
+        """Set the matrices of the unit's model, at the end of `fit`.
 
         Parameters
         ----------
@@ -274,12 +274,12 @@ class UnitClient(UnitFilter):
 
     @property
     def message_model(self):
-        """The model that messages follow: with the share of sensor noise that a server chose, if it did."""
+        """The model used for messages, with the fraction of sensor noise that a server chose, if any."""
         model, share = self.model, getattr(self, "_noise_share", None)
         return model if share is None else model.with_noise_share(share)
 
     def with_noise_share(self, share):
-        """Copy whose messages take another share of the measurements for noise; its own filter stays.
+        """Copy whose messages use another fraction of sensor noise; its own filter does not change.
 
         Parameters
         ----------
@@ -295,7 +295,7 @@ class UnitClient(UnitFilter):
         return other
 
     def monitored_by(self, model):
-        """Copy whose messages and filter follow the model of a monitor; under other noise it has its own.
+        """Copy whose messages and filter use the model of a monitor; under other noise it keeps its own.
 
         Parameters
         ----------
@@ -311,7 +311,7 @@ class UnitClient(UnitFilter):
         return other
 
     def with_noise(self, noise):
-        """Copy for a record to whose columns noise of other known variances was added.
+        """Copy for a record with noise of other known variances added to its columns.
 
         Parameters
         ----------

@@ -324,7 +324,8 @@ class UnitWorker:
                 with config_context(assume_finite=True):
                     augmenter.fit(Y, *told, level=client.model.mean, products=products)
                 return
-        augmenter.fit(local_features(client, self._Y, self._U, self._starts), *told)
+        n_states = len(reply.transition)
+        augmenter.fit(local_features(client, self._Y, self._U, self._starts, n_states), *told)
 
     # -- measurements that somebody asks for -----------------------------------------------------
 

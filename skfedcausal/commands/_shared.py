@@ -1,9 +1,8 @@
-"""What the commands share: options, progress, exit codes."""
+"""Shared by all commands: options, progress, exit codes."""
 
 import argparse
 import json
 import sys
-import tomllib
 from pathlib import Path
 
 from ..federation.lost import ClientError
@@ -42,16 +41,7 @@ def answer(options, work, text):
     return DONE
 
 
-def told(options, line):
-    """Tell how far long work has come, on standard error."""
+def report(options, line):
+    """Report progress on standard error."""
     if not options.json:
         print(line, file=sys.stderr, flush=True)
-
-
-def section_of(path):
-    """Whether a settings file is that of a site or of a server."""
-    try:
-        everything = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, tomllib.TOMLDecodeError):
-        return "site"  # reading it says what is wrong
-    return "server" if "server" in everything else "site"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from ..engines import nvflare_kit
 from ._shared import add_json, answer, parser
 
 
@@ -37,22 +38,16 @@ def _text(result):
 
 
 def _provision(options):
-    from ..engines import nvflare_kit
-
     kits = nvflare_kit.provision(options.units, options.folder, server=options.server, port=options.port)
     return {name: str(kit) for name, kit in kits.items()}
 
 
 def _harden(options):
-    from ..engines import nvflare_kit
-
     nvflare_kit.harden(options.kit)
     return {"hardened": str(options.kit)}
 
 
 def _start(options):
-    from ..engines import nvflare_kit
-
     code = nvflare_kit.start(options.kit).wait()
     if code:
         raise RuntimeError(f"The engine ended with code {code}; see {options.kit / 'engine.log'}.")
@@ -60,15 +55,11 @@ def _start(options):
 
 
 def _stop(options):
-    from ..engines import nvflare_kit
-
     nvflare_kit.stop(options.admin)
     return {"stopped": str(options.admin)}
 
 
 def _fit(options):
-    from ..engines import nvflare_kit
-
     settings = {"journal": options.journal, "attempts": options.attempts}
     return nvflare_kit.submit(options.settings, options.admin, options.out, **settings)
 

@@ -1,4 +1,4 @@
-"""What the commands on one's own file share: options, reading, results."""
+"""Shared by the commands on one's own file: options, reading, results."""
 
 import argparse
 import json
@@ -97,8 +97,7 @@ def unit_names(columns, clients):
                 for column, (unit, _, tag) in zip(columns, parts, strict=True)
             }
     raise FileError(
-        f"No unit in the columns {listed(columns, 6)}. Name them 'unit__tag', or say who owns them in a "
-        "JSON file: "
+        f"No unit in the columns {listed(columns, 6)}. Name them 'unit__tag', or say who owns them: "
         "--clients units.json."
     )
 

@@ -50,9 +50,8 @@ def _split(table, nominal):
         if not isinstance(table.index, pd.DatetimeIndex):
             raise FileError(f"--nominal {nominal} is a time and the file has none; give a share.") from None
         until = pd.Timestamp(nominal)
-        until = (
-            until.tz_localize(table.index.tz) if until.tz is None and table.index.tz is not None else until
-        )
+        if until.tz is None:
+            until = until.tz_localize(table.index.tz)
         rows = int(table.index.searchsorted(until))
     else:
         rows = int(share * len(table))

@@ -3,9 +3,10 @@
 import time
 
 from ..federation.files import FileSite
-from ..sites.settings import SettingsError, read_site_settings
+from ..sites.settings import SettingsError
+from ..sites.site import read_site_settings
 from . import plan
-from ._shared import answer, parser, told
+from ._shared import answer, parser, report
 
 _PAUSE = 1.0  # seconds between two looks for a further batch
 
@@ -32,12 +33,14 @@ def _run(options):
     if settings.one_way:
         if settings.run is None:
             raise SettingsError("[site] with one_way = true needs `run`, the name of the run.")
-        sent = _send_all(site, settings, lambda path: told(options, f"{settings.name}: wrote {path.name}"))
+        sent = _send_all(site, settings, lambda path: report(options, f"{settings.name}: wrote {path.name}"))
         closed, more = True, {"sent": sent}
     else:
-        told(options, f"{settings.name}: waiting for questions in {site.folder / 'inbox'}")
+        report(options, f"{settings.name}: waiting for questions in {site.folder / 'inbox'}")
         timeout = options.timeout or settings.timeout
-        closed = site.serve(timeout, watch=lambda path: told(options, f"{settings.name}: wrote {path.name}"))
+        closed = site.serve(
+            timeout, watch=lambda path: report(options, f"{settings.name}: wrote {path.name}")
+        )
     if not closed:
         raise RuntimeError(f"No question came for {timeout:g} seconds and the run is not over.")
     gate.ledger.to_html(settings.home / "ledger.html")

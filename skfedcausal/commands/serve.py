@@ -1,14 +1,13 @@
 """``python -m skfedcausal serve``: the server's side of a run over files."""
 
-from ..sites.server_settings import read_server_settings
-from ._shared import answer, parser, told
+from ..sites.server import read_server_settings
+from ._shared import answer, parser, report
 
 
 def main(arguments):
     """Learn the plant from the sites of a settings file and write the results."""
-    options = parser("serve", "Run a fit over sites that are reached through a folder of files.").parse_args(
-        arguments
-    )
+    reader = parser("serve", "Run a fit over sites that are reached through a folder of files.")
+    options = reader.parse_args(arguments)
     return answer(options, lambda: _serve(options), _text)
 
 
@@ -17,18 +16,15 @@ def _serve(options):
     transport = settings.file_transport()
     exchange = transport.exchange
 
-    def told_exchange(out, *, timeout=None):
+    def reporting_exchange(out, *, timeout=None):
         answers = exchange(out, timeout=timeout)
-        seconds = transport.seconds[-1]
-        told(options, f"{settings.run}: packet {len(transport.seconds)} to {len(out)} sites, {seconds:.2f} s")
+        number, seconds = len(transport.seconds), transport.seconds[-1]
+        report(options, f"{settings.run}: packet {number} to {len(out)} sites, {seconds:.2f} s")
         return answers
 
-    transport.exchange = told_exchange
-    summary = settings.learn(
-        transport, lambda line: told(options, line)
-    )  # when it fails the sites wait for the run to be resumed
-    transport.close()
-    return summary
+    transport.exchange = reporting_exchange
+    # closes the transport; when it fails the sites wait for the run to be resumed
+    return settings.learn(transport, lambda line: report(options, line))
 
 
 def _text(summary):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger
-from ..sites.settings import read_site_settings
+from ..sites.site import read_site_settings
 from ._shared import answer, parser
 
 

@@ -54,9 +54,8 @@ def _change(text):
         return name.strip(), _rule(value.strip())
     except ValueError:
         raise FileError(
-            f"Got --do {text!r}; give INPUT=VALUE with a number, 'hold', 'x1.1', '+0.5' or '-0.5'. Write a "
-            "negative "
-            "number that is to be held as '=-0.5' after the name: INPUT==-0.5."
+            f"Got --do {text!r}; give INPUT=VALUE with a number, 'hold', 'x1.1', '+0.5' or '-0.5' "
+            "(INPUT==-0.5 to hold a negative number)."
         ) from None
 
 

@@ -2,9 +2,8 @@
 
 from .arrays import constant_columns
 from .layout import PlantLayout
-from .plant import PlantData, read_plant
+from .plant import PlantData, read_plant, stack_clients
 from .rows import check_lengths, episode_starts
-from .stack import stack_clients
 
 __all__ = [
     "PlantData",

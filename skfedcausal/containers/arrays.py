@@ -20,7 +20,7 @@ def as_native(X):
     if isinstance(X, pd.DataFrame):
         return _flatten_columns(X)
     if np.ma.isMaskedArray(X):
-        return X.astype(np.float64).filled(np.nan)
+        return np.ma.filled(X.astype(np.float64), np.nan)
     if hasattr(X, "__dataframe__") or isinstance(X, (pd.Series, np.ndarray)):
         return X
     return np.asarray(X) if hasattr(X, "__array__") else X
@@ -40,8 +40,7 @@ def _flatten_columns(frame):
         return frame
     if frame.columns.nlevels != 2:
         raise ValueError(
-            f"Got a frame with {frame.columns.nlevels} column levels; give two (client, sensor), "
-            "or flat 'client__sensor' names."
+            f"Got {frame.columns.nlevels} column levels; give two (client, sensor), or flat names."
         )
     units = [str(unit) for unit, _ in frame.columns]
     flat = frame.copy(deep=False)
@@ -62,8 +61,7 @@ def column_names(X, what="X"):
         others = [name for name, flag in zip(names, strings, strict=True) if not flag]
         raise TypeError(
             "Feature names are only supported if all input features have string names. Got "
-            f"{listed(others)} among the columns of {what}; use "
-            "X.columns = X.columns.astype(str)."
+            f"{listed(others)} among the columns of {what}; use X.columns = X.columns.astype(str)."
         )
     check_unique(names, f"columns of {what}")
     return tuple(str(name) for name in names)
@@ -76,7 +74,7 @@ def names_units(X):
 
 def n_columns(X):
     """Number of columns of a table, 0 for anything that is not two-dimensional."""
-    shape = getattr(X, "shape", ())
+    shape: tuple = getattr(X, "shape", ())
     return shape[1] if len(shape) == 2 else 0
 
 
@@ -90,13 +88,8 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
     if isinstance(X, pd.DataFrame) and not X.shape[1]:
         X = np.empty(X.shape)  # scikit-learn asks a frame without columns for its dtypes
     try:
-        return check_array(
-            X,
-            dtype=np.float64,
-            ensure_all_finite="allow-nan",
-            ensure_min_features=min_features,
-            **checks,
-        )
+        checks |= {"ensure_all_finite": "allow-nan", "ensure_min_features": min_features}
+        return check_array(X, dtype=np.float64, **checks)
     except (TypeError, ValueError) as error:
         found = _first_bad_column(X)
         if found is not None:

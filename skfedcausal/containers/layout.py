@@ -68,7 +68,7 @@ class PlantLayout:
     @cached_property
     def columns(self):
         """Flat names of all columns of the flat table, in its order."""
-        name_at = {}
+        name_at: dict[int, str] = {}
         for unit in range(self.n_units):
             name_at.update(zip(self.output_positions[unit], self.outputs[unit], strict=True))
             # strict=False: inputs that came separately have no position
@@ -145,16 +145,15 @@ def learn_layout(labels, flat_names, is_input, *, named):
     """Layout of a flat table."""
     names = tuple(dict.fromkeys(labels))
     check_unit_names(names)
-    sensors = {name: [] for name in names}
-    actuators = {name: [] for name in names}
+    sensors: dict[str, list[int]] = {name: [] for name in names}
+    actuators: dict[str, list[int]] = {name: [] for name in names}
     for position, (label, flag) in enumerate(zip(labels, is_input, strict=True)):
         (actuators if flag else sensors)[label].append(position)
     silent = [name for name in names if not sensors[name]]
     if silent:
         raise ValueError(
-            f"Got only input columns for unit(s) {listed(silent)}; every unit needs at least one "
-            "sensor column. Give an input the name (or the `client_labels` label) of the unit "
-            "it acts on."
+            f"Got only input columns for unit(s) {listed(silent)}; every unit needs at least one sensor. "
+            "Give an input the name (or the `client_labels` label) of the unit it acts on."
         )
 
     def name_columns(positions, unit, letter):
@@ -238,10 +237,9 @@ def split_flat_names(columns):
     bad = ["".join(part) for part in parts if not all(part)]
     if bad:
         raise ValueError(
-            f"Got column(s) {listed(bad)} without a unit or without a sensor among "
-            f"`client{SEPARATOR}sensor` names; name every column 'client{SEPARATOR}sensor', drop "
-            "the others (time belongs in the index), or say who owns each column with "
-            "`client_labels`."
+            f"Got column(s) {listed(bad)} without a unit or without a sensor among `client{SEPARATOR}sensor` "
+            f"names; name every column 'client{SEPARATOR}sensor', drop the others (time belongs in the "
+            "index), or say who owns each column with `client_labels`."
         )
     return [unit for unit, _, _ in parts]
 
@@ -255,9 +253,8 @@ def check_flat_names(units, columns):
     ]
     if misread:
         raise ValueError(
-            f"Got unit name(s) {listed(dict.fromkeys(misread))}; rename them: they must not "
-            f"contain '{SEPARATOR}' or end with '_', because 'client{SEPARATOR}sensor' names are "
-            f"split at the first '{SEPARATOR}'."
+            f"Got unit name(s) {listed(dict.fromkeys(misread))}; rename them: 'client{SEPARATOR}sensor' is "
+            f"split at the first '{SEPARATOR}', so they must not contain it or end with '_'."
         )
 
 
@@ -296,9 +293,8 @@ def check_unit_names(names):
     bad = [name for name in names if not name or SEPARATOR in name]
     if bad:
         raise ValueError(
-            f"Got unit name(s) {listed(bad)}; a unit's name must not be empty or contain "
-            f"'{SEPARATOR}', because columns are called 'client{SEPARATOR}sensor'. Rename the "
-            "unit(s)."
+            f"Got unit name(s) {listed(bad)}; a unit's name must not be empty or contain '{SEPARATOR}': "
+            f"columns are called 'client{SEPARATOR}sensor'. Rename the unit(s)."
         )
     check_unique(names, "units")
 

@@ -14,7 +14,7 @@ from scipy.sparse import issparse
 
 from .arrays import as_native, names_units, same_kind
 from .layout import SEPARATOR, PlantLayout, listed
-from .readers import common_index, read_inputs, read_table, read_units
+from .readers import Reading, common_index, read_inputs, read_table, read_units
 from .rows import check_lengths, check_times, episode_starts
 
 
@@ -71,6 +71,24 @@ class PlantData:
         """First row of each episode."""
         return (0,) if len(self.lengths) == 1 else episode_starts(self.lengths)
 
+    def units(self):
+        """Units one after the other.
+
+        Returns
+        -------
+        iterator of (str, tuple of str, ndarray of shape (n_samples, n_outputs_m))
+            Name of each unit, names of its columns and its measurements.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skfedcausal.containers import read_plant
+        >>> data = read_plant({'mill': np.zeros((3, 2)), 'kiln': np.ones((3, 1))})
+        >>> [(name, columns, Y.shape) for name, columns, Y in data.units()]
+        [('mill', ('mill__x0', 'mill__x1'), (3, 2)), ('kiln', ('kiln__x0',), (3, 1))]
+        """
+        return zip(self.names, self.layout.outputs, self.outputs, strict=True)
+
     def table(self):
         """Measurements of all units side by side, in the order of the table that came in, inputs left out.
 
@@ -95,8 +113,7 @@ class PlantData:
     @property
     def raw_bytes(self):
         """Bytes of all outputs and inputs: what pooling the record would cost."""
-        arrays = [*self.outputs, *(array for array in self.inputs if array is not None)]
-        return sum(array.nbytes for array in arrays)
+        return sum(self.unit_bytes.values())
 
 
 def read_plant(
@@ -192,18 +209,69 @@ def read_plant(
         raise ValueError(
             "Got both `inputs` and `input_columns`; give inputs either beside X or as columns inside X."
         )
-    settings = {
-        "client_labels": client_labels,
-        "input_columns": input_columns,
-        "layout": layout,
-        "estimator": estimator,
-    }
+    how = Reading(client_labels, input_columns, estimator, min_samples)
     X = as_native(X)
     if isinstance(X, (list, tuple)):
         X = [as_native(part) for part in X]
         if _are_episodes(X):
-            return _read_episodes(X, inputs, lengths, min_samples, settings)
-    return _read_record(X, inputs, lengths, min_samples, **settings)
+            return _read_episodes(X, inputs, lengths, layout, how)
+    return _read_record(X, inputs, lengths, layout, how)
+
+
+def stack_clients(clients, inputs=None):
+    """Put units side by side in one table, the form that travels best through scikit-learn.
+
+    A list or dict of arrays cannot be split along time by :class:`~sklearn.model_selection.GridSearchCV`; a
+    table can.
+
+    Parameters
+    ----------
+    clients : list or dict
+        One array or frame of shape (n_samples, n_sensors_m) per unit, as in `read_plant`.
+    inputs : list or dict, default=None
+        Inputs of the units, as in `read_plant`.
+
+    Returns
+    -------
+    DataFrame of shape (n_samples, n_columns)
+        Sensors of all units, then inputs of all units. Columns are called ``client__sensor``:
+        frames keep their own names, columns of arrays are called ``client__x0, client__x1, ...``
+        and inputs from arrays ``client__u0, client__u1, ...``.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As in `read_plant`, and if `clients` is a list of episodes.
+
+    See Also
+    --------
+    skfedcausal.containers.read_plant : The way back.
+
+    Notes
+    -----
+    Inputs are the last columns; their names are also in ``read_plant(clients,
+    inputs=inputs).layout.inputs``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.containers import read_plant, stack_clients
+    >>> clients = {"mill": np.ones((3, 2)), "kiln": np.zeros((3, 1))}
+    >>> frame = stack_clients(clients, inputs={"mill": np.full((3, 1), 5.0)})
+    >>> list(frame)
+    ['mill__x0', 'mill__x1', 'kiln__x0', 'mill__u0']
+    >>> data = read_plant(frame, input_columns=["mill__u0"])
+    >>> data.inputs[0].ravel(), data.inputs[1]
+    (array([5., 5., 5.]), None)
+    """
+    data = read_plant(clients, inputs=inputs, min_samples=1)
+    if len(data.lengths) > 1:
+        raise ValueError(
+            f"Got a list of {len(data.lengths)} episodes; stack every episode and list the frames."
+        )
+    arrays = [*data.outputs, *(array for array in data.inputs if array is not None)]
+    columns = [name for names in (*data.layout.outputs, *data.layout.inputs) for name in names]
+    return pd.DataFrame(np.hstack(arrays), columns=columns, index=data.index)
 
 
 # --- episodes -----------------------------------------------------------------------------------
@@ -214,47 +282,42 @@ def _are_episodes(parts):
     structured = [isinstance(part, Mapping) or names_units(part) for part in parts]
     if any(structured) and not all(structured):
         raise ValueError(
-            f"Got a list in which element(s) {listed(np.flatnonzero(structured))} name their "
-            f"units (dict, or frame with 'client{SEPARATOR}sensor' columns) and the others do "
-            "not; give one array per unit, or one dict or one such frame per episode."
+            f"In a list element(s) {listed(np.flatnonzero(structured))} name their units (dict, or columns "
+            f"'client{SEPARATOR}sensor') and the others do not; give one array per unit, or name them in all."
         )
     return bool(parts) and all(structured)
 
 
-def _read_episodes(episodes, inputs, lengths, min_samples, settings):
+def _read_episodes(episodes, inputs, lengths, layout, how):
     """Read episodes one by one and join them along time."""
     if lengths is not None:
-        raise ValueError(
-            "Got `lengths` together with a list of episodes; leave `lengths` out, or give one "
-            "record with all episodes below each other."
-        )
+        raise ValueError("Got `lengths` together with a list of episodes; leave one of them out.")
     if inputs is None:
         inputs = [None] * len(episodes)
     if not isinstance(inputs, (list, tuple)) or len(inputs) != len(episodes):
         raise ValueError(
-            f"X is a list of {len(episodes)} episode(s): give `inputs` as a list with one list, "
-            "dict or None per episode."
+            f"X is a list of {len(episodes)} episode(s): list `inputs`, one list, dict or None each."
         )
     records = []
     for k, (episode, episode_inputs) in enumerate(zip(episodes, inputs, strict=True)):
         try:
-            record = _read_record(episode, episode_inputs, None, 1, **settings)
+            record = _read_record(episode, episode_inputs, None, layout, how._replace(min_samples=1))
         except (TypeError, ValueError) as error:
             raise same_kind(error, f"Episode {k}: {error}") from error
-        settings = {**settings, "layout": record.layout}
+        layout = record.layout
         records.append(record)
     indexes = [record.index for record in records]
     joined = PlantData(
-        layout=settings["layout"],
+        layout=layout,
         outputs=_join([record.outputs for record in records]),
         inputs=_join([record.inputs for record in records]),
         index=None if any(index is None for index in indexes) else indexes[0].append(indexes[1:]),
         lengths=tuple(record.n_samples for record in records),
     )
-    if joined.n_samples < min_samples:
+    if joined.n_samples < how.min_samples:
         raise ValueError(
             f"Found {len(records)} episode(s) with {joined.n_samples} sample(s) in total while a "
-            f"minimum of {min_samples} is required."
+            f"minimum of {how.min_samples} is required."
         )
     return joined
 
@@ -270,10 +333,10 @@ def _join(episodes):
 # --- one record ---------------------------------------------------------------------------------
 
 
-def _read_record(X, inputs, lengths, min_samples, *, layout, **settings):
+def _read_record(X, inputs, lengths, layout, how):
     """Read a table or a collection of units, and the inputs beside it."""
     read = read_units if _is_collection(X) else read_table
-    inner_layout, arrays, clocks = read(X, layout, min_samples, **settings)
+    inner_layout, arrays, clocks = read(X, layout, how)
     outputs, inputs_inside = zip(*arrays, strict=True)
     full_layout, inputs_beside, input_clocks = read_inputs(inputs, inner_layout, learned=layout is not None)
     index = common_index(clocks + input_clocks)

@@ -7,6 +7,7 @@ and clocks: what each table is, its number of rows and its time index.
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,16 @@ from .layout import (
 )
 
 
-def read_table(X, layout, min_samples, *, client_labels, input_columns, estimator):
+class Reading(NamedTuple):
+    """Settings with which the record of a plant is read."""
+
+    client_labels: Any
+    input_columns: Any
+    estimator: Any
+    min_samples: int
+
+
+def read_table(X, layout, how):
     """Read one table."""
     if isinstance(X, (list, tuple)):
         X = np.asarray(X)
@@ -36,10 +46,10 @@ def read_table(X, layout, min_samples, *, client_labels, input_columns, estimato
     order = None
     as_learned = layout is not None and layout.named and columns == layout.columns
     if width and not as_learned:  # what has no columns is refused by `to_floats` below
-        if estimator is not None:
-            _check_names(estimator, X, columns, layout)
+        if how.estimator is not None:
+            _check_names(how.estimator, X, columns, layout)
         if layout is None:
-            layout = _learn_table(X, columns, width, client_labels, input_columns)
+            layout = _learn_table(X, columns, width, how)
         else:
             order = column_order(columns, width, layout.columns, "X", by_name=layout.named)
 
@@ -47,13 +57,8 @@ def read_table(X, layout, min_samples, *, client_labels, input_columns, estimato
         name = (layout.columns if order is None else columns)[position]
         return f"column {name!r} of unit {layout.owner(name)!r}"
 
-    values = to_floats(
-        X,
-        name_column=name_column,
-        input_name="X",
-        ensure_min_samples=min_samples,
-        estimator=estimator,
-    )
+    checks = {"ensure_min_samples": how.min_samples, "estimator": how.estimator}
+    values = to_floats(X, name_column=name_column, input_name="X", **checks)
     if order is not None:
         values = values[:, order]
     arrays = [
@@ -77,11 +82,10 @@ def _check_names(estimator, X, columns, layout):
         ) from error
 
 
-def _learn_table(X, columns, width, client_labels, input_columns):
+def _learn_table(X, columns, width, how):
     """Layout of a table from its columns' names or labels."""
-    flat_names = columns or [None] * width
-    is_input = input_mask(input_columns, flat_names)
-    named = True
+    client_labels, flat_names, named = how.client_labels, columns or [None] * width, True
+    is_input = input_mask(how.input_columns, flat_names)
     if not isinstance(client_labels, str):
         labels = _read_labels(client_labels, flat_names)
     elif client_labels != "from_columns":
@@ -110,8 +114,7 @@ def _read_labels(client_labels, columns):
         labels = [client_labels(position if name is None else name) for position, name in enumerate(columns)]
     elif np.ndim(client_labels) != 1:
         raise ValueError(
-            f"Got `client_labels` with {np.ndim(client_labels)} dimension(s); give a list with "
-            "one label per column."
+            f"Got `client_labels` with {np.ndim(client_labels)} dimension(s); give a list, one per column."
         )
     else:
         labels = list(client_labels)
@@ -123,19 +126,16 @@ def _read_labels(client_labels, columns):
     missing = [position for position, label in enumerate(labels) if pd.isna(label)]
     if missing:
         raise ValueError(
-            f"Got no label in `client_labels` for column(s) at position {listed(missing)}; give "
-            "one label per column."
+            f"Got no label in `client_labels` for column(s) at position {listed(missing)}; give all."
         )
     return [str(label) for label in labels]
 
 
-def read_units(X, layout, min_samples, *, client_labels, input_columns, estimator):
-    """Read a list or dict of units.
-
-    Parameters, return values and errors are those of `read_table`; labels are refused.
-    """
+def read_units(X, layout, how):
+    """Read a list or dict of units, as `read_table` does; labels are refused."""
+    known: list[list[str] | None]
     if layout is None:
-        if not isinstance(client_labels, str) or client_labels != "from_columns":
+        if not isinstance(how.client_labels, str) or how.client_labels != "from_columns":
             raise ValueError(
                 "Got `client_labels` with a list or dict of units; they are for one table, leave them out."
             )
@@ -143,44 +143,30 @@ def read_units(X, layout, min_samples, *, client_labels, input_columns, estimato
         known = [None] * len(names)
     else:
         names, tables = layout.names, _tables_in_order(X, layout.names, "X")
-        if _are_as_learned(tables, layout, min_samples):
+        if _are_as_learned(tables, layout, how.min_samples):
             clocks = [(f"unit {name!r}", len(Y), None) for name, Y in zip(names, tables, strict=True)]
             return layout, [(Y, None) for Y in tables], clocks
-        known = [
-            [layout.columns[position] for position in layout.unit_columns(unit)]
-            for unit in range(layout.n_units)
-        ]
+        owned = map(layout.unit_columns, range(layout.n_units))
+        known = [[layout.columns[position] for position in unit] for unit in owned]
+    checks = {"input_name": "X", "ensure_min_samples": how.min_samples, "estimator": how.estimator}
     blocks = [
-        _read_block(
-            *unit,
-            what=f"unit {unit[0]!r}",
-            input_name="X",
-            ensure_min_samples=min_samples,
-            estimator=estimator,
-        )
-        for unit in zip(names, tables, known, strict=True)
-    ]
-    clocks = [
-        (f"unit {name!r}", len(block.values), block.index) for name, block in zip(names, blocks, strict=True)
+        _read_block(name, table, own, f"unit {name!r}", **checks)
+        for name, table, own in zip(names, tables, known, strict=True)
     ]
     if layout is None:
         flat_names = [name for block in blocks for name in block.columns]
         labels = [name for name, block in zip(names, blocks, strict=True) for _ in block.columns]
-        layout = learn_layout(
-            labels,
-            flat_names,
-            input_mask(input_columns, flat_names),
-            named=isinstance(X, Mapping),
-        )
-        if estimator is not None:
-            _set_features(estimator, layout)
+        is_input = input_mask(how.input_columns, flat_names)
+        layout = learn_layout(labels, flat_names, is_input, named=isinstance(X, Mapping))
+        if how.estimator is not None:
+            _set_features(how.estimator, layout)
     arrays = []
     for unit, block in enumerate(blocks):
-        place = {position: k for k, position in enumerate(layout.unit_columns(unit))}
-        outputs = [place[position] for position in layout.output_positions[unit]]
-        inputs = [place[position] for position in layout.input_positions[unit]]
+        place = layout.unit_columns(unit).index
+        outputs = list(map(place, layout.output_positions[unit]))
+        inputs = list(map(place, layout.input_positions[unit]))
         arrays.append(_outputs_and_inputs(block.values, outputs, inputs))
-    return layout, arrays, clocks
+    return layout, arrays, [block.clock for block in blocks]
 
 
 def _are_as_learned(tables, layout, min_samples):
@@ -220,10 +206,9 @@ def read_inputs(inputs, layout, *, learned):
     """Read inputs handed over separately, shape (n_samples, n_inputs_m)."""
     if inputs is None:
         if learned and layout.has_separate_inputs:
-            names = [name for name, own in zip(layout.names, layout.inputs, strict=True) if own]
+            had = [name for name, own in zip(layout.names, layout.inputs, strict=True) if own]
             raise ValueError(
-                f"Got no `inputs`, but unit(s) {listed(names)} had some in `fit`; pass `inputs=` "
-                "for these rows too."
+                f"Got no `inputs`, but unit(s) {listed(had)} had some in `fit`; give them for these rows."
             )
         return layout, None, []
     if learned and any(layout.input_positions):
@@ -231,16 +216,14 @@ def read_inputs(inputs, layout, *, learned):
             "Got `inputs`, but in `fit` the inputs were columns of X; give them as columns of X."
         )
     tables = _tables_in_order(inputs, layout.names, "`inputs`", complete=False)
-    names, arrays, clocks = [], [], []
+    names: list[tuple] = []
+    arrays, clocks = [], []
     for unit, table, learned_names in zip(layout.names, tables, layout.inputs, strict=True):
-        known = learned_names if learned else None
-        block = _read_input_block(unit, table, known)
-        arrays.append(None if block is None else block.values)
-        if block is None:
-            names.append(())
-            continue
-        names.append(tuple(name or f"{unit}{SEPARATOR}u{k}" for k, name in enumerate(block.columns)))
-        clocks.append((f"the inputs of unit {unit!r}", len(block.values), block.index))
+        block = _read_input_block(unit, table, learned_names if learned else None)
+        arrays.append(block and block.values)
+        own = () if block is None else block.columns
+        names.append(tuple(name or f"{unit}{SEPARATOR}u{k}" for k, name in enumerate(own)))
+        clocks += [] if block is None else [block.clock]
     return layout if learned else with_separate_inputs(layout, names), tuple(arrays), clocks
 
 
@@ -250,9 +233,8 @@ def _read_input_block(unit, table, known):
         if known:
             raise ValueError(f"Got no inputs for unit {unit!r}, expected {listed(known)} as in `fit`.")
         return None
-    block = _read_block(
-        unit, table, known, f"the inputs of unit {unit!r}", min_features=0, input_name="inputs"
-    )
+    what = f"the inputs of unit {unit!r}"
+    block = _read_block(unit, table, known, what, min_features=0, input_name="inputs")
     return block if block.columns else None
 
 
@@ -261,11 +243,11 @@ def _read_input_block(unit, table, known):
 
 @dataclass(frozen=True, eq=False)
 class _Block:
-    """Table of one unit: values, flat column names (None where there are none), time index."""
+    """Table of one unit: values, flat column names (None where there are none), name, rows, time index."""
 
     values: np.ndarray
     columns: tuple[str | None, ...]
-    index: pd.Index | None
+    clock: tuple[str, int, pd.Index | None]
 
 
 def _read_block(unit, table, known, what, **checks):
@@ -287,7 +269,7 @@ def _read_block(unit, table, known, what, **checks):
         values = values if order is None else values[:, order]
         columns = tuple(known)
     index = X.index if isinstance(X, pd.DataFrame) else None
-    return _Block(values, columns or (None,) * values.shape[1], index)
+    return _Block(values, columns or (None,) * values.shape[1], (what, len(values), index))
 
 
 def _tables_in_order(tables, names, what, *, complete=True):
@@ -313,10 +295,10 @@ def _tables_in_order(tables, names, what, *, complete=True):
 def common_index(clocks):
     """Time index that all tables share."""
     if len({rows for _, rows, _ in clocks}) > 1:
+        lengths = listed([f"{what}: {rows} rows" for what, rows, _ in clocks], quoted=False)
         raise ValueError(
-            "Got tables of different length: "
-            f"{listed([f'{what}: {rows} rows' for what, rows, _ in clocks], quoted=False)}. Give "
-            "every unit one row per time step, with NaN where it has no value."
+            f"Got tables of different length: {lengths}. Give every unit one row per time step, with NaN "
+            "where it has no value."
         )
     indexed = [(what, index) for what, _, index in clocks if index is not None]
     timed = [(what, index) for what, index in indexed if not _is_numbering(index)]

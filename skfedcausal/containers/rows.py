@@ -38,8 +38,8 @@ def check_lengths(lengths, n_samples):
     array = np.asarray(lengths)
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0 or array.min() < 1:
         raise ValueError(
-            f"Got lengths={lengths!r}; give one positive integer per episode, for example "
-            f"lengths=[{n_samples}]."
+            f"Got lengths={lengths!r}; give one positive integer per episode, for "
+            f"example lengths=[{n_samples}]."
         )
     if array.sum() != n_samples:
         raise ValueError(
@@ -157,11 +157,12 @@ class StreamTimes:
     """Times of the rows of a stream by their positions, as long as somebody may ask for them."""
 
     def __init__(self, n_kept):
-        self._n_kept, self._index, self._first, self._held = n_kept, None, 0, {}
+        self._n_kept, self._first, self._held = n_kept, 0, {}
+        self._index = pd.Index([])
 
     def extend(self, index):
         """Take note of the times of the next rows."""
-        self._index = index if self._index is None else self._index.append(index)
+        self._index = self._index.append(index) if len(self._index) else index
 
     def keep(self, rows):
         """Forget all but the last rows and these."""

@@ -8,7 +8,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils._set_output import _get_output_config
 
 from .arrays import as_native
-from .stack import stack_clients
+from .plant import stack_clients
 
 
 class UnitScaler(StandardScaler):

@@ -3,17 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from ._records import Source, check_list, locate, plant_record, root_in_each_row
+from ._records import check_list, locate, plant_record, root_in_each_row, source_of
 from ._validation import check_interval, check_known
 
-__all__ = ["load_causrca"]
-
-_SOURCE = Source(
-    title="causRCA (industrial vertical lathe)",
-    origin="Zenodo record 15876410; GitHub repository causalgraph/causRCA",
-    citation="Mehling, Pieper and Lüke, causRCA, Zenodo (2025), doi:10.5281/zenodo.15876410",
-    licence="Apache-2.0",
-)
 _FILES = ("normal_runs.csv.gz", "fault_runs.csv.gz", "labels.csv", "all_nodes.csv", "all_edges.csv")
 _EVENTS = {"normal": "normal_runs", "faults": "fault_runs"}
 _ROOTS = {"hydraulics": "Hydraulics", "coolant": "Coolant", "probe": "MeasuringProbe"}
@@ -41,6 +33,8 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
     Returns
     -------
     causrca : Bunch
+        ``lengths``, ``inputs``, ``sampling_period`` and ``DESCR`` as in :func:`load_tep`, and
+
         data : DataFrame of shape (n_samples, n_columns)
             Flat columns ``client__node``, runs one below the other. Switches and alarms are 0 or
             1; NaN where a run has no record of a node.
@@ -49,24 +43,14 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
         labels : DataFrame
             One row per run with a fault: manipulated nodes (the root causes), alarms, diagnosis
             and times in seconds. Empty for normal runs.
-        lengths : list of int
-            Rows of each run.
         runs : list of str
             Names, in the order of the rows.
-        clients : list of str
-            Modules of the machine.
-        inputs : list of str
-            Empty: all nodes are kept as measurements.
         variables : DataFrame
             One row per column of `data`: name, column, client, role, type.
         graph : DataFrame
             Experts' causal graph of all nodes: source, target (flat names), comment.
         categories : dict of str to list of str
             Flat name to values, in the order of their codes; empty unless `categorical`.
-        sampling_period : float
-            Seconds.
-        DESCR : str
-            Description of the data, their origin, reference and licence.
 
     Raises
     ------
@@ -98,7 +82,8 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
     """
     check_known(subset, tuple(_EVENTS), "subset")
     period = check_interval(period, "period")[0]
-    files = locate(path, _FILES, _SOURCE)
+    source = source_of("causrca")._replace(period=period)
+    files = locate(path, _FILES, source)
     nodes = pd.read_csv(files["all_nodes"]).rename(columns={"label": "column"})
     nodes = nodes[["column"]].assign(client=nodes["path"].str.split("/").str[1])
     events = _read_events(files[_EVENTS[subset]])
@@ -114,11 +99,7 @@ def load_causrca(path, subset="normal", runs=None, *, period=1.0, categorical=Fa
     return plant_record(
         tables,
         _variables(nodes, events),
-        _SOURCE,
-        "Recordings of a production lathe in normal operation, and of faults injected in a "
-        "twin with the same controller and simulated hardware. Clients are the modules of the "
-        "machine, as given by the second part of each node's path.",
-        period=period,
+        source,
         target=np.concatenate([_target(*each, period, labels) for each in zip(runs, tables, strict=True)]),
         labels=labels,
         runs=runs,

@@ -7,8 +7,6 @@ import pandas as pd
 
 from ._plants import make_granger_plant
 
-__all__ = ["make_historian_exports"]
-
 _UNITS = {"P1": "boiler", "P2": "turbine", "P3": "water"}
 _ZONE = "Europe/Berlin"
 _CLOCK_AHEAD = pd.Timedelta("60s")
@@ -85,9 +83,9 @@ def _write_boiler(path, Y, times):
     columns = {"time": _local(times)}
     for j, y in enumerate(Y.T):
         bad = (np.arange(n) % 97) == j
-        columns[f"s{j}"] = [f"{value:.4f}".replace(".", ",") for value in y]
+        columns[f"s{j}"] = y
         columns[f"s{j}.quality"] = np.where(bad, 24, 192)
-    pd.DataFrame(columns).to_csv(path, sep=";", index=False)
+    pd.DataFrame(columns).to_csv(path, sep=";", index=False, decimal=",", float_format="%.4f")
 
 
 def _write_turbine(path, Y, times):

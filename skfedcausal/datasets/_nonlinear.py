@@ -7,8 +7,6 @@ from sklearn.utils import Bunch, check_random_state
 from ..statespace.networks import LSTM, FeedForward, uniform_lstm
 from ._validation import check_known
 
-__all__ = ["make_nonlinear_plant"]
-
 _FEATURES = 64  # of the dependencies
 _HIDDEN = 16  # of a unit's own LSTM
 _RADIUS, _PERIOD = 2.0, 20
@@ -183,15 +181,9 @@ def _smooth_map(rng):
 
 def _lstm_map(rng):
     """Two LSTM layers from zero state and a linear layer: a map of the input alone."""
-    layers = [_lstm_layer(rng, 2), _lstm_layer(rng, _FEATURES)]
+    first, second = _lstm_layer(rng, 2), _lstm_layer(rng, _FEATURES)
     out = rng.standard_normal((2, _FEATURES)) / np.sqrt(_FEATURES)
-
-    def forward(x):
-        for layer in layers:
-            x = layer(x)
-        return out @ x
-
-    return forward
+    return lambda x: out @ second(first(x))
 
 
 def _lstm_layer(rng, n_inputs):

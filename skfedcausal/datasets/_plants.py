@@ -8,8 +8,6 @@ from ._structure import Layout, check_transition, choose_pairs, draw_input, draw
 from ._truth import PlantTruth
 from ._validation import as_generator, check_count, check_known
 
-__all__ = ["make_granger_plant"]
-
 
 def make_granger_plant(
     n_units=4,

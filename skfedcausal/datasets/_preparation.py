@@ -4,8 +4,6 @@ import numpy as np
 import pandas as pd
 from sklearn.utils import Bunch, check_random_state
 
-__all__ = ["cross_client_columns", "discrete_columns", "prepare_hai", "prepare_records", "prepare_swat"]
-
 _SWITCH = 3  # values of a switch: off, on, and in between
 
 
@@ -90,10 +88,8 @@ def cross_client_columns(data, threshold=0.3):
     kept = varying.columns[np.nan_to_num(correlation).max(axis=1, initial=0.0) >= threshold].tolist()
     lost = sorted(_lost_clients(data, kept))
     if lost:
-        raise ValueError(
-            f"No column of {', '.join(lost)} has a correlation of {threshold} with another client's. "
-            "Lower the threshold or leave the client out."
-        )
+        what = f"No column of {', '.join(lost)} has a correlation of {threshold} with another client's"
+        raise ValueError(f"{what}. Lower the threshold or leave the client out.")
     return kept
 
 
@@ -164,10 +160,8 @@ def prepare_records(
         rows = without(rows, set(outputs) - set(cross_client_columns(outputs, correlation)), "alone")
     lost = _lost_clients(data, (name for name in rows if name not in kept_inputs))
     if lost:
-        raise ValueError(
-            f"No measurement is left of {', '.join(lost)}. Take more rows, or leave the client out with its "
-            "inputs."
-        )
+        what = f"No measurement is left of {', '.join(lost)}"
+        raise ValueError(f"{what}. Take more rows, or leave the client out with its inputs.")
     scaling = pd.DataFrame({"mean": rows.mean(), "std": rows.std(ddof=0)})
     rows = (rows - scaling["mean"]) / scaling["std"]
     noisy = [name for name in switches if name in rows and input_noise]

@@ -1,5 +1,8 @@
 """Reading public records: the files in a folder of the user's, and the Bunch that every loader returns."""
 
+import tomllib
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from textwrap import fill
 from typing import NamedTuple
@@ -12,25 +15,44 @@ from ._validation import check_known
 
 
 class Source(NamedTuple):
-    """A dataset: its title, where it can be had, whom to cite, under which licence it may be used."""
+    """A public dataset, as ``sources.toml`` declares it."""
 
     title: str
     origin: str
     citation: str
     licence: str
+    about: str
+    period: float | None = None  # seconds
 
-    def describe(self, about):
+    def describe(self):
         """Text for ``DESCR``."""
         facts = {"Origin": self.origin, "Reference": self.citation, "Licence": self.licence}
-        texts = [self.title, about, *(f"{name}: {fact}" for name, fact in facts.items())]
+        texts = [self.title, self.about, *(f"{name}: {fact}" for name, fact in facts.items())]
         return "\n\n".join(fill(text, 88) for text in texts)
+
+    def missing(self, what):
+        """Error for a user without the files."""
+        return FileNotFoundError(
+            f"{self.title}: {what}. skfedcausal neither ships nor downloads these data; they can be had "
+            f"from: {self.origin}. Reference: {self.citation}"
+        )
+
+
+@cache
+def declared():
+    """Tables of ``sources.toml``, a dict."""
+    return tomllib.loads(files(__package__).joinpath("sources.toml").read_text("utf-8"))
+
+
+def source_of(name, record=None):
+    """Source of a dataset, or of one of its records."""
+    table = declared()[name]
+    table = table if record is None else table | table["records"][record]
+    return Source(**{key: table[key] for key in Source._fields if key in table})
 
 
 def locate(path, names, source):
-    """Paths of a dataset's files by name without endings, in a folder or beside one of the files.
-
-    A name ending with ``.csv.gz`` stands for ``.csv`` too.
-    """
+    """Paths of a dataset's files (``.csv.gz`` stands for ``.csv`` too) by name without endings."""
     folder = Path(path)
     folder = folder.parent if folder.is_file() else folder
     found = {}
@@ -39,11 +61,8 @@ def locate(path, names, source):
         found[name] = next((file for file in variants if file.is_file()), None)
     missing = [name for name, file in found.items() if file is None]
     if missing:
-        raise FileNotFoundError(
-            f"{source.title}: expected {', '.join(names)} in the folder '{folder}', but "
-            f"{', '.join(missing)} cannot be found. skfedcausal neither ships nor downloads these "
-            f"data; they can be had from: {source.origin}. Reference: {source.citation}"
-        )
+        wanted = f"expected {', '.join(names)} in the folder '{folder}'"
+        raise source.missing(f"{wanted}, but {', '.join(missing)} cannot be found")
     return {name.split(".")[0]: file for name, file in found.items()}
 
 
@@ -58,22 +77,15 @@ def check_list(values, known, name):
 
 
 def root_in_each_row(times, faults):
-    """Root client of the fault that is active at each time, "" without one.
-
-    `faults` holds the first and the last time of each fault and its root.
-    """
+    """Root client of the fault ``(first time, last time, root)`` active at each time, "" without one."""
     target = np.full(len(times), "", dtype=object)
     for start, end, root in faults:
         target[(times >= start) & (times <= end)] = root
     return target.astype(str)
 
 
-def plant_record(tables, variables, source, about, *, period, inputs="outputs", **more):
-    """Bunch of a record: tables of episodes below one another, columns under flat names.
-
-    `variables` is a table with, or rows of, ``column``, ``client`` and ``role`` (``"input"``, or anything
-    else for outputs); `inputs` says what becomes of the inputs: "outputs", "separate" or "drop".
-    """
+def plant_record(tables, variables, source, *, inputs="outputs", **more):
+    """Bunch of a record: episodes below one another, `variables` with ``column, client, role``."""
     if not isinstance(variables, pd.DataFrame):
         variables = pd.DataFrame(variables, columns=["column", "client", "role"])
     variables, input_names = _select_columns(variables, inputs)
@@ -85,8 +97,8 @@ def plant_record(tables, variables, source, about, *, period, inputs="outputs", 
         clients=variables["client"].unique().tolist(),
         inputs=input_names,
         variables=variables,
-        sampling_period=period,
-        DESCR=source.describe(about),
+        sampling_period=source.period,
+        DESCR=source.describe(),
         **more,
     )
 

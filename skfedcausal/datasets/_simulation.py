@@ -26,10 +26,8 @@ def read_level_shifts(level_shift, plant, n_samples):
     shifts = []
     for shift in given:
         if not isinstance(shift, dict) or not {"unit", "size"} <= set(shift) <= _SHIFT_KEYS:
-            raise ValueError(
-                "level_shift must be a dict (or a list of them) with the keys 'unit' and 'size', and "
-                f"optionally 'at' and 'until'. Got {shift!r}."
-            )
+            wanted = "with the keys 'unit' and 'size', optionally 'at' and 'until'"
+            raise ValueError(f"level_shift must be a dict (or a list of them) {wanted}. Got {shift!r}.")
         name = plant.layout.names[unit_position(shift["unit"], plant.layout.names)]
         ends = shift.get("at", 0.5), shift.get("until", n_samples)
         scale = plant.process_scale[plant.layout.states_of(name)]
@@ -72,7 +70,6 @@ def missing_masks(rng, layout, n_samples, missing, blocks):
     for block in blocks:
         if len(block) != 3:
             raise ValueError(f"missing_blocks must hold (unit, start, stop). Got {block!r}.")
-        unit, start, stop = block
-        start, stop = row_range(start, stop, n_samples, "a missing block")
-        masks[unit_position(unit, layout.names)][start:stop] = True
+        start, stop = row_range(block[1], block[2], n_samples, "a missing block")
+        masks[unit_position(block[0], layout.names)][start:stop] = True
     return masks

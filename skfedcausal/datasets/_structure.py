@@ -60,10 +60,7 @@ class Plant(NamedTuple):
 
 
 def choose_pairs(rng, names, causes, *, links=None, n_links=None, density=None, prefix=""):
-    """Positions (cause, effect) of linked units: those the user gave, or a random choice.
-
-    `causes` are the units that can be a cause, `prefix` is that of the arguments' names in messages.
-    """
+    """Positions (cause, effect) of linked units, those the user gave or random ones among `causes`."""
     if sum(given is not None for given in (links, n_links, density)) > 1:
         ways = [f"{prefix}links", f"n_{prefix}links"] + ([] if prefix else ["link_density"])
         raise ValueError(f"Give at most one of {', '.join(ways)}.")
@@ -75,10 +72,7 @@ def choose_pairs(rng, names, causes, *, links=None, n_links=None, density=None, 
     elif n_links is None:
         n_links = min(round(1.5 * len(names)) if len(names) > 2 else len(names) - 1, len(possible))
     elif check_count(n_links, f"n_{prefix}links", 0) > len(possible):
-        raise ValueError(
-            f"n_{prefix}links is {n_links}, but there are only {len(possible)} ordered pairs of units to "
-            "link."
-        )
+        raise ValueError(f"n_{prefix}links is {n_links}, for only {len(possible)} ordered pairs of units.")
     chosen = rng.choice(len(possible), n_links, replace=False) if n_links else []
     return [possible[k] for k in sorted(chosen)]
 
@@ -87,37 +81,26 @@ def _given_pairs(links: Any, names, possible, prefix):
     """Pairs of names or positions, or a matrix ``[effect, cause]``, as pairs of positions, each once."""
     if isinstance(links, np.ndarray) and links.dtype == bool:
         if links.shape != (len(names), len(names)):
+            wanted = f"shape ({len(names)}, {len(names)}), [effect, cause]"
+            raise ValueError(f"{prefix}links as a boolean matrix must have {wanted}. Got {links.shape}.")
+        links = np.argwhere(links.T).tolist()
+    pairs: dict[tuple[int, int], None] = {}
+    for pair in links:
+        if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+            wanted = "pairs (cause, effect) or be a boolean matrix [effect, cause]"
+            raise ValueError(f"{prefix}links must hold {wanted}. Got the entry {pair!r}.")
+        cause, effect = (unit_position(end, names) for end in pair)
+        if (cause, effect) not in possible:
             raise ValueError(
-                f"{prefix}links as a boolean matrix must have shape ({len(names)}, {len(names)}), "
-                f"[effect, cause]. Got {links.shape}."
-            )
-        pairs = [(int(c), int(e)) for c, e in np.argwhere(links.T)]
-    else:
-        pairs = []
-        for pair in links:
-            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
-                raise ValueError(
-                    f"{prefix}links must hold pairs (cause, effect) or be a boolean matrix "
-                    f"[effect, cause]. Got the entry {pair!r}."
-                )
-            pairs.append((unit_position(pair[0], names), unit_position(pair[1], names)))
-    for pair in pairs:
-        if pair not in possible:
-            cause, effect = (names[k] for k in pair)
-            raise ValueError(
-                f"{prefix}links cannot hold ({cause!r}, {effect!r}): cause and effect must be "
+                f"{prefix}links cannot hold {(names[cause], names[effect])}: cause and effect must be "
                 "different units, and the cause of an input link needs inputs."
             )
-    return list(dict.fromkeys(pairs))
+        pairs[cause, effect] = None
+    return list(pairs)
 
 
 def local_dynamics(rng, n_states, radius):
-    """Random stable transition matrix of one unit.
-
-    Pairs of states rotate by a random angle and shrink by a random factor from the interval
-    `radius`; an odd last state only shrinks. From three states on, a random orthogonal change of
-    basis mixes them.
-    """
+    """Random stable transition matrix of one unit: pairs of states rotate and shrink into `radius`."""
     blocks = []
     for p in [2] * (n_states // 2) + [1] * (n_states % 2):
         angle, shrink = rng.uniform(0, np.pi), rng.uniform(*radius)
@@ -166,23 +149,17 @@ def _fill(rng, matrix, states, sources, pairs, strength):
 
 
 def check_transition(transition, partition, links):
-    """An explicit transition matrix: square, as large as the plant, stable.
-
-    `links` holds the arguments that would choose links; all must be None.
-    """
+    """An explicit transition matrix, square and stable, beside which all of `links` must be None."""
     if any(choice is not None for choice in links.values()):
         raise ValueError("transition fixes the links; give either transition or links, not both.")
     A = np.array(transition, dtype=float)
     n = partition.n_states
     if A.shape != (n, n):
-        raise ValueError(
-            f"transition has shape {A.shape} for {n} states {partition.sizes}; give one row and "
-            "column per state, or set n_states to the states of each unit."
-        )
+        what = f"transition has shape {A.shape} for {n} states {partition.sizes}"
+        raise ValueError(f"{what}; give one row and column per state, or set n_states of each unit.")
     if not np.isfinite(A).all():
         raise ValueError("transition must be finite.")
-    if spectral_radius(A) >= 1:
-        raise ValueError(
-            f"transition has spectral radius {spectral_radius(A):.4g}; a stationary plant needs one below 1."
-        )
+    radius = spectral_radius(A)
+    if radius >= 1:
+        raise ValueError(f"transition has spectral radius {radius:.4g}; give one with a radius below 1.")
     return A

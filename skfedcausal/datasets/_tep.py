@@ -3,22 +3,10 @@
 import numpy as np
 import pandas as pd
 
-from ._records import Source, check_list, locate, plant_record, root_in_each_row
+from ._records import check_list, locate, plant_record, root_in_each_row, source_of
 from ._validation import check_known
 
-__all__ = ["load_tep"]
-
-_SOURCE = Source(
-    title="Tennessee Eastman process (TEP), record set of Braatz and co-workers",
-    origin="GitHub repository camaramm/tennessee-eastman-profBraatz (files dNN.dat, dNN_te.dat)",
-    citation="J. J. Downs and E. F. Vogel, Computers & Chemical Engineering 17(3), 245-255 (1993); L. H. "
-    "Chiang, E. L. Russell and R. D. Braatz, Fault Detection and Diagnosis in Industrial Systems, Springer "
-    "(2001)",
-    licence="University of Illinois / NCSA style, copyright 1998-2002 The Board of Trustees of the "
-    "University of Illinois; redistribution allowed with the notice kept",
-)
 _FILES = ("tep.npz", "variables.csv", "faults.csv", "topology.csv")
-_PERIOD = 180.0  # seconds
 
 
 def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
@@ -97,7 +85,8 @@ def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
     ((500, 22), ['feed', 'compressor', 'reactor', 'separator', 'stripper'])
     """
     check_known(analysers, (False, True, "sparse"), "analysers")
-    files = locate(path, _FILES, _SOURCE)
+    source = source_of("tep")
+    files = locate(path, _FILES, source)
     variables, faults = pd.read_csv(files["variables"]), pd.read_csv(files["faults"])
     if not analysers:
         variables = variables[variables["role"] != "analyser"]
@@ -105,15 +94,11 @@ def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
         records = check_list(records, [name for name in archive.files if name != "columns"], "records")
         tables = [pd.DataFrame(archive[name], columns=archive["columns"]) for name in records]
     if analysers == "sparse":
-        tables = [_without_held_values(table, variables) for table in tables]
+        tables = [_without_held_values(table, variables, source.period) for table in tables]
     return plant_record(
         tables,
         variables,
-        _SOURCE,
-        "Simulated plant in closed loop, one row every 3 minutes: a feed section, reactor, "
-        "separator (with condenser), compressor (with recycle and purge) and stripper. The "
-        "assignment of variables to these clients follows the process flowsheet.",
-        period=_PERIOD,
+        source,
         inputs=inputs,
         target=np.concatenate([_target(*each, faults) for each in zip(records, tables, strict=True)]),
         records=records,
@@ -122,11 +107,11 @@ def load_tep(path, records=("d00",), *, analysers=False, inputs="outputs"):
     )
 
 
-def _without_held_values(table, variables):
+def _without_held_values(table, variables, period):
     """NaN between two reports of an analyser; each reports in the first row of a record."""
     table, rows = table.copy(), np.arange(len(table))
     for column, hours in variables[["column", "update_period_h"]].itertuples(index=False):
-        table.loc[rows % round(hours * 3600 / _PERIOD) > 0, column] = np.nan
+        table.loc[rows % round(hours * 3600 / period) > 0, column] = np.nan
     return table
 
 

@@ -5,22 +5,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from ._records import Source, check_list, plant_record
+from ._records import check_list, plant_record, source_of
 
-__all__ = ["load_hai", "load_swat"]
-
-_HAI = Source(
-    title="HAI (hardware-in-the-loop augmented industrial control system)",
-    origin="GitHub repository icsdataset/hai (Git LFS), Kaggle icsdataset/hai-security-dataset",
-    citation="H.-K. Shin et al., HAI security datasets (2023)",
-    licence="CC BY-SA 4.0 by its README",
-)
-_SWAT = Source(
-    title="SWaT (secure water treatment testbed), A1 and A2, December 2015",
-    origin="iTrust, Singapore University of Technology and Design, on request",
-    citation="A. P. Mathur and N. O. Tippenhauer, CySWater (2016), 31-36",
-    licence="as agreed with iTrust, not to be passed on",
-)
 _HAI_OUTPUT = re.compile(
     r"^P\d_(\w*Z|PIT01_HH|[FLPTS]I?T\d+|VT\d+|VIBTR\d+|24Vdc|SCST|(HT|ST)_PO|ST_(GOV|PT\d+|TT\d+))$"
 )
@@ -47,24 +33,16 @@ def load_hai(path, files=None, *, inputs="outputs"):
     Returns
     -------
     hai : Bunch
+        ``lengths``, ``inputs``, ``sampling_period`` and ``DESCR`` as in :func:`load_tep`, and
+
         data : DataFrame of shape (n_samples, n_columns)
             Flat columns ``P1__P1_FT01``, indexed by time.
         labels : Series of bool
             Whether an attack is running; False in training files.
-        lengths : list of int
-            Rows of each file.
         files : list of str
             Names without endings.
         clients : list of str
             P1 to P4.
-        inputs : list of str
-            Flat names of the inputs if ``inputs="separate"``.
-        variables : DataFrame
-            One row per column of `data`: name, column, client, role.
-        sampling_period : float
-            Seconds.
-        DESCR : str
-            Description of the records and where they come from.
 
     Raises
     ------
@@ -83,7 +61,7 @@ def load_hai(path, files=None, *, inputs="outputs"):
     ----------
     .. [1] Shin, Lee, Yun, Kim (2020), HAI 1.0: HIL-based augmented ICS security dataset, USENIX CSET.
     """
-    return _load(path, files, "train", inputs, _read_hai, _hai_column, _HAI, "Four processes, 1 Hz.")
+    return _load(path, files, "train", inputs, _read_hai, _hai_column, source_of("hai"))
 
 
 def load_swat(path, files=None, *, inputs="outputs"):
@@ -123,10 +101,10 @@ def load_swat(path, files=None, *, inputs="outputs"):
     .. [1] Goh, Adepu, Junejo, Mathur (2016), A dataset to support research in the design of secure water
            treatment systems, CRITIS.
     """
-    return _load(path, files, "Normal", inputs, _read_swat, _swat_column, _SWAT, "Six stages, 1 Hz.")
+    return _load(path, files, "Normal", inputs, _read_swat, _swat_column, source_of("swat"))
 
 
-def _load(path, files, usual, inputs, read, column, source, about):
+def _load(path, files, usual, inputs, read, column, source):
     """Record of a testbed: `read` gives a file's tags and attacks, `column` a tag's client and role."""
     found = _choose(path, files, usual, source)
     tables, labels = zip(*(read(file) for file in found.values()), strict=True)
@@ -138,8 +116,6 @@ def _load(path, files, usual, inputs, read, column, source, about):
         tables,
         [(tag, *column(tag)) for tag in tables[0]],
         source,
-        about,
-        period=1.0,
         inputs=inputs,
         labels=pd.concat(labels).rename("attack").astype(bool),
         files=list(found),
@@ -155,10 +131,7 @@ def _choose(path, files, usual, source):
     known = {file.name.split(".csv")[0]: file for file in sorted(folder.glob("*.csv*"))}
     wanted = [name for name in known if usual in name] if files is None else files
     if files is None and not wanted:
-        raise FileNotFoundError(
-            f"{source.title}: the folder '{folder}' has no CSV file named *{usual}*. skfedcausal "
-            f"neither ships nor downloads these data; they can be had from: {source.origin}."
-        )
+        raise source.missing(f"the folder '{folder}' has no CSV file named *{usual}*")
     return {name: known[name] for name in check_list(wanted, known, "files")}
 
 

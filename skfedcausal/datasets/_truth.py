@@ -6,8 +6,6 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 
-__all__ = ["LevelShift", "PlantTruth"]
-
 
 @dataclass(frozen=True, eq=False)
 class LevelShift:
@@ -138,13 +136,9 @@ class PlantTruth:
         models = {}
         for name, C, R in zip(self.names, self.observation, self.measurement_cov, strict=True):
             own, columns = self.state_slices[name], self.input_slices[name]
-            B = (
-                None
-                if self.input is None or columns.start == columns.stop
-                else self.input[own, columns].copy()
-            )
-            A, Q = self.transition[own, own].copy(), self.process_cov[own, own].copy()
-            models[name] = {"A": A, "B": B, "C": C.copy(), "Q": Q, "R": R.copy()}
+            B = None if self.input is None or columns.start == columns.stop else self.input[own, columns]
+            model = {"A": self.transition[own, own], "B": B, "C": C, "Q": self.process_cov[own, own], "R": R}
+            models[name] = {key: None if M is None else M.copy() for key, M in model.items()}
         return models
 
     def _blocks(self, kind, matrix, source_slices):

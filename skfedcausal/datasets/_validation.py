@@ -41,10 +41,8 @@ def check_interval(value, name, high=np.inf):
     ends = np.asarray(value, dtype=float)
     low, top = (ends, ends) if ends.ndim == 0 else ends if ends.shape == (2,) else (np.nan, np.nan)
     if not 0 < low <= top < high:
-        bound = "" if np.isinf(high) else f" < {high}"
-        raise ValueError(
-            f"{name} must be a number or a pair (low, high) with 0 < low <= high{bound}. Got {value!r}."
-        )
+        bound = "0 < low <= high" + ("" if np.isinf(high) else f" < {high}")
+        raise ValueError(f"{name} must be a number or a pair (low, high) with {bound}. Got {value!r}.")
     return float(low), float(top)
 
 
@@ -54,10 +52,7 @@ def per_unit(value, n_units, name):
         return [value] * n_units
     values = list(value)
     if len(values) != n_units:
-        raise ValueError(
-            f"{name} has {len(values)} entries for {n_units} units; give one number for all "
-            "units or one per unit."
-        )
+        raise ValueError(f"{name} has {len(values)} entries for {n_units} units; give one, or one per unit.")
     return values
 
 
@@ -84,10 +79,8 @@ def check_names(names, n_units):
         raise ValueError(f"Got {len(names)} names for {n_units} units; give one name per unit.")
     bad = [name for name in names if not isinstance(name, str) or not name or "__" in name]
     if bad or len(set(names)) < n_units:
-        raise ValueError(
-            "names must be different non-empty strings without '__' (it separates the unit from "
-            f"its sensor in column names). Got {names!r}."
-        )
+        wanted = "different non-empty strings without '__', which separates unit and sensor in column names"
+        raise ValueError(f"names must be {wanted}. Got {names!r}.")
     return names
 
 
@@ -106,10 +99,8 @@ def row_position(value, n_samples, name):
         return int(value)
     if isinstance(value, Real) and not isinstance(value, Integral) and 0 <= float(value) <= 1:
         return round(float(value) * n_samples)
-    raise ValueError(
-        f"{name} must be a row from 0 to {n_samples} (int) or a share of the rows from 0.0 to 1.0 "
-        f"(float). Got {value!r}."
-    )
+    wanted = f"a row from 0 to {n_samples} (int) or a share of the rows from 0.0 to 1.0 (float)"
+    raise ValueError(f"{name} must be {wanted}. Got {value!r}.")
 
 
 def row_range(start, stop, n_samples, name):

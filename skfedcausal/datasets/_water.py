@@ -3,25 +3,9 @@
 import numpy as np
 import pandas as pd
 
-from ._records import Source, check_list, locate, plant_record, root_in_each_row
+from ._records import check_list, locate, plant_record, root_in_each_row, source_of
 from ._validation import check_known
 
-__all__ = ["load_batadal", "load_skab"]
-
-_BATADAL = Source(
-    title="BATADAL (C-Town water distribution network under cyber-physical attacks)",
-    origin="GitHub repository rtaormina/aeed (data/dataset03.csv, data/dataset04.csv); batadal.net",
-    citation="R. Taormina et al., Journal of Water Resources Planning and Management 144(8) (2018); "
-    "R. Taormina and S. Galelli, the same journal, 144(10) (2018)",
-    licence="none stated; published for research, cite it and do not redistribute",
-)
-_SKAB = Source(
-    title="SKAB v0.9 (Skoltech anomaly benchmark)",
-    origin="GitHub repository waico/SKAB (folder data)",
-    citation="I. D. Katser and V. O. Kozitsin, Skoltech Anomaly Benchmark (SKAB), Kaggle (2020), "
-    "doi:10.34740/kaggle/dsv/1693952",
-    licence="GPL-3.0",
-)
 _SENSORS = {
     "motor": ("Current", "Voltage", "Temperature"),
     "vibration": ("Accelerometer1RMS", "Accelerometer2RMS"),
@@ -51,6 +35,8 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
     Returns
     -------
     batadal : Bunch
+        ``lengths``, ``inputs``, ``sampling_period`` and ``DESCR`` as in :func:`load_tep`, and
+
         data : DataFrame of shape (n_samples, n_columns)
             Flat columns ``client__column``, indexed by time. Levels and pressures in m, flows in
             L/s, statuses 0 or 1.
@@ -58,21 +44,12 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
             Client in which the running attack has its root, ``""`` without an attack.
         labels : Series of bool
             Whether an attack is running, as published.
-        lengths : list of int
-            One episode.
         clients : list of str
             Units, in the order of their columns.
-        inputs : list of str
-            Flat names of the statuses if ``inputs="separate"``, for the argument
-            ``input_columns`` of the estimators.
         variables : DataFrame
             One row per column of `data`: name, column, client, plc, zone, role, unit, description.
         attacks : DataFrame
             Start, end (last hour), target, root and concealment of the attacks on this network.
-        sampling_period : float
-            Seconds.
-        DESCR : str
-            Description of the data, their origin, reference and licence.
 
     Raises
     ------
@@ -103,7 +80,8 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
     """
     check_known(subset, ("train_normal", "train_attacks"), "subset")
     check_known(by, ("zone", "plc"), "by")
-    files = locate(path, (f"{subset}.csv.gz", "variables.csv", "attacks.csv"), _BATADAL)
+    source = source_of("batadal")
+    files = locate(path, (f"{subset}.csv.gz", "variables.csv", "attacks.csv"), source)
     table = pd.read_csv(files[subset], index_col="DATETIME", parse_dates=["DATETIME"])
     variables = pd.read_csv(files["variables"])
     variables.insert(1, "client", variables[by])
@@ -112,10 +90,7 @@ def load_batadal(path, subset="train_normal", by="zone", *, inputs="outputs"):
     return plant_record(
         [table],
         variables,
-        _BATADAL,
-        "Simulated hourly records of tank levels, flows, pressures and actuator statuses. "
-        "The five zones are an assignment by control: which tank level drives which pump.",
-        period=3600.0,
+        source,
         inputs=inputs,
         target=root_in_each_row(table.index, faults),
         labels=(table["ATT_FLAG"] == 1).rename("attack"),
@@ -138,26 +113,20 @@ def load_skab(path, experiments=None):
     Returns
     -------
     skab : Bunch
+        ``lengths``, ``inputs``, ``sampling_period`` and ``DESCR`` as in :func:`load_tep`, and
+
         data : DataFrame of shape (n_samples, n_columns)
             Flat columns ``client__sensor``, indexed by time; experiments one below the other.
         target : ndarray of str, shape (n_samples,)
             Client in which the fault has its root while the anomaly lasts, ``""`` otherwise.
         labels : DataFrame of bool
             Columns anomaly and changepoint, as published.
-        lengths : list of int
-            Rows of each experiment.
         experiments : list of str
             Names, in the order of the rows.
         clients : list of str
             motor, vibration, hydraulic, thermal.
-        inputs : list of str
-            Empty: no actuator is recorded.
         variables : DataFrame
             One row per column of `data`: name, column, client, role.
-        sampling_period : float
-            Seconds. Now and then a second is missing in the record.
-        DESCR : str
-            Description of the data, their origin, reference and licence.
 
     Raises
     ------
@@ -171,7 +140,7 @@ def load_skab(path, experiments=None):
     Valves, leaks, added water and cavitation have their root in the hydraulic circuit, hotter
     water in the thermal one. For rotor imbalance (``other/5`` to ``other/9``) the motor is given,
     but the vibration sensors, which show it first, are as good an answer. The rig is small and the
-    division into clients is weak.
+    division into clients is weak. Now and then a second is missing.
 
     References
     ----------
@@ -186,7 +155,8 @@ def load_skab(path, experiments=None):
     >>> len(skab.lengths), skab.clients
     (1, ['motor', 'vibration', 'hydraulic', 'thermal'])
     """
-    raw = pd.read_csv(locate(path, ("skab.csv.gz",), _SKAB)["skab"], parse_dates=["datetime"])
+    source = source_of("skab")
+    raw = pd.read_csv(locate(path, ("skab.csv.gz",), source)["skab"], parse_dates=["datetime"])
     tables = dict(tuple(raw.set_index("datetime").groupby("experiment", sort=False)))
     experiments = check_list(experiments, list(tables), "experiments")
     selected = [tables[name] for name in experiments]
@@ -197,10 +167,7 @@ def load_skab(path, experiments=None):
     return plant_record(
         selected,
         sensors,
-        _SKAB,
-        "Laboratory rig that pumps water in a circle, one row a second. The grouping of the "
-        "eight sensors into clients is an assignment by what they measure.",
-        period=1.0,
+        source,
         target=np.where(labels["anomaly"], roots, "").astype(str),
         labels=labels,
         experiments=experiments,

@@ -95,10 +95,9 @@ class EffectDisplay:
         n = len(self.columns)
         across = 1 if n == 1 else 2 if n <= 4 else 3
         down = -(-n // across)
-        grid = {"sharex": True, "squeeze": False, "layout": "constrained"}
-        size = 3.6 * across + 0.6, 1.9 * down + 0.8
         plt = import_optional("matplotlib.pyplot", "plot", "An EffectDisplay")
-        figure, panels = plt.subplots(down, across, figsize=size, **grid)
+        grid = {"figsize": (3.6 * across + 0.6, 1.9 * down + 0.8), "layout": "constrained"}
+        figure, panels = plt.subplots(down, across, sharex=True, squeeze=False, **grid)
         axes = panels.ravel()
         for ax in axes[n:]:
             ax.set_axis_off()

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ..quality.record import unit_values
+from ..containers import read_plant
 from ._base import COLOURS, Display, legend_below, legend_beside, line_look, short, tick_names
 
 _MOST_UNITS = 8  # that get a line each
@@ -61,9 +61,8 @@ class LossDisplay(Display):
         """
         losses = getattr(estimator.server_, "loss_history_", None)
         if losses is None:
-            raise ValueError(
-                f"A {type(estimator.server_).__name__} has no losses; fit with server=GradientServer()."
-            )
+            kind = type(estimator.server_).__name__
+            raise ValueError(f"A {kind} has no losses; fit with server=GradientServer().")
         return cls(losses).plot(ax=ax, title=title)
 
     def _size(self):
@@ -147,8 +146,9 @@ class ResidualDisplay(Display):
         predicted = {model: estimator.predict(X, model=model, **record) for model in _MODELS}
         if oracle:
             predicted["oracle"] = estimator.oracle(X, **record).predict(X, model="server", **record)
-        blocks, columns = unit_values(X, estimator.layout_, **record), estimator.layout_.output_positions
+        columns = estimator.layout_.output_positions
         present = np.sort(np.concatenate(columns))  # predictions leave out the inputs inside X
+        blocks = [Y for _, _, Y in read_plant(X, layout=estimator.layout_, min_samples=1, **record).units()]
         errors = pd.DataFrame(index=list(estimator.client_names_))
         for model, table in predicted.items():
             own = (np.asarray(table)[:, np.searchsorted(present, places)] for places in columns)

@@ -21,8 +21,8 @@ from nvflare.apis.shareable import Shareable, make_reply
 
 from ..federation.framed import FramedTransport
 from ..message.packet import Failure
-from ..sites.server_settings import ServerSettings
-from ..sites.settings import read_site_settings
+from ..sites.server import ServerSettings
+from ..sites.site import read_site_settings
 
 TOPIC = "skfedcausal.exchange"
 SETTINGS = "skfedcausal.toml"  # in the folder `local` of a site's kit
@@ -135,7 +135,7 @@ class EngineTransport(FramedTransport):
 class ServerController(Controller):
     """The server's side of a job: fits over the sites, writes the results into the job's folder.
 
-    `settings` are those of :meth:`skfedcausal.sites.server_settings.ServerSettings.to_args`, `patience` the
+    `settings` are those of :meth:`skfedcausal.sites.server.ServerSettings.to_args`, `patience` the
     seconds to wait for sites to come up at the start.
     """
 

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from pathlib import Path
 
 from ..federation.atomic import write_whole
-from ..sites.server_settings import read_server_settings
+from ..sites.server import read_server_settings
 
 _CONTROLLER = "skfedcausal.engines.nvflare.ServerController"
 _EXECUTOR = "skfedcausal.engines.nvflare.SiteExecutor"

@@ -110,9 +110,9 @@ def _mechanism(promise, account):
 
 def unaccounted(privacy):
     """The same mechanisms with accounts of their own, for what is tried out and thrown away."""
-    several = isinstance(privacy, list | tuple)
-    twins = [
-        None if one is None else type(one)(**one.get_params(deep=False) | {"accountant": PrivacyAccountant()})
-        for one in (privacy if several else [privacy])
-    ]
-    return twins if several else twins[0]
+    if isinstance(privacy, list | tuple):
+        return [unaccounted(one) for one in privacy]
+    if privacy is None:
+        return None
+    own = privacy.get_params(deep=False)  # one that takes no accountant has an account of its own
+    return type(privacy)(**own | ({"accountant": PrivacyAccountant()} if "accountant" in own else {}))

@@ -1,4 +1,4 @@
-"""What carries packets between a server and its units, and what accounts for them."""
+"""Carriers of packets between a server and its units, and accounts of them."""
 
 from ..message.packet import Failure, Packet, PacketError
 from .envelope import read_key, write_key

@@ -20,7 +20,9 @@ class Chain:
 
     def __init__(self, path):
         self.path = Path(path)
-        _drop_torn_line(self.path)
+        data = self.path.read_bytes() if self.path.exists() else b""
+        if data and not data.endswith(b"\n"):  # writing the last line was broken off
+            write_whole(self.path, data[: data.rfind(b"\n") + 1])
         entries = self.entries()
         check_chain(entries, self.path)
         self.head = entries[-1]["hash"] if entries else START
@@ -42,15 +44,6 @@ class Chain:
             os.fsync(file.fileno())
         self.head, self._number = entry["hash"], self._number + 1
         return entry
-
-
-def _drop_torn_line(path):
-    if not path.exists():
-        return
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if whole != data:
-        write_whole(path, whole)
 
 
 def _hash(entry):

@@ -32,7 +32,7 @@ class PartialFrameError(PacketError):
 
 @dataclass(frozen=True)
 class Envelope:
-    """What is written on the outside of a packet."""
+    """Address of a packet, written on its outside."""
 
     run: str
     site: str
@@ -69,7 +69,7 @@ def read_envelope(frame, key=None, max_bytes=MAX_FRAME):
 
 
 def outside(frame):
-    """What a whole envelope claims to be, unproven."""
+    """Address on a whole envelope, unproven."""
     _check_size(frame)
     n_header = _PREFIX.unpack_from(frame)[2]
     return _header(bytes(frame[_PREFIX.size : _PREFIX.size + n_header]))

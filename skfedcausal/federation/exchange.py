@@ -1,13 +1,15 @@
-"""What the server asks the units, and the only code that calls a transport: every packet in one ledger."""
+"""The server's exchange with the units, the only code that calls a transport: all packets in one ledger."""
 
 import logging
 import time
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
 from ..message.packet import NOTHING, Failure, Packet, PacketError
 from ..message.promise import PrivacyPromise
-from ..message.requests import Acknowledgement, FitRequest
+from ..message.requests import Acknowledgement, Ask, FitRequest
+from ..message.schema import Message
 from ..message.states import StateMessage
 from ..message.training import LocalModel
 from .lost import Answers, ClientError
@@ -17,7 +19,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class Attendance:
-    """Who answered in a fit, and whether those are enough."""
+    """Units that answered in a fit, and whether they are enough."""
 
     def __init__(self, names, rule=None):
         self._names, self.rule = tuple(names), rule
@@ -45,36 +47,7 @@ class Attendance:
 
 
 class Exchange:
-    """The units of a plant as the server reaches them.
-
-    Parameters
-    ----------
-    transport : Transport
-    ledger : Ledger
-        Counts every packet.
-    dtype : str, default="float64"
-        Precision of series on the wire.
-    lost_units : LostUnits, default=None
-        None: every unit has to answer.
-    names : sequence of str, default=None
-        Units in the order of the plant; None takes those of the transport.
-    monitor : bool, default=False
-        Whether the units are to tell also what their states do not show.
-    guard : callable, default=None
-        Makes of the messages to the units those that leave the server.
-    follow : callable, default=None
-        Called with the operation of every exchange, gives a context manager.
-
-    Attributes
-    ----------
-    messages : dict of str to message
-        What :meth:`learn` learned from: the units' last state messages or local models.
-    promises : dict of str to PrivacyPromise
-        Of units that told one.
-    round : int
-    lengths : tuple of int
-        Rows of each episode of the record that was learned from.
-    """
+    """The units of a plant as the server reaches them."""
 
     def __init__(
         self,
@@ -88,23 +61,37 @@ class Exchange:
         guard=None,
         follow=None,
     ):
+        for method in ("clients", "exchange", "close"):
+            if not hasattr(transport, method):
+                raise TypeError(
+                    f"The transport is a {type(transport).__name__} without `{method}`. Give "
+                    "an object with the "
+                    "methods of an InProcessTransport."
+                )
         self._transport, self.ledger, self.dtype = transport, ledger, dtype
         self.one_way = getattr(transport, "one_way", False)
         self.names = tuple(transport.clients() if names is None else names)
         self.attendance = Attendance(self.names, lost_units)
         self._monitor, self._guard, self._follow = monitor, guard, follow
-        self.messages, self.promises, self.round, self.lengths = {}, {}, 0, ()
+        self.messages, self.promises, self.round = {}, {}, 0
+        self.lengths: tuple[int, ...] = ()
 
     # -- learning --------------------------------------------------------------------------------
 
     def learn(self, server, inputs=False):
         """All rounds of a fit: whatever the server asks, until it has no more questions.
 
-        Over a one-way link only the first message can be had, and nobody is told what was learned.
+        Over a one-way link only the first message can be had, and no replies go back.
         """
         dialogue = server.dialogue(self.names, inputs=inputs)
         question = next(dialogue)
         while question is not None:
+            who = f"`dialogue` of {type(server).__name__}"
+            if not isinstance(question, Ask):
+                raise TypeError(f"{who} asked with a {type(question).__name__}; yield an Ask.")
+            for name, one in question.requests.items():
+                if not isinstance(one, Message):
+                    raise TypeError(f"{who} has a {type(one).__name__} for unit {name!r}; give a message.")
             if self.one_way and self.round:
                 if question.needed != 0:
                     raise ValueError(
@@ -132,25 +119,7 @@ class Exchange:
     # -- asking ----------------------------------------------------------------------------------
 
     def ask(self, requests, answer, *, needed=None):
-        """Messages of the type `answer` in reply to one message to each named unit.
-
-        Parameters
-        ----------
-        requests : dict of str to message
-        answer : type
-        needed : int, default=None
-            Units that have to answer; None takes the quorum.
-
-        Returns
-        -------
-        dict of str to message
-            Of those who answered, in the order of `requests`.
-
-        Raises
-        ------
-        ClientError
-            If too few units answered, or with something else.
-        """
+        """Messages of the type `answer` in reply to one message to each named unit."""
         packets = self._packets(requests)
         return self._read(packets, self._carried(packets, self.attendance.timeout), answer, needed)
 
@@ -165,7 +134,8 @@ class Exchange:
         some units have nothing to say yet.
         """
         packets = self._packets(dict.fromkeys(self.names, request))
-        end, pause, answers, waiting = time.monotonic() + wait, _PAUSE, {}, packets
+        end, pause, waiting = time.monotonic() + wait, _PAUSE, packets
+        answers: dict[str, Packet | Failure] = {}
         while True:
             answers |= self._carried(waiting, wait if self.one_way else None)
             waiting = {name: packets[name] for name in packets if self._may_come(answers.get(name))}
@@ -208,7 +178,13 @@ class Exchange:
             if not self.one_way:
                 for name, packet in packets.items():
                     self.ledger.record(name, "down", packet)
-            answers = dict(self._transport.exchange(packets, timeout=timeout))
+            came = self._transport.exchange(packets, timeout=timeout)
+            if not isinstance(came, Mapping):
+                raise ClientError(
+                    f"`exchange` of the {type(self._transport).__name__} gave a {type(came).__name__}; a "
+                    f"transport gives a dict with an answer of each unit that was asked {op!r}."
+                )
+            answers = dict(came)
             for name, answer in answers.items():
                 if isinstance(answer, Packet):
                     answers[name] = self._heard(name, answer)
@@ -263,7 +239,7 @@ class Exchange:
 
 
 def _problem(packet, answer, kind):
-    """What is wrong with an answer, or None."""
+    """Problem with an answer, or None."""
     if answer is None:
         return "gave no answer."
     if isinstance(answer, Failure):

@@ -72,7 +72,8 @@ class FileTransport(FramedTransport):
             for name, frame in frames.items():
                 self._file(name, "outbox").unlink(missing_ok=True)  # of a run that was broken off here
                 write_whole(self._file(name, "inbox"), frame)
-        came, end = {}, time.monotonic() + timeout
+        came: dict[str, bytes | Failure] = {}
+        end = time.monotonic() + timeout
         while True:
             for name in frames.keys() - came.keys():
                 answer = self._look(name)
@@ -274,22 +275,20 @@ class FileLoopback:
         """Transport to these workers."""
         keys = {name: secrets.token_bytes(32) for name in sites}
         run = secrets.token_hex(4)
-        threads = []
+        exchange = self.folder / "exchange"
+        transport = _LoopbackTransport(exchange, list(sites), run, keys, timeout=self.timeout)
         for name, site in sites.items():
             gate = Gate(name, site, self.folder / "home" / file_name(name), key=keys[name])
-            threads.append(
-                threading.Thread(target=FileSite(gate, self.folder / "exchange").serve, daemon=True)
-            )
-        transport = _LoopbackTransport(self.folder / "exchange", list(sites), run, keys, timeout=self.timeout)
-        transport.begin(threads)
+            transport.begin(threading.Thread(target=FileSite(gate, exchange).serve, daemon=True))
         return transport
 
 
 class _LoopbackTransport(FileTransport):
-    def begin(self, threads):
-        self._threads = threads
-        for thread in threads:
-            thread.start()
+    _threads: tuple[threading.Thread, ...] = ()
+
+    def begin(self, thread):
+        self._threads += (thread,)
+        thread.start()
 
     def leave(self):
         for thread in self._threads:

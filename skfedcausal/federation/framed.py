@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 from ..message.packet import NOTHING, Failure, Packet, PacketError
+from ..message.requests import CLOSE, ERROR
 from .atomic import file_name, write_whole
 from .envelope import MAX_FRAME, Envelope
-from .gate import CLOSE, ERROR
 
 _LOG = logging.getLogger(__name__)
 _KINDS = ("client-error", "refused")
@@ -30,7 +30,7 @@ class FramedTransport:
     keys : dict of str to bytes, default=None
         One key per site, shared with it. None where the channel proves who sends.
     timeout : float, default=600.0
-        Seconds to wait for answers where `exchange` is not told.
+        Seconds to wait for answers where `exchange` gets no other.
     journal : str or Path, default=None
         Folder for the answers of the run. None keeps none.
     max_frame : int, default=2**30
@@ -134,17 +134,16 @@ class FramedTransport:
     # -- the journal -----------------------------------------------------------------------------
 
     def _path(self, name):
-        return self._journal / f"{self._sequence:08d}-{file_name(name)}"
+        """File for what a site answers, None without a journal."""
+        return None if self._journal is None else self._journal / f"{self._sequence:08d}-{file_name(name)}"
 
     def _remember(self, name, payload, came, answer):
         """Keep what came: an answer, or that there was none."""
-        if self._journal is None:
+        if (path := self._path(name)) is None:
             return
-        digest = hashlib.sha256(payload).digest()
-        if isinstance(came, Failure) or (isinstance(answer, Failure) and answer.kind == "refused"):
-            write_whole(self._path(name), digest + b"F" + f"{answer.kind} {answer.detail}".encode())
-        else:
-            write_whole(self._path(name), digest + b"A" + came)
+        failed = isinstance(came, Failure) or (isinstance(answer, Failure) and answer.kind == "refused")
+        kept = b"F" + f"{answer.kind} {answer.detail}".encode() if failed else b"A" + came
+        write_whole(path, hashlib.sha256(payload).digest() + kept)
 
     def _last_in_journal(self):
         """Number of the last packet of the run before it was broken off."""
@@ -153,21 +152,21 @@ class FramedTransport:
         return max((int(path.name[:8]) for path in self._journal.glob("[0-9]*-*")), default=0)
 
     def _remembered(self, name, payload):
-        """What came in answer to the same packet, where the run was broken off later than that."""
-        if self._journal is None or not self._path(name).exists():
+        """Reply to the same packet before the run was broken off, from the journal."""
+        path = self._path(name)
+        if path is None or not path.exists():
             return None
-        kept = self._path(name).read_bytes()
+        kept = path.read_bytes()
         if kept[:32] != hashlib.sha256(payload).digest():
             raise ValueError(
                 f"Run {self.run!r} was begun with other settings: packet {self._sequence} for {name!r} is "
                 "another one now. Give the run a new name, or its settings back."
             )
-        if kept[32:33] == b"F" and self._sequence == self._reached:
+        if kept[32:33] != b"F":
+            return self._taken(name, kept[33:])
+        if self._sequence == self._reached:
             return None  # what the run was broken off for: ask again
-        if kept[32:33] == b"F":
-            kind, _, detail = kept[33:].decode().partition(" ")
-            return Failure(kind, detail)
-        return self._taken(name, kept[33:])
+        return Failure(*kept[33:].decode().split(" ", 1))
 
 
 def _is_open(answer):
@@ -176,7 +175,7 @@ def _is_open(answer):
 
 
 def _failure(packet):
-    """What a site tells of its failure, as far as it may: kinds and one name, never a text."""
+    """Failure that a site reports, as far as it may: kind and one name, never a text."""
     kind, detail = packet.scalars.get("kind"), packet.scalars.get("detail")
     if kind not in _KINDS or not isinstance(detail, str) or not re.fullmatch(r"\w{1,64}", detail, re.ASCII):
         return Failure("client-error")

@@ -5,19 +5,18 @@ server for this unit and this run, in turn and once; everything that leaves is i
 leaves; and a gate that was shut down in the middle of a run goes on where it was.
 """
 
-import hashlib
 import json
 import logging
 import traceback
 from pathlib import Path
+from typing import Any
 
 from ..message.packet import NOTHING, Packet, PacketError
+from ..message.requests import CLOSE, Acknowledgement, Failed
 from .atomic import file_name, write_whole
 from .envelope import MAX_FRAME, Envelope, read_envelope
 from .site_ledger import ByteLimitError, SiteLedger
 
-CLOSE = "close"  # operation of the packet that says the run is over
-ERROR = "error"  # operation of the packet that says there is no answer
 _LOG = logging.getLogger(__name__)
 
 
@@ -62,8 +61,9 @@ class Gate:
     ...         return Packet("echo", scalars={"heard": packet.op}), state
     >>> folder = tempfile.TemporaryDirectory()
     >>> gate = Gate("boiler", Echo(), folder.name)
-    >>> gate.rehearse(Packet("hello")).scalars["heard"]
-    'hello'
+    >>> number, frame = gate.volunteer("may", Packet("hello"))
+    >>> [entry["op"] for entry in gate.ledger.entries()]
+    ['echo']
     >>> folder.cleanup()
     """
 
@@ -84,7 +84,9 @@ class Gate:
         self.worker = worker
         self.home = Path(home)
         self.ledger = SiteLedger(self.home / "ledger.jsonl", max_bytes, noise)
-        self.run, self.state, self.closed = None, {}, False
+        self.run: Any = None  # its name, once there is one
+        self.state: dict[str, Any] = {}
+        self.closed = False
         self._key, self._max_frame, self._fingerprint = key, max_frame, fingerprint
         self._after = after
         self._sequence = 0
@@ -109,7 +111,7 @@ class Gate:
         except PacketError as error:
             self._refuse(str(error))
             return None
-        kept = self._kept(envelope.sequence, payload)
+        kept = _kept(self._journal / f"{envelope.sequence:08d}.question", payload)
         if kept is not None:
             return kept
         if envelope.sequence <= self._sequence:
@@ -145,28 +147,14 @@ class Gate:
         """
         payload = packet.encode()
         self._enter(run)
-        for sequence in self._numbers():
-            kept = self._kept(sequence, payload)
-            if kept is not None:
-                return sequence, kept
+        for question in _questions(self._journal):
+            if (kept := _kept(question, payload)) is not None:
+                return int(question.stem), kept
         sequence = self._sequence + 1
         answer, state = self._handled(packet)
         if answer.op == NOTHING:
             return sequence, None
         return sequence, self._released(sequence, packet, payload, answer, state)
-
-    def rehearse(self, packet):
-        """What would leave in answer to a packet; nothing is sent, kept or accounted for.
-
-        Parameters
-        ----------
-        packet : Packet
-
-        Returns
-        -------
-        Packet
-        """
-        return self.worker.handle(packet, {})[0]
 
     def _checked(self, envelope, payload):
         if envelope.site != self.name or envelope.direction != "down":
@@ -206,7 +194,7 @@ class Gate:
 
     def _handled(self, packet):
         if packet.op == CLOSE:
-            return Packet("done", packet.round), self.state
+            return Acknowledgement().to_packet(packet.round), self.state
         try:
             answer, state = self.worker.handle(packet, self.state)
             answer.encode()  # what cannot travel is an error of the worker
@@ -219,7 +207,7 @@ class Gate:
 
     def _failed(self, sequence, packet, kind, detail):
         """Tell the server that there is no answer. All is as before the packet, which may come again."""
-        answer = Packet(ERROR, packet.round, scalars={"kind": kind, "detail": detail})
+        answer = Failed(kind, detail).to_packet(packet.round)
         frame = self._sealed(sequence, answer)
         try:
             self.ledger.record(self.run, self.name, "up", answer, frame, sequence)
@@ -236,63 +224,49 @@ class Gate:
 
     # -- the journal -----------------------------------------------------------------------------
 
-    @property
-    def _journal(self):
-        return self.home / "runs" / file_name(self.run)
-
     def _enter(self, run):
         """Begin a run, or go on with one after the gate was shut down."""
         if run == self.run:
             return
-        previous = self.run, self.state, self._sequence
-        self.run, self.state, self._sequence = run, {}, 0
-        try:
-            self._replay()
-        except PacketError:
-            self.run, self.state, self._sequence = previous
-            raise
-
-    def _replay(self):
-        head = self._journal / "run.json"
-        about = {"run": self.run, "site": self.name, "record": self._fingerprint}
+        journal = self.home / "runs" / file_name(run)
+        head, about = journal / "run.json", {"run": run, "site": self.name, "record": self._fingerprint}
         if not head.exists():
             write_whole(head, json.dumps(about).encode())
-            return
-        if json.loads(head.read_text()) != about:
+        elif json.loads(head.read_text()) != about:
             raise PacketError(
-                f"Run {self.run!r} was begun on another record of {self.name!r}: give the run a new name."
+                f"Run {run!r} was begun on another record of {self.name!r}: give the run a new name."
             )
-        for sequence in self._numbers():
-            question = self._question(sequence)
-            _, self.state = self.worker.handle(Packet.decode(question.read_bytes()), self.state)
-            self._sequence, record = sequence, question.with_suffix(".record")
-            if record.exists() and record.read_text() != self.state.get("record", ""):
+        state, sequence = self._replayed(run, journal)
+        self.run, self._journal, self.state, self._sequence = run, journal, state, sequence
+
+    def _replayed(self, run, journal):
+        """State of the worker after all questions in the journal, and the number of the last."""
+        state: dict[str, Any] = {}
+        sequence = 0
+        for question in _questions(journal):
+            _, state = self.worker.handle(Packet.decode(question.read_bytes()), state)
+            sequence, record = int(question.stem), question.with_suffix(".record")
+            if record.exists() and record.read_text() != state.get("record", ""):
                 raise PacketError(
-                    f"What {self.name!r} sent as packet {sequence} of run {self.run!r} was about another "
-                    "record than it has now: give the record back, or the run a new name."
+                    f"What {self.name!r} sent as packet {sequence} of run {run!r} was about another record "
+                    "than it has now: give the record back, or the run a new name."
                 )
-
-    def _numbers(self):
-        """Numbers of the questions in the journal, in their order."""
-        return sorted(int(path.stem) for path in self._journal.glob("*.question"))
-
-    def _question(self, sequence):
-        return self._journal / f"{sequence:08d}.question"
-
-    def _kept(self, sequence, payload):
-        """The answer in the journal to the same question."""
-        question = self._question(sequence)
-        if not question.exists() or _digest(question.read_bytes()) != _digest(payload):
-            return None
-        return question.with_suffix(".answer").read_bytes()
+        return state, sequence
 
     def _keep(self, sequence, payload, frame, record):
-        question = self._question(sequence)
+        question = self._journal / f"{sequence:08d}.question"
         write_whole(question.with_suffix(".answer"), frame)
         if record:
             write_whole(question.with_suffix(".record"), record.encode())
         write_whole(question, payload)  # last: a question that is there has its answer
 
 
-def _digest(data):
-    return hashlib.sha256(data).digest()
+def _questions(journal):
+    """Questions in the journal of a run, in their order."""
+    return sorted(journal.glob("*.question"), key=lambda path: int(path.stem))
+
+
+def _kept(question, payload):
+    """The answer in the journal, if it is to the same question."""
+    same = question.exists() and question.read_bytes() == payload
+    return question.with_suffix(".answer").read_bytes() if same else None

@@ -111,23 +111,21 @@ class Ledger:
 
     @property
     def table(self):
-        """What crossed, a DataFrame with one row per client and kind of packet.
+        """Packets so far, a DataFrame with one row per client and kind of packet.
 
         Columns ``client, direction, op, purpose, packets, bytes, fields``; `fields` says what is in the first
         packet of the kind, with dtype and shape.
         """
-        rows = {}
+        rows: dict[tuple, tuple] = {}
         for entry in self.entries:
-            row = rows.setdefault((entry.client, entry.direction, entry.op), [0, 0, entry.fields])
-            row[0] += 1
-            row[1] += entry.n_bytes
-        return pd.DataFrame(
-            [
-                (*key[:3], purpose(key[2]), n, size, _in_words(fields))
-                for key, (n, size, fields) in rows.items()
-            ],
-            columns=["client", "direction", "op", "purpose", "packets", "bytes", "fields"],
-        )
+            key = entry.client, entry.direction, entry.op, purpose(entry.op)
+            packets, n_bytes, fields = rows.get(key, (0, 0, entry.fields))
+            rows[key] = packets + 1, n_bytes + entry.n_bytes, fields
+        table = [
+            (*key, packets, n_bytes, _in_words(fields)) for key, (packets, n_bytes, fields) in rows.items()
+        ]
+        columns = ["client", "direction", "op", "purpose", "packets", "bytes", "fields"]
+        return pd.DataFrame(table, columns=columns)
 
     def communication(self, raw_bytes):
         """Summary by client.
@@ -142,22 +140,13 @@ class Ledger:
         dict
             Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``, a dict of the same sums.
         """
-        per_client = {
-            name: {
-                "bytes_up": self.total("up", name),
-                "bytes_down": self.total("down", name),
-                "raw_bytes": size,
-            }
-            for name, size in raw_bytes.items()
-        }
         rounds = len({entry.round for entry in self.entries if entry.direction == "up"})
-        return {
-            "rounds": rounds,
-            "bytes_up": self.total("up"),
-            "bytes_down": self.total("down"),
-            "raw_bytes": sum(raw_bytes.values()),
-            "per_client": per_client,
-        }
+        names, raw = (None, *raw_bytes), (sum(raw_bytes.values()), *raw_bytes.values())
+        whole, *each = [
+            {"bytes_up": self.total("up", name), "bytes_down": self.total("down", name), "raw_bytes": size}
+            for name, size in zip(names, raw, strict=True)
+        ]
+        return {"rounds": rounds, **whole, "per_client": dict(zip(raw_bytes, each, strict=True))}
 
 
 def _in_words(fields):
@@ -216,6 +205,5 @@ class StreamLedger:
         -------
         int
         """
-        table = self.table
-        chosen = table[(table["direction"] == direction) & (table["client"].eq(client) | (client is None))]
-        return int(chosen["bytes"].sum())
+        sums = self._sums.items()
+        return sum(size for (name, way, _), (_, size) in sums if way == direction and client in (None, name))

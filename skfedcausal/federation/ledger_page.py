@@ -43,7 +43,7 @@ def ledger_page(entries, totals):
 
 def _kinds(entries, event):
     """One table row per field of every kind of packet, with the sum over all packets of that kind."""
-    kinds = {}
+    kinds: dict[str, list] = {}
     for entry in entries:
         if entry["event"] == event:
             kinds.setdefault(entry["op"], []).append(entry)
@@ -62,7 +62,7 @@ def _kinds(entries, event):
 
 def _fields(packets):
     """Fields of packets of a kind, their bytes added up and the last shape shown."""
-    fields = {}
+    fields: dict[str, dict] = {}
     for entry in packets:
         for name, field in entry["fields"].items():
             before = fields.get(name, {"bytes": 0})["bytes"]

@@ -15,7 +15,7 @@ class LostUnitWarning(UserWarning):
 
 @dataclass(frozen=True)
 class LostUnits:
-    """How many units a fit can lose, how long it waits, and what it does instead of an answer.
+    """Rule for lost units: how many a fit can lose, how long it waits, and what it does instead.
 
     Attributes
     ----------
@@ -77,4 +77,4 @@ class LostUnits:
 class Answers(dict):
     """Messages of a round by unit; `skipped` names the units whose block rows rest in it."""
 
-    skipped = frozenset()
+    skipped: frozenset[str] = frozenset()

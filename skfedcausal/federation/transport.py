@@ -71,6 +71,10 @@ class Site:
 class Transport(Protocol):
     """The server's side: all that estimators see of the clients.
 
+    See Also
+    --------
+    skfedcausal.testing.check_transport : Whether a callable makes transports.
+
     Examples
     --------
     Any object with these three methods is one, such as :class:`InProcessTransport`:
@@ -159,7 +163,7 @@ class InProcessTransport:
         return tuple(self._sites)
 
     def state(self, name):
-        """What a client keeps between packets.
+        """State that a client keeps between packets.
 
         Parameters
         ----------
@@ -189,7 +193,7 @@ class InProcessTransport:
         widest = max((getattr(site.worker, "n_columns", np.inf) for site in sites), default=0)
         with few_threads(widest):
             n_jobs = effective_n_jobs(self._n_jobs)
-            if n_jobs > 1:
+            if n_jobs > 1 and sites:
                 return self._remembered(out, sites, self._by_several(out, sites, n_jobs))
             results = []
             for site, packet in zip(sites, out.values(), strict=True):

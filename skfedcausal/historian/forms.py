@@ -3,6 +3,8 @@
 import csv
 import io
 import re
+import tomllib
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,28 +15,9 @@ from ..containers.arrays import as_native
 from ..containers.layout import listed
 from .times import on_one_clock, parse_times
 
-TIME_NAMES = (
-    "timestamp", "time", "datetime", "date_time", "date time", "time stamp", "t_stamp", "ts", "zeit",
-    "zeitstempel",
-)  # fmt: skip
-_QUALITY = ("quality", "status", "qual", "q", "opcquality", "quality code", "qualitycode")
-_ROLES = {
-    "tag": ("tag", "tagname", "tag_name", "tag name", "point", "pointname", "variable", "sensor", "name"),
-    "value": ("value", "val", "pv", "wert"),
-    "quality": _QUALITY,
-}
+_WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
+TIME_NAMES, _BAD_TEXTS = _WORDS["columns"]["time"], frozenset(_WORDS["values"]["bad"])
 _JOINTS = ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
-# written in place of a value, in lower case
-_BAD_TEXTS = frozenset({
-    "bad", "bad input", "bad data", "bad value", "no data", "nodata", "no good data", "no value", "null",
-    "none", "nan", "na", "n/a", "#n/a", "-", "--", "?", "err", "error", "#value!", "#error", "i/o timeout",
-    "io timeout", "timeout", "comm fail", "comm failure", "offline", "not connected", "disconnected",
-    "off line", "scan off", "pt created", "shutdown", "configure", "calc failed", "arc off-line",
-    "over range", "under range", "out of service", "equip fail", "failed", "invalid", "unknown", "missing",
-    "uncertain",
-})  # fmt: skip
-_GOOD = {"good", "ok", "g", "true", "valid", "normal"}
-_UNCERTAIN = {"uncertain", "questionable", "substituted"}
 _DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
 _OPC_DA_GOOD, _OPC_DA_UNCERTAIN = 192, 64
 
@@ -53,12 +36,13 @@ def tag_series(export, dialect, where):
     """Series of an export by tag: floats by time, NaN where not good, the last of equal times."""
     table = _read_table(export, where)
     names = {str(column).strip().lower(): column for column in table.columns}
-    table = _time_first(table, names, where)
-    roles = {role: _pick(names, words) for role, words in _ROLES.items()}
+    times, table = _split_times(table, names, where)
+    times = parse_times(times, dialect.dayfirst, where)
+    roles = {role: _pick(names, words) for role, words in _WORDS["columns"].items()}
     roles = {role: str(name).strip() for role, name in roles.items() if name is not None}
     if {"tag", "value"} <= set(roles):
-        return _long(table, roles, dialect, where)
-    return _wide(table, dialect, where)
+        return _long(table, times, roles, dialect, where)
+    return _wide(table, times, dialect, where)
 
 
 # -- tables -------------------------------------------------------------------------------------
@@ -91,8 +75,8 @@ def _pick(names, words):
     return next((names[word] for word in words if word in names), None)
 
 
-def _time_first(table, names, where):
-    """The table with its times in a column called None, before all others."""
+def _split_times(table, names, where):
+    """Times as they are written, and the table without them."""
     column = _pick(names, TIME_NAMES)
     if isinstance(table.index, pd.DatetimeIndex):
         times = pd.Series(table.index, index=table.index)
@@ -102,28 +86,25 @@ def _time_first(table, names, where):
     elif column is not None:
         times, table = table[column], table.drop(columns=column)
     else:
-        raise ValueError(
-            f"No time column in {where}: its columns are {listed(table.columns)}. Call it 'time', or put "
-            "times in the index of a frame."
-        )
-    table = table.set_axis([str(column).strip() for column in table.columns], axis=1)
-    table.insert(0, None, times.to_numpy() if times.dtype.kind == "O" else times.array)
-    return table
+        what = f"No time column in {where}: its columns are {listed(table.columns)}"
+        raise ValueError(f"{what}. Call it 'time', or put times in the index of a frame.")
+    return times, table.set_axis([str(column).strip() for column in table.columns], axis=1)
 
 
-def _long(table, roles, dialect, where):
+def _long(table, times, roles, dialect, where):
     tags = table[roles["tag"]].astype(str).str.strip().to_numpy()
-    times = on_one_clock(parse_times(table[None], dialect.dayfirst, where), tags, dialect.tz, where)
+    times = on_one_clock(times, tags, dialect.tz, where)
     values = _to_numbers(table[roles["value"]], dialect.bad_values, f"the values of {where}")
     if "quality" in roles:
         values = np.where(is_good(table[roles["quality"]], dialect, where), values, np.nan)
     codes, found = pd.factorize(tags)
-    return {tag: _ordered(values[codes == k], times[codes == k]) for k, tag in enumerate(found)}
+    series = pd.Series(values, index=times)
+    return {tag: ordered(series[codes == k]) for k, tag in enumerate(found)}
 
 
-def _wide(table, dialect, where):
-    times = on_one_clock(parse_times(table[None], dialect.dayfirst, where), None, dialect.tz, where)
-    columns = [column for column in table.columns[1:] if column and not column.startswith("Unnamed:")]
+def _wide(table, times, dialect, where):
+    times = on_one_clock(times, None, dialect.tz, where)
+    columns = [column for column in table.columns if column and not column.startswith("Unnamed:")]
     quality, series = _quality_columns(columns), {}
     for tag in columns:
         if tag in quality.values():
@@ -132,7 +113,7 @@ def _wide(table, dialect, where):
         values = _to_numbers(table[tag], dialect.bad_values, place)
         if tag in quality:
             values = np.where(is_good(table[quality[tag]], dialect, place), values, np.nan)
-        series[tag] = _ordered(values, times)
+        series[tag] = ordered(pd.Series(values, index=times))
     if not series:
         raise ValueError(f"No tags in {where}: there is a time column and nothing else.")
     return series
@@ -140,17 +121,15 @@ def _wide(table, dialect, where):
 
 def _quality_columns(columns):
     """Column with the quality of each tag that has one: ``FIT101.quality`` beside ``FIT101``."""
-    lower, found = {column.lower(): column for column in columns}, {}
-    for tag in columns:
-        names = (tag.lower() + joint + word for word in _QUALITY for joint in _JOINTS)
-        column = _pick(lower, names)
-        if column is not None:
-            found[tag] = column
-    return found
+    lower = {column.lower(): column for column in columns}
+    ends = [joint + word for word in _WORDS["columns"]["quality"] for joint in _JOINTS]
+    found = {tag: _pick(lower, [tag.lower() + end for end in ends]) for tag in columns}
+    return {tag: column for tag, column in found.items() if column is not None}
 
 
-def _ordered(values, times):
-    series = pd.Series(values, index=times).sort_index(kind="stable")
+def ordered(series):
+    """The series in order of time, the last of equal times."""
+    series = series.sort_index(kind="stable")
     return series[~series.index.duplicated(keep="last")]
 
 
@@ -179,11 +158,7 @@ def _to_numbers(values, bad_values, where):
 
 
 def is_good(quality, dialect, where):
-    """Which rows have a quality code that stands for a good value.
-
-    Recognised are codes of OPC DA (192 is good), OPC UA (0 is good), per cent (100 is good), 0 or 1, and
-    words; ``dialect.good`` may hold the good ones, or be a function of a code.
-    """
+    """Which rows are good by OPC DA (192), OPC UA (0), per cent (100), 0 or 1, words or the user's codes."""
     if callable(dialect.good):
         return np.array([bool(dialect.good(code)) for code in quality], dtype=bool)
     words = quality.astype("string").str.strip().str.lower()
@@ -192,7 +167,7 @@ def is_good(quality, dialect, where):
     numbers = pd.to_numeric(quality, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     if not np.isnan(numbers).all():
         return _good_codes(numbers, dialect.keep_uncertain, where)
-    known = _GOOD | (_UNCERTAIN if dialect.keep_uncertain else set())
+    known = {*_WORDS["quality"]["good"], *(_WORDS["quality"]["uncertain"] if dialect.keep_uncertain else ())}
     first = words.str.split(r"[,;:\s]", n=1, regex=True).str[0]
     return first.isin(known).fillna(False).to_numpy(dtype=bool)
 

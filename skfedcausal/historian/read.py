@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import SEPARATOR, check_unit_names, listed
-from .forms import Dialect, tag_series
+from .forms import Dialect, ordered, tag_series
 
+_EXPORTS = "{'P1': 'boiler.csv', ...}"
 _log = logging.getLogger(__name__)
 
 
@@ -108,12 +109,9 @@ def read_historian(
     2025-10-26 02:00:10+01:00             NaN          2999.0
     """
     if not isinstance(exports, Mapping):
-        raise TypeError(
-            f"Got exports of type {type(exports).__name__}; give a dict with the export(s) of each unit: "
-            "{'P1': 'boiler.csv', ...}."
-        )
+        raise TypeError(f"Got exports of type {type(exports).__name__}; give a dict: {_EXPORTS}.")
     if not exports:
-        raise ValueError("Got no exports; give at least one unit: {'P1': 'boiler.csv', ...}.")
+        raise ValueError(f"Got no exports; give at least one unit: {_EXPORTS}.")
     if how not in ("last", "mean"):
         raise ValueError(f"Got how={how!r}; choose 'last' or 'mean'.")
     units = [str(unit) for unit in exports]
@@ -143,9 +141,7 @@ def _span(value, option):
     try:
         return pd.Timedelta(value)
     except ValueError as error:
-        raise ValueError(
-            f"{option}={value!r} is no length of time; give for example '10s' or '5min'."
-        ) from error
+        raise ValueError(f"{option}={value!r} is no length of time; give '10s' or '5min'.") from error
 
 
 def _unit_series(export, dialect, unit):
@@ -158,8 +154,7 @@ def _unit_series(export, dialect, unit):
             parts.setdefault(tag, []).append(values)
     joined = {}
     for tag, own in parts.items():
-        values = pd.concat(own).sort_index(kind="stable")
-        joined[tag] = values = values[~values.index.duplicated(keep="last")]
+        joined[tag] = values = ordered(pd.concat(own))
         _log.info("%s, %s: %d values, %d of them not good", unit, tag, len(values), int(values.isna().sum()))
     return joined
 
@@ -168,9 +163,7 @@ def _check_zones(series):
     """Refuse local times beside others that have a zone."""
     local = [name for name, values in series.items() if values.index.tz is None]
     if 0 < len(local) < len(series):
-        raise ValueError(
-            f"The times of {local[0]!r} have no zone and others do; pass tz=..., the zone of the local times."
-        )
+        raise ValueError(f"The times of {local[0]!r} have no zone and others do; pass their zone as tz=....")
 
 
 def _step(series):
@@ -179,9 +172,7 @@ def _step(series):
     steps = {pd.Timedelta(np.median(np.diff(index.asi8)), unit=index.unit) for index in indices}
     if len(steps) != 1:
         seen = listed(sorted(map(str, steps)), 4, quoted=False)
-        raise ValueError(
-            f"The exports have different steps ({seen}); say which the table shall have: every='10s'."
-        )
+        raise ValueError(f"The exports have different steps ({seen}); choose the table's: every='10s'.")
     return steps.pop()
 
 

@@ -51,17 +51,11 @@ def _day_first(texts, dayfirst, where):
     first, second = parts[0].astype(float).max(), parts[2].astype(float).max()
     if first > 12 or second > 12:
         return bool(first > 12)
-    raise ValueError(
-        f"The dates of {where} can be read both ways, for example {texts.iloc[0]!r}. Pass dayfirst=."
-    )
+    raise ValueError(f"The dates of {where} can be read both ways: {texts.iloc[0]!r}. Pass dayfirst=.")
 
 
 def on_one_clock(times, tags, tz, where):
-    """Local times as UTC; times with a zone or without any known zone stay as they are.
-
-    `times` are in the order of the export, `tags` those of the rows of a long one. Warns if the hour that
-    local clocks show twice is there once only.
-    """
+    """Local times as UTC; times with a zone or without any known zone stay as they are."""
     if times.tz is not None:
         return times
     if tz is None:
@@ -69,10 +63,8 @@ def on_one_clock(times, tags, tz, where):
             own = times[rows]
             text = repeated_text(own[::-1] if _newest_first(own) else own)
             if text is not None:
-                raise ValueError(
-                    f"{text} Found in {where}. Pass tz=..., the zone of the clock that wrote it, for example "
-                    "tz='Europe/Berlin'; nothing was dropped."
-                )
+                remedy = "Pass tz=..., the zone of the clock that wrote it, such as tz='Europe/Berlin'"
+                raise ValueError(f"{text} Found in {where}. {remedy}; nothing was dropped.")
         return times
     try:
         zone = ZoneInfo(tz)

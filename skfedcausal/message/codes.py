@@ -129,32 +129,7 @@ def _is_shorter(n, leading):
 
 
 def stepped(series):
-    """A series in four bits a number and what gives back its numbers.
-
-    Parameters
-    ----------
-    series : ndarray of shape (n_samples, n_columns)
-
-    Returns
-    -------
-    codes : ndarray of uint8
-        Two numbers in each, zero standing for one of `beyond`.
-    beyond : ndarray of int64
-        Steps of the numbers that have no code, in their order.
-    level, step : ndarray of shape (n_columns,)
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skfedcausal.message.codes import stepped, unstepped
-    >>> series = np.random.default_rng(0).standard_normal((1000, 2))
-    >>> codes, beyond, level, step = stepped(series)
-    >>> codes.nbytes / series.nbytes
-    0.0625
-    >>> error = unstepped(codes, beyond, level, step, 1000) - series
-    >>> bool((np.abs(error) <= 0.51 * step).all())
-    True
-    """
+    """A series in four bits a number and what gives back its numbers, shape (n_columns,)."""
     series = np.ascontiguousarray(series, dtype=float)
     n_samples, p = series.shape
     pieces, rows = _pieces(n_samples, p)

@@ -32,7 +32,7 @@ _NUMBERS = {"f": "real numbers", "iu": "whole numbers", "i": "whole numbers", "u
 
 @dataclass(frozen=True)
 class Rule:
-    """How one field travels.
+    """Rule by which one field travels.
 
     ``write(message, value, dtype, into)`` puts a value into the arrays or scalars of a packet, and
     ``read(left, sizes, values)`` takes it out of those that are left.
@@ -103,7 +103,7 @@ class Numbers(Rule):
         return value
 
     def error(self, problem, name=None):
-        """What is wrong with an array."""
+        """Error about an array."""
         return PacketError(f"Array {name or self.array!r} of packet {self.op!r} {problem}.")
 
 
@@ -310,7 +310,7 @@ class Scalar(Rule):
             raise self.error(value)
 
     def error(self, value):
-        """What is wrong with a scalar."""
+        """Error about a scalar."""
         expected = self.expected.format(self.least, ", ".join(self.of), self.purpose)
         told = reprlib.repr(value)
         return PacketError(f"Scalar {self.array!r} of packet {self.op!r} is {told}, expected {expected}.")

@@ -1,4 +1,4 @@
-"""What travels: a flat set of named arrays and scalars with one canonical encoding.
+"""Packets: a flat set of named arrays and scalars with one canonical encoding.
 
 No pickle and no objects: a header in JSON and the arrays as little-endian bytes, of which those that hardly
 vary are written once (:mod:`~skfedcausal.message.codes`). Every packet has

@@ -91,11 +91,8 @@ class PrivacyPromise(Message, op="promise"):
         """
         arrays, scalars = dict(packet.arrays), dict(packet.scalars)
         noise = {name: arrays.pop(name) for name in packet.arrays if name == _NOISE}
-        told = {
-            name.removeprefix(_PREFIX): scalars.pop(name)
-            for name in packet.scalars
-            if name.startswith(_PREFIX)
-        }
+        riding = [name for name in scalars if name.startswith(_PREFIX)]
+        told = {name.removeprefix(_PREFIX): scalars.pop(name) for name in riding}
         if not noise and not told:
             return packet, None
         promise = cls.from_packet(Packet(cls.OP, packet.round, noise, told))

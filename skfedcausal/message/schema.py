@@ -192,7 +192,7 @@ class Message:
 
 
 def purpose(op):
-    """What a kind of packet is for."""
+    """Purpose of a kind of packet."""
     return KINDS[op].PURPOSE if op in KINDS else UNKNOWN
 
 

@@ -387,23 +387,5 @@ TO_UNIT = {kind.OP: kind for kind in (TrainingPlan, GradientReply, BlockRow)}
 
 
 def later_answer(mode, constant):
-    """What a unit sends in a mode from its second round on.
-
-    Parameters
-    ----------
-    mode : str
-        Of the plan.
-    constant : bool
-        Whether phi is trained.
-
-    Returns
-    -------
-    type
-
-    Examples
-    --------
-    >>> from skfedcausal.message.training import later_answer
-    >>> later_answer("series", True).__name__
-    'PredictedMessage'
-    """
+    """Message of a unit in a mode from its second round on."""
     return PredictedMessage if mode == "series" and constant else ANSWERS[mode]

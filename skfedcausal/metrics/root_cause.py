@@ -8,7 +8,7 @@ _ROUNDING = 1e-9  # by which a sum of probabilities may exceed one
 
 
 def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
-    """Match incidents with known faults.
+    """Match incidents to known faults.
 
     Parameters
     ----------
@@ -53,16 +53,15 @@ def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
     for k, (first, stop, _) in enumerate(faults):
         matched[(detected >= first) & (detected < stop + tolerance)] = k
     decided = roots != "undecided"
-    found, right, delays = 0, 0, []
+    right, n_wrong, delays = 0, int((decided & (matched < 0)).sum()), []
     for k, (first, _, unit) in enumerate(faults):
-        mine = np.flatnonzero(matched == k)
-        if len(mine) == 0:
-            continue
-        found += 1
-        delays.append(detected[mine].min() - first)
-        answers = roots[mine][decided[mine]]
-        right += bool(len(answers)) and answers[0] == unit
-    n_wrong = int((decided & (matched < 0)).sum()) + _wrongly_named(matched, roots, decided, faults)
+        mine = matched == k
+        if mine.any():
+            delays.append(detected[mine].min() - first)
+        for answer in roots[mine & decided][:1]:  # the first that was decided
+            right += answer == unit
+            n_wrong += answer != unit
+    found = len(delays)
     nominal = n_samples - sum(stop - first for first, stop, _ in faults)
     false_alarms = int((matched < 0).sum())
     precision = right / (right + n_wrong) if right + n_wrong else 0.0
@@ -81,17 +80,8 @@ def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
     }
 
 
-def _wrongly_named(matched, roots, decided, faults):
-    """Faults whose first decided incident names another unit."""
-    wrong = 0
-    for k, (_, _, unit) in enumerate(faults):
-        answers = roots[(matched == k) & decided]
-        wrong += bool(len(answers)) and answers[0] != unit
-    return wrong
-
-
 def expected_calibration_error(probability, correct, n_bins=10):
-    """Mean distance between stated probability and share of right answers, over bins of probability [1]_.
+    """Mean distance between stated probability and fraction correct, over bins of probability [1]_.
 
     Parameters
     ----------
@@ -121,10 +111,8 @@ def expected_calibration_error(probability, correct, n_bins=10):
     """
     probability, correct = np.asarray(probability, dtype=float), np.asarray(correct, dtype=float)
     if probability.shape != correct.shape or probability.ndim != 1 or len(correct) == 0:
-        raise ValueError(
-            f"Got probabilities of shape {probability.shape} and answers of shape {correct.shape}; give one "
-            "of each per answer, and one answer at least."
-        )
+        shapes = f"Got probabilities of shape {probability.shape} and answers of shape {correct.shape}"
+        raise ValueError(f"{shapes}; give one of each per answer, and one answer at least.")
     if not ((probability >= -_ROUNDING) & (probability <= 1 + _ROUNDING)).all():
         raise ValueError("Got what is no probability: every one has to lie between 0 and 1.")
     bins = np.clip((probability * n_bins).astype(int), 0, n_bins - 1)

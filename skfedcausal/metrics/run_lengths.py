@@ -4,7 +4,7 @@ import numpy as np
 
 
 def alarm_report(alarms, faults):
-    """How long alarms keep quiet without a fault and how soon they come with one.
+    """Run lengths without a fault and detection delays with one.
 
     Parameters
     ----------
@@ -38,9 +38,7 @@ def alarm_report(alarms, faults):
     """
     alarms = np.asarray(alarms)
     if not np.isin(alarms, (0, 1)).all():
-        raise ValueError(
-            "`alarms` must be true or false in every row; of a detector's answers give predict(X) == -1."
-        )
+        raise ValueError("`alarms` must be true or false; of a detector's answers give predict(X) == -1.")
     alarms = alarms.astype(bool)
     nominal = np.ones(len(alarms), dtype=bool)
     delays, starts = [], []

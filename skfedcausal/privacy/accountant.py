@@ -22,7 +22,7 @@ _SLACK = 1e-12  # relative, for rounding in the root finder
 
 @dataclass(frozen=True)
 class Scope:
-    """What a promise is about. Promises about different things do not add up.
+    """Subject of a promise. Promises about different things do not add up.
 
     Attributes
     ----------
@@ -78,7 +78,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Charge:
-    """What one release about one client costs.
+    """Cost of one release about one client.
 
     Attributes
     ----------
@@ -128,7 +128,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class PrivacySpent:
-    """What has been spent, for the client with the largest epsilon.
+    """Privacy spent, for the client with the largest epsilon.
 
     Attributes
     ----------
@@ -222,8 +222,7 @@ class PrivacyAccountant:
     def __sklearn_clone__(self):
         return self
 
-    def __copy__(self):
-        return self
+    __copy__ = __sklearn_clone__
 
     def __deepcopy__(self, memo):
         return self
@@ -312,7 +311,7 @@ class PrivacyAccountant:
     # -- totals ----------------------------------------------------------------------------------
 
     def spent(self, delta=None, clients=None, *, times=1):
-        """What has been spent so far.
+        """Privacy spent so far.
 
         Parameters
         ----------
@@ -333,7 +332,7 @@ class PrivacyAccountant:
             return self._spent(charges, self.scope, delta, clients)
 
     def spent_with(self, charges, scope, delta=None):
-        """What would have been spent if these charges came in addition; nothing is charged.
+        """Privacy that would be spent with these charges in addition; nothing is charged.
 
         Parameters
         ----------
@@ -351,21 +350,19 @@ class PrivacyAccountant:
             return self._spent([*self._charges, *charges], scope, delta)
 
     def _spent(self, charges, scope, delta=None, clients=None):
-        delta = self.delta if delta is None else delta
-        delta = 0.0 if delta is None else delta
-        if clients is None:
-            clients = dict.fromkeys(charge.client for charge in charges)
-        totals = {
-            name: self._total([charge for charge in charges if charge.client == name], delta, scope)
-            for name in clients
-        }
+        delta = (self.delta or 0.0) if delta is None else delta
+        own: dict[str, list] = {name: [] for name in clients or ()}
+        for charge in charges:
+            if clients is None or charge.client in own:
+                own.setdefault(charge.client, []).append(charge)
+        totals = {name: self._total(part, delta, scope) for name, part in own.items()}
         per_client = {name: {"epsilon": eps, "mu": mu} for name, (eps, mu) in totals.items()}
         epsilon, mu = max(totals.values(), default=(0.0, 0.0))
         unit = "none" if scope is None else scope.unit
         return PrivacySpent(epsilon, delta, mu, unit, per_client)
 
     def charges_of(self, clients):
-        """What some clients were charged.
+        """Charges of some clients.
 
         Parameters
         ----------
@@ -380,12 +377,11 @@ class PrivacyAccountant:
     @staticmethod
     def _total(charges, delta, scope):
         """Epsilon and mu of one client's charges: of its most expensive period where time steps count."""
-        if scope is not None and scope.unit != "client":
-            periods = dict.fromkeys(charge.period for charge in charges)
-            parts = [[c for c in charges if c.period == period] for period in periods]
-        else:
-            parts = [charges]
-        return max((_composed(part, delta) for part in parts), default=(0.0, 0.0))
+        parts: dict[int, list] = {}
+        together = scope is None or scope.unit == "client"
+        for charge in charges:
+            parts.setdefault(0 if together else charge.period, []).append(charge)
+        return max((_composed(part, delta) for part in parts.values()), default=(0.0, 0.0))
 
     @property
     def table(self):
@@ -420,7 +416,7 @@ class PrivacyAccountant:
         return digest.digest()
 
     def recall(self, key):
-        """What was released under a key, or None.
+        """Release under a key, or None.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""What can go wrong with a promise: errors, and what a unit is warned of before it spends."""
+"""Errors about promises, and warnings before a unit spends."""
 
 import sys
 import warnings
@@ -64,8 +64,7 @@ def warn_release(mechanism, records, plans, learning):
 def warn_seeded():
     """Warn about noise that is reproducible."""
     _warn(
-        "The noise is seeded: whoever knows random_state can subtract it. Use random_state=None outside "
-        "tests.",
+        "The noise is seeded: whoever knows random_state can subtract it. Use None outside tests.",
         SeededNoiseWarning,
     )
 

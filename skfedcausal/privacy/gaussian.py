@@ -1,8 +1,9 @@
 """Noise on the measurements, once, at the unit that owns them."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -15,6 +16,7 @@ from .noise import SAMPLERS, Bounds, norms
 from .promise import gradient_statement, paper_statement
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GaussianMechanism(PrivacyMechanism):
     """Gaussian noise on every unit's measurements: clipped, noised once, remembered.
 
@@ -140,51 +142,31 @@ class GaussianMechanism(PrivacyMechanism):
         "random_state": ["random_state"],
     }
 
-    def __init__(
-        self,
-        *,
-        epsilon=None,
-        delta=None,
-        mu=None,
-        clip_norm=None,
-        event_radius=None,
-        unit="event",
-        window=None,
-        relation="replace",
-        center=0.0,
-        scale=1.0,
-        accountant=None,
-        protocol="one-shot",
-        trust="none",
-        gradient_clip=None,
-        sampler="float-grid",
-        random_state=None,
-    ):
-        self.epsilon = epsilon
-        self.delta = delta
-        self.mu = mu
-        self.clip_norm = clip_norm
-        self.event_radius = event_radius
-        self.unit = unit
-        self.window = window
-        self.relation = relation
-        self.center = center
-        self.scale = scale
-        self.accountant = accountant
-        self.protocol = protocol
-        self.trust = trust
-        self.gradient_clip = gradient_clip
-        self.sampler = sampler
-        self.random_state = random_state
+    epsilon: float | None = None
+    delta: float | None = None
+    mu: float | None = None
+    clip_norm: Any = None
+    event_radius: Any = None
+    unit: str = "event"
+    window: int | None = None
+    relation: str = "replace"
+    center: Any = 0.0
+    scale: Any = 1.0
+    accountant: PrivacyAccountant | None = None
+    protocol: str = "one-shot"
+    trust: str = "none"
+    gradient_clip: float | None = None
+    sampler: str = "float-grid"
+    random_state: Any = None
 
     @property
     def scope(self):
-        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
+        """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
         return Scope(self.unit, self.relation, self.window)
 
     @property
     def place(self):
-        """Where the noise is added: to the "record", to the "messages" of training or to its "gradients"."""
+        """Place of the noise: added to the "record", to the "messages" of training or to its "gradients"."""
         return "messages" if self.protocol == "paper" else "gradients" if self.trust == "server" else "record"
 
     def mu_of_release(self):
@@ -202,15 +184,13 @@ class GaussianMechanism(PrivacyMechanism):
         self._validate_params()
         if (self.epsilon is None) == (self.mu is None):
             raise ValueError(
-                f"Got epsilon={self.epsilon} and mu={self.mu}; say how much may be learned by giving exactly "
-                "one of them. There is no default."
+                f"Got epsilon={self.epsilon} and mu={self.mu}; give exactly one of them. There is no default."
             )
         if self.epsilon is not None and self.delta is None:
             raise ValueError("epsilon needs a `delta`, well below one over the number of protected units.")
         if (self.unit == "window") != (self.window is not None):
             raise ValueError(
-                f"Got unit={self.unit!r} with window={self.window}; a window belongs to unit='window' and to "
-                "no other."
+                f"Got unit={self.unit!r} with window={self.window}; a window belongs to unit='window' only."
             )
         return self.mu if self.mu is not None else mu_from_epsilon(self.epsilon, self.delta)
 
@@ -280,9 +260,8 @@ class GaussianMechanism(PrivacyMechanism):
             warn_seeded()
         if self.trust == "server" and (self.protocol == "paper" or self.gradient_clip is None):
             raise ValueError(
-                f"Got trust='server' with protocol={self.protocol!r} and gradient_clip="
-                f"{self.gradient_clip}; give protocol='one-shot' and the largest norm of a gradient that is "
-                "sent."
+                f"Got trust='server' with protocol={self.protocol!r} and gradient_clip={self.gradient_clip}; "
+                "give protocol='one-shot' and the largest norm of a gradient that is sent."
             )
         if self.place == "gradients":
             return

@@ -35,7 +35,7 @@ class Release:
 
 
 class Plan(NamedTuple):
-    """What will be done to a unit's record, and what it costs."""
+    """Noise planned for a unit's record, and its cost."""
 
     noise: Any
     charge: Charge
@@ -84,6 +84,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     --------
     GaussianMechanism : The mechanism for measurements.
     RandomizedResponse : The mechanism for flags.
+    skfedcausal.testing.check_mechanism : Whether an object can be a mechanism.
 
     Notes
     -----
@@ -100,7 +101,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
     Laplace noise on rows clipped to a ball, epsilon-DP per event:
 
     >>> import numpy as np
-    >>> from skfedcausal.privacy import Bounds, Charge, PrivacyMechanism, Scope, UnitNoise
+    >>> from skfedcausal import PrivacyMechanism
+    >>> from skfedcausal.privacy import Bounds, Charge, Scope, UnitNoise
     >>> class LaplaceMechanism(PrivacyMechanism):
     ...     scope, law = Scope("event"), "laplace"
     ...     def __init__(self, *, epsilon, clip_norm, delta=1e-6, accountant=None, random_state=None):
@@ -140,13 +142,13 @@ class PrivacyMechanism(BaseEstimator, ABC):
 
     @property
     def place(self):
-        """What the noise is added to: "record", "messages", "gradients" or "flags"."""
+        """Place of the noise: "record", "messages", "gradients" or "flags"."""
         return "record"
 
     @property
     @abstractmethod
     def scope(self) -> Scope:
-        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
+        """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
 
     @abstractmethod
     def noise_of(self, name, Y):
@@ -179,7 +181,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         return normal_noise(shape, std, rng, self.sampler)
 
     def charge_of(self, name, noise, n_samples):
-        """What it costs to release a record with this noise; exact for Gaussian noise.
+        """Cost of releasing a record with this noise; exact for Gaussian noise.
 
         Parameters
         ----------
@@ -269,10 +271,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
                 "record. Give one with protocol='one-shot' and trust='none'."
             )
         with self.account.turn():
-            plans = {
-                name: self._plan(name, Y, lengths, None if noise is None else noise[name])
-                for name, Y in records.items()
-            }
+            given = dict.fromkeys(records) if noise is None else noise
+            plans = {name: self._plan(name, Y, lengths, given[name]) for name, Y in records.items()}
             return self._released(records, plans, noise is None)
 
     def cost(self, records, lengths):
@@ -323,11 +323,22 @@ class PrivacyMechanism(BaseEstimator, ABC):
         -------
         ndarray of shape (n_samples, n_features)
             Not writeable.
+
+        Raises
+        ------
+        ValueError
+            If `draw` gave noise of another shape.
         """
         values = np.empty(Y.shape) if out is None else out
         bounds, grid = noise.bounds, grid_of(noise.std)
         for rows in pieces(len(Y)):
-            added = on_grid(self.draw(Y[rows].shape, noise.std, rng), grid)
+            drawn = self.draw(Y[rows].shape, noise.std, rng)
+            if np.shape(drawn) != Y[rows].shape:
+                raise ValueError(
+                    f"`draw` of {type(self).__name__} gave noise of shape {np.shape(drawn)}, expected "
+                    f"{Y[rows].shape}."
+                )
+            added = on_grid(drawn, grid)
             values[rows] = bounds.center + bounds.scale * (on_grid(clipped(Y[rows], bounds), grid) + added)
         values = values.view()
         values.setflags(write=False)
@@ -336,10 +347,23 @@ class PrivacyMechanism(BaseEstimator, ABC):
     def _plan(self, name, Y, lengths, noise=None):
         self.check()
         noise = self.noise_of(name, Y) if noise is None else noise
+        self._check_noise(name, noise, Y.shape[1])
         kind, bounds = type(self).__qualname__, noise.bounds
         ball = noise.std, bounds.clip, bounds.center, bounds.scale
         key = self.account.key_of(name, self.scope, kind, self.sampler, *ball, tuple(lengths), Y)
         return Plan(noise, self.charge_of(name, noise, len(Y)), key)
+
+    def _check_noise(self, name, noise, n_columns):
+        """Refuse what `noise_of` of a subclass should not give."""
+        what = f"`noise_of` of {type(self).__name__} gave unit {name!r}"
+        if not isinstance(noise, UnitNoise):
+            raise TypeError(f"{what} a {type(noise).__name__}; give a UnitNoise.")
+        shapes = np.shape(noise.bounds.center), np.shape(noise.bounds.scale)
+        if shapes != ((n_columns,),) * 2:
+            raise ValueError(
+                f"{what} a centre and a scale of shapes {shapes[0]} and {shapes[1]}, expected one number for "
+                f"each of its {n_columns} columns."
+            )
 
     def _released(self, records, plans, learning):
         account = self.account
@@ -414,11 +438,9 @@ class PrivacyMechanism(BaseEstimator, ABC):
     @property
     def account(self):
         """The :class:`PrivacyAccountant` that is charged: one for this mechanism and its clones."""
-        if self.accountant is not None:
-            return self.accountant
-        if not hasattr(self, "_own_accountant"):
+        if self.accountant is None and not hasattr(self, "_own_accountant"):
             self._own_accountant = PrivacyAccountant()
-        return self._own_accountant
+        return self._own_accountant if self.accountant is None else self.accountant
 
     def __sklearn_clone__(self):
         twin = type(self)(**self.get_params(deep=False))
@@ -426,8 +448,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
             twin._own_accountant = self.account
         return twin
 
-    def __copy__(self):
-        return self.__sklearn_clone__()
+    __copy__ = __sklearn_clone__
 
     def __deepcopy__(self, memo):
         return self.__sklearn_clone__()

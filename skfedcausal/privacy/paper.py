@@ -50,7 +50,7 @@ def message_noise(K, theta, radius, epsilon, delta):
 
 
 def messages_mu(F, K, theta, stds, radius, n_rounds=1):
-    """What the noised messages of a whole record really give away about one time step, as Gaussian-DP mu.
+    """Exact Gaussian-DP mu of the noised messages of a whole record about one time step.
 
     `stds` is the noise of the filtered and of the augmented state, `radius` the bound B_y on the norm of a
     measurement (two of them differ by twice as much), `n_rounds` how often the same states are sent with
@@ -126,5 +126,5 @@ class GradientGuard:
         return noised_gradients(gradients, self.clip, self.std, rng)
 
     def charge(self, name):
-        """What the run costs every unit."""
+        """Cost of the run to every unit."""
         return Charge(name, "gradients", mu=self.mu, sensitivity=self.std * self.mu, noise_std=self.std)

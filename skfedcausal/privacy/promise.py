@@ -76,7 +76,7 @@ def n_releases(charges):
 
 
 def paper_statement(mechanism, spent, names):
-    """What the papers state about their protocol, and what is known of it."""
+    """Statement of the papers about their protocol, and what is known of it."""
     rounds = n_releases(mechanism.account.charges_of(names))
     return (
         "NO GUARANTEE (protocol='paper', for comparison): every state that left a unit has the papers' "
@@ -90,7 +90,7 @@ def paper_statement(mechanism, spent, names):
 
 
 def gradient_statement(mechanism, spent):
-    """What noise on a trusted server's gradients promises, and to whom."""
+    """Promise of noise on a trusted server's gradients, and to whom."""
     return (
         f"Differentially private per {mechanism.scope} against the other units: whatever changes in one "
         "unit's record, the distribution of all gradients that the units were sent in training changes by "
@@ -103,7 +103,7 @@ def gradient_statement(mechanism, spent):
 
 
 def response_statement(mechanism, spent):
-    """What randomised response promises: unit, bound, composition, what is not covered."""
+    """Promise of randomised response: unit, bound, composition, what is not covered."""
     what = {
         "flag pair": "The pair of flags of one unit at one time step",
         "event": "All measurements of one unit at one time step (through every flag they can move)",

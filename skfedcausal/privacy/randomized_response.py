@@ -1,6 +1,8 @@
 """Randomised response for pairs of flags."""
 
+from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -13,6 +15,7 @@ from .promise import response_statement
 N_CATEGORIES = 4  # values of a pair of flags
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RandomizedResponse(PrivacyMechanism):
     """Randomised response with four answers: a pair of flags is sent as it is, or as one of the other three.
 
@@ -67,17 +70,16 @@ class RandomizedResponse(PrivacyMechanism):
         "random_state": ["random_state"],
     }
 
-    def __init__(self, *, epsilon=None, unit="flag pair", accountant=None, random_state=None):
-        self.epsilon = epsilon
-        self.unit = unit
-        self.accountant = accountant
-        self.random_state = random_state
+    epsilon: float | None = None
+    unit: str = "flag pair"
+    accountant: PrivacyAccountant | None = None
+    random_state: Any = None
 
     place, channel, law = "flags", "flag", "randomized response"
 
     @property
     def scope(self):
-        """What is protected, a :class:`~skfedcausal.privacy.Scope`."""
+        """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
         return Scope(self.unit)
 
     @property

@@ -1,4 +1,4 @@
-"""How far a change in one unit's measurements can move what a linear filter makes of them.
+"""Sensitivity of linear filters: how far a change in one unit's measurements moves their output.
 
 A unit's filter ``h[t] = F h[t-1] + K y[t]`` turns a change ``dy`` at time s into ``F^j K dy`` at every later
 time s + j. All sensitivities here are Euclidean norms over the whole trajectory, which is what one or many
@@ -276,8 +276,7 @@ def _filter_matrices(F, K):
     F, K = np.asarray(F, dtype=float), np.asarray(K, dtype=float)
     if F.ndim != 2 or F.shape[0] != F.shape[1] or K.ndim != 2 or len(K) != len(F):
         raise ValueError(
-            f"F has shape {F.shape} and K {K.shape}; expected (n_states, n_states) and (n_states, "
-            "n_features)."
+            f"F has shape {F.shape} and K {K.shape}; expected (n_states, n_states), (n_states, n_features)."
         )
     return F, K
 

@@ -116,7 +116,7 @@ class SiteAccount(PrivacyAccountant):
             self._noise[key.hex()] = release.noise
 
     def recall(self, key):
-        """What was released under a key, or None."""
+        """Release under a key, or None."""
         noise = self._noise.get(key.hex())
         if noise is None or not self._path(key).exists():
             return None
@@ -153,9 +153,9 @@ def _noise_to(noise):
     return {"std": noise.std, **bounds, **{k: bounds[k].tolist() for k in ("center", "scale")}}
 
 
-def _noise_from(told):
-    told = {**told, **{k: np.array(told[k]) for k in ("center", "scale")}}
-    return UnitNoise(std=told.pop("std"), bounds=Bounds(**told))
+def _noise_from(kept):
+    kept = {**kept, **{k: np.array(kept[k]) for k in ("center", "scale")}}
+    return UnitNoise(std=kept.pop("std"), bounds=Bounds(**kept))
 
 
 if sys.platform == "win32":

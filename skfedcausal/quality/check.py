@@ -7,23 +7,12 @@ from ..containers.rows import repeated_stretch, repeated_text
 from .clocks import unit_series
 from .offsets import pooled_offsets, unit_offsets
 from .record import duration, read_units
-from .report import COLUMNS, PlantCheck, unit_table
+from .report import COLUMNS, KINDS, PlantCheck, unit_table
 from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
 
 _MOST_LAGS = 720
 _LEAST_ROWS = 200  # for the comparison of clocks
 _SAME = 0.8  # overlap of frozen segments that counts as one event
-_ADVICE = {
-    "outage": "Nothing to do: missing rows are treated exactly.",
-    "gap": "Nothing to do: missing values are treated exactly.",
-    "no data": "Leave the tag out.",
-    "stuck": "Set the values there to NaN: they are not measurements.",
-    "clipped": "Treat values at the limit as missing, or expect links of this tag to be weakened.",
-    "interpolated": "Export archived values instead of interpolated ones, or use a step no finer than that.",
-    "held": "The historian stores changes only: narrow its dead band, or expect late reactions.",
-    "repeated hour": "Give the zone: read_historian(..., tz=...), or tz_localize(..., ambiguous='infer').",
-    "skipped hour": "Clocks are put forward then: give the zone to read_historian(..., tz=...).",
-}
 _LEAVE_ROWS_IN = "Leave the rows in with NaN (reindex), so that no transition is made of the jump."
 _LAST_VALUES = "Set the unit's values there to NaN: they are not measurements."
 
@@ -119,7 +108,7 @@ class Findings:
         """A finding of a unit or a column of it, in the whole record or in rows ``(start, stop)``."""
         start, stop = (0, len(unit.values)) if rows is None else rows
         ends = unit.time(start), unit.time(stop - 1)
-        advice = _ADVICE[kind] if advice is None else advice
+        advice = KINDS[kind]["advice"] if advice is None else advice
         self.rows.append((unit.name, column, kind, *ends, value, detail, advice))
 
 
@@ -134,7 +123,8 @@ def _check_times(unit, label, found):
     segment = repeated_stretch(unit.times)
     if segment is not None:
         kind, seconds = "repeated hour", (segment[1] - segment[0] + step).total_seconds()
-        found.rows.append((label, "", kind, *segment, seconds, repeated_text(unit.times), _ADVICE[kind]))
+        detail, advice = repeated_text(unit.times), KINDS[kind]["advice"]
+        found.rows.append((label, "", kind, *segment, seconds, detail, advice))
     for row in unit.breaks[1:]:
         missing = index[row] - index[row - 1] - step
         if missing <= pd.Timedelta(0):
@@ -142,7 +132,7 @@ def _check_times(unit, label, found):
         kind, advice = "gap" if label == "all units" else "outage", _LEAVE_ROWS_IN
         is_night = index[row].day_name() == "Sunday" and index[row].hour in (1, 2, 3)
         if index.tz is None and missing == pd.Timedelta("1h") and is_night:
-            kind, advice = "skipped hour", _ADVICE["skipped hour"]
+            kind, advice = "skipped hour", KINDS["skipped hour"]["advice"]
         ends, detail = index[row - 1 : row + 1], f"no rows for {duration(missing)}"
         found.rows.append((label, "", kind, *ends, missing.total_seconds(), detail, advice))
 
@@ -277,10 +267,8 @@ def _add_offset(unit, offset, step, found):
     size = f"{abs(rows)} rows" if step is None else duration(abs(rows) * step)
     sign, back = ("+", "-") if rows > 0 else ("-", "+")
     clock = {unit.name: back + size.replace(" ", "")}
-    advice = (
-        f"Read with {clock=}, or shift the rows, unless there is a dead time of that length between the two "
-        "units."
-    )
+    unless = "unless there is a dead time of that length between the two units"
+    advice = f"Read with {clock=}, or shift the rows, {unless}."
     if not offset.sure:
         advice += f" It may as well be the clock of {against!r} that is off: put one right, not both."
     value = float(rows) if step is None else rows * step.total_seconds()

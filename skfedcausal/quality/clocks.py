@@ -1,10 +1,8 @@
 """How far apart the clocks of two units are, judged by when their innovations coincide.
 
-The innovation of a unit's states is the part of each step that its own past does not explain. Innovations of
-coupled units, or of units hit by the same disturbance, are correlated at lags of a step or so. Where the
-clocks differ by k steps, they are correlated at lags of about k instead of the small ones. Where no single
-lag shows anything, an influence may still show through the states it acted on: a score test collects it from
-all lags of its response, at the price of a blunter peak.
+Innovations of units that are coupled or hit by one disturbance are correlated at lags of a step or so;
+where clocks differ by k steps, at lags of about k. Where no single lag shows anything, a score test collects
+the influence on the states from all lags of its response, at the price of a blunter peak.
 """
 
 import warnings
@@ -33,12 +31,7 @@ _GRADUAL = 8  # lags after which a response that rises slowly must begin to coun
 
 
 class UnitSeries(NamedTuple):
-    """Series of a unit that the comparison of clocks looks at.
-
-    Innovations of shape (n_samples, p) are white, of unit covariance, zero in rows without any value. States
-    of shape (n_samples, q) have zero mean; None for a slow unit: what it shares with others may be a daily
-    cycle.
-    """
+    """White innovations (n_samples, p) of a unit, and states (n_samples, q), None for a slow unit."""
 
     innovations: np.ndarray
     states: np.ndarray | None
@@ -78,21 +71,16 @@ def _without_gaps(Y):
 
 
 def evidence_by_lag(e, f, n_lags):
-    """Test statistics of no correlation between two white series at lags -n_lags, ..., n_lags.
-
-    Chi-squared with p q degrees of freedom without correlation. Positive lag: `e` follows.
-    """
+    """Chi-squared (p q) of no correlation at lags -n_lags, ..., n_lags; at positive ones `e` follows."""
     rows = len(e) - np.abs(np.arange(-n_lags, n_lags + 1))
     statistic = rows * (_cross_covariances(e, f, n_lags) ** 2).sum(axis=(1, 2))
     return _as_usual(statistic, e.shape[1] * f.shape[1])
 
 
 def score_by_lag(effect, cause, n_lags):
-    """Score test of no influence of one unit's states on another, at every offset of their clocks.
+    """Score test of no influence of one unit's states on another, by lag as in :func:`evidence_by_lag`.
 
-    The innovation e(t) of the one is compared with what the state h(t - 1 - k) of the other adds to its own
-    state: an influence on a slow state, which no single lag shows, adds up over its response. Laid out like
-    :func:`evidence_by_lag`.
+    An influence on a slow state, which no single lag shows, adds up over its response.
     """
     e, own, other = effect.innovations[1:], effect.states[:-1], cause.states[:-1]
     moments, shared = _cross_covariances(e, other, n_lags), _cross_covariances(own, other, n_lags)
@@ -179,10 +167,9 @@ def _tie_of_states(first, second, n_lags):
 
 
 def _begins_away_from_zero(S, lags, top, excess, degrees):
-    """Whether a response with its peak at position `top` cannot be one that begins within two steps.
+    """Whether a response with its peak at position `top` cannot begin within two steps.
 
-    A response begins sharply and dies out slowly. Where clocks agree it begins near zero: a sharp edge
-    elsewhere, on either side of the peak, is an offset; so is a slow rise that begins far away.
+    Responses begin sharply and die out slowly: a sharp edge away from zero is an offset, on either side.
     """
     near = np.abs(lags) <= NEAR
     least = max(chi2.isf(_POINTWISE, degrees), degrees + _FOOT * excess[top])

@@ -1,8 +1,7 @@
 """Which clocks of a plant are off, judged from the ties of all pairs of units.
 
-Ties between pairs come first. For units whose ties to the others are each too weak to tell, a clock that is
-off moves all ties of its unit by the same number of steps: the evidence summed over all other units shows it
-where no pair of units does.
+Where ties to single units are too weak to tell, the evidence summed over all other units shows a clock that
+is off: it moves all ties of its unit by the same number of steps.
 """
 
 from itertools import combinations
@@ -20,10 +19,7 @@ _MUTUAL = 0.8  # share of a unit's evidence that comes from one other unit where
 
 
 class Offset(NamedTuple):
-    """How far a unit's clock is ahead of that of the unit `against`, in steps.
-
-    `sure` is False where it may as well be the other's clock that is off.
-    """
+    """Steps by which a unit's clock is ahead of that of `against`; not `sure` where the other may be off."""
 
     rows: int
     against: str
@@ -34,10 +30,7 @@ class Offset(NamedTuple):
 
 
 def unit_offsets(series, n_lags):
-    """Clock offset of every unit against the largest group of units that agree, from a dict of UnitSeries.
-
-    None for units without a series and for those that nothing ties to the others.
-    """
+    """Clock offset of every unit against the largest group that agrees; None for units that nothing ties."""
     names = [name for name, own in series.items() if own is not None]
     pairs = ((pair, pair_tie(series[pair[0]], series[pair[1]], n_lags)) for pair in combinations(names, 2))
     ties = {pair: tie for pair, tie in pairs if tie is not None}
@@ -50,10 +43,7 @@ def unit_offsets(series, n_lags):
 
 
 def _strongest_tree(names, ties):
-    """Neighbours of each unit with their offset and its slack, along the strongest ties without circles.
-
-    Ties of which it is known whether they are an offset come before those that may be zero.
-    """
+    """Neighbours of each unit with offset and slack, along the strongest ties without circles."""
     group = {name: name for name in names}
     tree: dict[str, list[tuple[str, int, int]]] = {name: [] for name in names}
     sharp_first = sorted(ties.items(), key=lambda item: (item[1].slack > 2 * NEAR, -item[1].strength))
@@ -113,10 +103,7 @@ def _seen_from(root, tree):
 
 
 def pooled_offsets(series, known, n_lags):
-    """Known offsets, completed by those of the other units against all units together.
-
-    `known` is None for the units to look at; it stays so where nothing ties a unit to all others together.
-    """
+    """Known offsets, completed where they are None by those against all units together."""
     offsets = dict(known)
     there = {name: own for name, own in series.items() if own is not None and own.states is not None}
     evidence = PairEvidence(there, n_lags)
@@ -152,29 +139,20 @@ class PairEvidence:
             self._known = {pair: S for pair, S in self._known.items() if name not in pair}
 
     def of(self, name):
-        """Evidence of one unit's ties to each other one, both directions of influence together.
-
-        Arrays of shape (2 n_lags + 1,) by unit; positive lag: the unit `name` follows.
-        """
-        return {other: self._of_pair(name, other) for other in self._series if other != name}
-
-    def _of_pair(self, first, second):
-        if (second, first) in self._known:
-            return self._known[second, first][::-1]
-        if (first, second) not in self._known:
-            one, other = self._series[first], self._series[second]
-            back = score_by_lag(other, one, self._n_lags)[::-1]
-            self._known[first, second] = score_by_lag(one, other, self._n_lags) + back
-        return self._known[first, second]
+        """Evidence that ties a unit to each other, shape (2 n_lags + 1,); at positive lags `name` follows."""
+        others, own = [other for other in self._series if other != name], self._series[name]
+        for other in others:
+            if (name, other) not in self._known:
+                back = score_by_lag(self._series[other], own, self._n_lags)[::-1]
+                self._known[name, other] = score_by_lag(own, self._series[other], self._n_lags) + back
+                self._known[other, name] = self._known[name, other][::-1]
+        return {other: self._known[name, other] for other in others}
 
 
 def _later(x, rows):
     """A series some rows later, zero where there is nothing."""
-    moved = np.zeros_like(x)
-    if rows > 0:
-        moved[rows:] = x[:-rows]
-    else:
-        moved[:rows] = x[-rows:]
+    moved = np.roll(x, rows, axis=0)
+    moved[slice(rows) if rows > 0 else slice(rows, None)] = 0.0
     return moved
 
 
@@ -187,11 +165,7 @@ class _PooledTie(NamedTuple):
 
 
 def _pooled_tie(pairs, n_lags, level):
-    """Tie of one unit to all others, whose clocks agree, from its evidence against each.
-
-    Of lag zero where clocks agree, None where nothing clear ties the unit to the others; `level` is the
-    chance of finding some lag where there is no tie.
-    """
+    """Tie of one unit to all others, whose clocks agree; None where nothing clear ties it at this level."""
     if not pairs:
         return None
     S = sum(pairs.values())
@@ -215,10 +189,7 @@ def _pooled_tie(pairs, n_lags, level):
 
 
 def _usual_gamma(S):
-    """Shape and scale of the gamma distribution that has the quartiles of a statistic.
-
-    Terms of different pairs are not independent, so that their sum is not chi-squared.
-    """
+    """Shape and scale of the gamma distribution that has the quartiles of a sum of dependent terms."""
     low, middle, high = np.quantile(S, [0.25, 0.5, 0.75])
     shapes = np.geomspace(0.5, 500, 200)
     quartiles = gamma.ppf([[0.25], [0.5], [0.75]], shapes)

@@ -16,12 +16,7 @@ _GAP = 1.5  # steps between two rows that count as a gap
 
 @dataclass(frozen=True, eq=False)
 class UnitRecord:
-    """Tags of one unit.
-
-    `values` has the shape (n_samples, n_columns); `index` holds the times of its rows, without rows that
-    repeat a time, `times` all times as they came; `breaks` are the rows before which something is missing or
-    another episode begins, 0 first.
-    """
+    """Tags of one unit, `values` of shape (n_samples, n_columns); a gap or an episode ends at `breaks`."""
 
     name: str
     columns: tuple[str, ...]
@@ -47,15 +42,7 @@ class UnitRecord:
 
 
 def duration(delta):
-    """A time difference as a person would say it.
-
-    Examples
-    --------
-    >>> import pandas as pd
-    >>> from skfedcausal.quality.record import duration
-    >>> duration(pd.Timedelta("58s")), duration(pd.Timedelta("150min"))
-    ('58 s', '2.5 h')
-    """
+    """A time difference as a person would say it: ``58 s``, ``2.5 h``."""
     seconds = abs(delta.total_seconds())
     for size, name in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= 2 * size:
@@ -64,24 +51,16 @@ def duration(delta):
 
 
 def read_units(X, client_labels, lengths):
-    """List of UnitRecord from any container, and whether all units have the same rows.
-
-    Units of a dict or list may have clocks of their own.
-    """
+    """List of UnitRecord, of a dict each on its own clock, and whether all units have the same rows."""
     X = as_native(X)
+    tables = _tables_with_clocks(X)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what they say is found below
-        tables = _tables_with_clocks(X)
         if tables is None:
-            data = read_plant(X, client_labels=client_labels, lengths=lengths, min_samples=2)
-            index = data.index if isinstance(data.index, pd.DatetimeIndex) else None
-            parts = zip(data.names, data.layout.outputs, data.outputs, strict=True)
-            return [_unit(*part, index, data.starts) for part in parts], True
-        units = []
-        for name, table in tables.items():
-            data = read_plant({name: table}, min_samples=2)
-            units.append(_unit(name, data.layout.outputs[0], data.outputs[0], data.index, (0,)))
-    return units, False
+            plants = [read_plant(X, client_labels=client_labels, lengths=lengths)]
+        else:
+            plants = [read_plant({name: table}) for name, table in tables.items()]
+    return [_unit(unit, data) for data in plants for unit in data.units()], tables is None
 
 
 def _tables_with_clocks(X):
@@ -95,19 +74,14 @@ def _tables_with_clocks(X):
     return None if all(index.equals(times[0]) for index in times) else tables
 
 
-def _unit(name, columns, values, index, starts):
-    breaks, times = {0, *starts}, index
+def _unit(unit, data):
+    name, columns, values = unit
+    breaks = set(data.starts)
+    index = times = data.index if isinstance(data.index, pd.DatetimeIndex) else None
     if index is not None and index.is_monotonic_increasing and not index.is_unique:
         first = ~index.duplicated()  # two series in turns
         values, index = values[first], index[first]
     if index is not None and len(index) > 2:
         steps = np.diff(index.asi8)
-        breaks |= set(np.flatnonzero(steps > _GAP * np.median(steps)) + 1)
-        breaks |= set(np.flatnonzero(steps < 0) + 1)
+        breaks |= set(np.flatnonzero((steps > _GAP * np.median(steps)) | (steps < 0)) + 1)
     return UnitRecord(name, tuple(columns), values, index, times, np.array(sorted(breaks)))
-
-
-def unit_values(X, layout, *, inputs=None, lengths=None):
-    """Measurements of each unit in the layout of a fit, arrays of shape (n_samples, n_outputs_m)."""
-    data = read_plant(X, inputs=inputs, lengths=lengths, layout=layout, min_samples=1)
-    return [np.ascontiguousarray(Y) for Y in data.outputs]

@@ -1,22 +1,14 @@
 """Tables of the findings of a check."""
 
+import tomllib
 from dataclasses import dataclass
+from importlib.resources import files
 
 import pandas as pd
 
 COLUMNS = ("unit", "column", "kind", "start", "end", "value", "detail", "advice")
-_WRONG = ("clock", "repeated hour", "stuck", "fill value")
-_WORDS = {
-    "outage": "outage",
-    "gap": "gap",
-    "stuck": "stuck tag",
-    "clipped": "clipped tag",
-    "fill value": "tag with a fill value",
-    "interpolated": "tag interpolated by the historian",
-    "held": "tag that stores changes only",
-    "slow": "slow tag",
-    "no data": "tag without data",
-}
+KINDS = tomllib.loads(files(__package__).joinpath("kinds.toml").read_text("utf-8"))
+_WRONG = [kind for kind, about in KINDS.items() if "wrong" in about]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -102,7 +94,7 @@ def _verdict(findings, tags, period, usable):
 def _in_words(findings):
     parts = []
     for kind, count in findings["kind"].value_counts(sort=False).items():
-        word = _WORDS.get(kind)
+        word = KINDS[kind].get("word")
         if word is None:
             parts.extend(findings.loc[findings["kind"] == kind, "detail"])
             continue

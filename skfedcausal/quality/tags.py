@@ -21,15 +21,7 @@ _FEWEST_LEVELS = 10  # a tag with fewer has no limits and no lines
 
 
 class Tag:
-    """Values of a tag that are there, `values` in `rows`, as segments of equal ones.
-
-    Parameters
-    ----------
-    series : ndarray of shape (n_samples,)
-        NaN where there is no value.
-    breaks : ndarray of int
-        Rows at which a segment ends in any case.
-    """
+    """Present `values` of a series in `rows`, as segments of equal ones, which also end at `breaks`."""
 
     def __init__(self, series, breaks):
         self.rows = np.flatnonzero(~np.isnan(series))
@@ -106,11 +98,9 @@ class Tag:
 
 
 def frozen(tag):
-    """Segments that repeat a value far longer than the tag's other segments do.
+    """Segments ``(first, after the last)`` that repeat a value far longer than the tag's other segments do.
 
-    The longest segments, up to five, are compared with the rest: where segment lengths have an exponential
-    tail, the gap between the largest and the next is exponential with the scale of that tail. Gives positions
-    of the first and after the last value of each segment.
+    Where lengths have an exponential tail, the largest and the next are about the scale of that tail apart.
     """
     lengths = tag.lengths
     if tag.kind != "measured":
@@ -166,8 +156,7 @@ def filled(tag):
 def straight(tag):
     """Share of the moving rows that lie exactly on a line between their neighbours; the lines' mean length.
 
-    On a lattice (integers, two decimals) some do by chance: the share that Gaussian second differences with
-    the same largest ones would have is taken off. The share is 0 where it is too small to mean anything.
+    On a lattice some do by chance: the share of Gaussian second differences is taken off.
     """
     if tag.kind != "measured" or len(tag.levels[0]) < _FEWEST_LEVELS:
         return 0.0, 1.0

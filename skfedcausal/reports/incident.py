@@ -17,10 +17,7 @@ _CAPTION = (
 
 
 def incident_page(detector, incident, X=None, title=None):
-    """Page on an incident: a row of ``detector.incidents(X)``, or the first of such a table.
-
-    X is the record in which it was found, for the picture.
-    """
+    """Page on an incident: a row of ``detector.incidents(X)`` or the first of them; X is for the picture."""
     if isinstance(incident, pd.DataFrame):
         if incident.empty:
             raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
@@ -28,22 +25,16 @@ def incident_page(detector, incident, X=None, title=None):
     absent = [key for key in ("start", "detected", "root", "ranking", "path") if key not in incident]
     if absent:
         raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
-    page = Page(title or f"Incident of {_when(incident['start'])}")
-    page.lead(_answer(incident))
-    page.heading("What happened")
-    page.text(*_events(incident))
+    page = Page(title or f"Incident of {_when(incident['start'])}").lead(_answer(incident))
+    page.heading("What happened").text(*_events(incident))
     if X is not None:
         figure = IncidentDisplay.from_detector(detector, X, incident).figure_
         page.picture(figure, _CAPTION)
-    page.heading("Where it began")
-    ranking = pd.DataFrame(incident["ranking"], columns=["unit", "probability"])
-    page.table(ranking.assign(probability=[f"{p:.1%}" for p in ranking["probability"]]).head(20))
-    page.heading("Why we think so")
-    page.text(*_reasons(incident, detector))
-    page.heading("What we do not know")
-    page.items(_doubts(incident, detector))
-    add_departures(page, detector)
-    return page
+    ranking = [(name, f"{p:.1%}") for name, p in incident["ranking"][:20]]
+    page.heading("Where it began").table(pd.DataFrame(ranking, columns=["unit", "probability"]))
+    page.heading("Why we think so").text(*_reasons(incident, detector))
+    page.heading("What we do not know").items(_doubts(incident, detector))
+    return add_departures(page, detector)
 
 
 def _when(time):
@@ -73,10 +64,8 @@ def _reasons(incident, detector):
     if incident["root"] == "undecided":
         yield "Several units explain the alarm about equally well."
     else:
-        yield (
-            f"{incident['root']} cannot be explained by its own past and by what the other units did; the "
-            "others can be explained by it."
-        )
+        yield f"{incident['root']} cannot be explained by its own past and by what the other units did;"
+        yield "the others can be explained by it."
     rates = detector.false_alarms_
     yield (
         f"Thresholds allow {rates['asked']:.2g} false alarms per time step; on nominal data that was held "
@@ -87,14 +76,11 @@ def _reasons(incident, detector):
 
 def _doubts(incident, detector):
     others = [(name, p) for name, p in incident["ranking"][1:] if p >= 0.05]
-    doubts = [f"It may instead have begun in {name} ({p:.0%})." for name, p in others[:4]]
+    yield from (f"It may instead have begun in {name} ({p:.0%})." for name, p in others[:4])
     if len(incident["path"]) > 1 and all(delay == incident["path"][0][1] for _, delay in incident["path"]):
-        doubts.append("All units were reached in the same step: a finer time step would tell their order.")
-    doubts.append(
-        "A disturbance that no sensor of its unit measures is attributed to the first unit that measures it."
-    )
-    doubts.append(
+        yield "All units were reached in the same step: a finer time step would tell their order."
+    yield "A disturbance that its own unit does not measure is attributed to the first unit that does."
+    yield (
         f"What is normal was learned from a record of {detector.false_alarms_['n_steps']:,} held-out steps "
         "and those before them; a change of the operating point looks like an incident."
     )
-    return doubts

@@ -12,11 +12,9 @@ _COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "p_adjusted", "verd
 def plant_page(estimator, title="Which unit drives which"):
     """Page on a fitted estimator of links or counterfactuals."""
     links, names = estimator.links_, estimator.client_names_
-    page = Page(title)
-    page.lead(_answer(links, names))
-    page.heading("Links")
+    page = Page(title).lead(_answer(links, names))
     figure = LinkMatrixDisplay.from_links(links[links["kind"] == "state"], names).figure_
-    page.picture(figure, "Strength of every link; ● influence, ? cannot tell")
+    page.heading("Links").picture(figure, "Strength of every link; ● influence, ? cannot tell")
     ranked = links.sort_values(["p_adjusted", "strength"], ascending=[True, False], kind="stable")
     page.table(ranked[[c for c in _COLUMNS if c in ranked]].head(_MOST_ROWS))
     if len(ranked) > _MOST_ROWS:
@@ -27,57 +25,46 @@ def plant_page(estimator, title="Which unit drives which"):
         "corrected for the number of pairs."
     )
     if hasattr(estimator, "transfer_function"):
-        page.heading("Dynamics")
         figure = TransferFunctionDisplay.from_transfer_function(estimator.transfer_function()).figure_
-        page.picture(figure, "Poles and zeros; singular values from inputs to sensors over frequency")
-        page.heading("Inputs")
-        page.table(estimator.excitation_.reset_index())
-    page.heading("Why we think so")
-    page.text(*_method(estimator))
-    page.heading("What we do not know")
-    page.items(_doubts(estimator, links))
-    add_departures(page, estimator)
-    return page
+        caption = "Poles and zeros; singular values from inputs to sensors over frequency"
+        page.heading("Dynamics").picture(figure, caption)
+        page.heading("Inputs").table(estimator.excitation_.reset_index())
+    page.heading("Why we think so").text(*_method(estimator))
+    page.heading("What we do not know").items(_doubts(estimator, links))
+    return add_departures(page, estimator)
 
 
 def _answer(links, names):
     found = links[links["verdict"] == "influence"].sort_values("p_adjusted", kind="stable")
     unsure = int((links["verdict"] == "cannot tell").sum())
+    rest = f"for {unsure} of {len(links)} ordered pairs the record cannot tell."
     if found.empty:
-        return (
-            f"Among {len(names)} units no link could be shown; for {unsure} of {len(links)} ordered pairs "
-            "the record cannot tell."
-        )
+        return f"Among {len(names)} units no link could be shown; {rest}"
     pairs = list(dict.fromkeys(f"{link.cause} drives {link.effect}" for link in found.itertuples()))
     text = listed_in_words(pairs) if len(pairs) <= 6 else f"{', '.join(pairs[:6])} and {len(pairs) - 6} more"
-    rest = f" For {unsure} of {len(links)} ordered pairs the record cannot tell." if unsure else ""
-    return f"{text}.{rest}"
+    return f"{text}. {rest.capitalize()}" if unsure else f"{text}."
 
 
 def _method(estimator):
     radius = float(np.max(np.abs(np.linalg.eigvals(estimator.transition_))))
     states = ", ".join(f"{k}: {s.stop - s.start}" for k, s in estimator.state_slices_.items())
-    return (
-        f"Every unit was described by a few states of its own ({states}); a "
-        f"{type(estimator.server_).__name__} learned from the units' messages how these states drive each "
-        "other.",
-        f"The slowest mode of the plant keeps {radius:.1%} of itself from one step to the next.",
-    )
+    yield f"Every unit was described by a few states of its own ({states});"
+    yield f"a {type(estimator.server_).__name__} learned from messages how these states drive each other."
+    yield f"The slowest mode of the plant keeps {radius:.1%} of itself from one step to the next."
 
 
 def _doubts(estimator, links):
-    doubts = [
+    yield (
         "A link means that the past of one unit helps to predict another beyond its own past. An "
-        "unmeasured cause of both, a level shift or a clock that is off looks the same.",
-        "Links faster than one time step show as correlated noise, not as links.",
-    ]
+        "unmeasured cause of both, a level shift or a clock that is off looks the same."
+    )
+    yield "Links faster than one time step show as correlated noise, not as links."
     unsure = links[links["verdict"] == "cannot tell"]
     if len(unsure):
         pairs = [f"{link.cause} on {link.effect}" for link in unsure.itertuples()]
         more = f" and {len(pairs) - 8} more" if len(pairs) > 8 else ""
-        doubts.append(f"Neither shown nor excluded: {', '.join(pairs[:8])}{more}.")
+        yield f"Neither shown nor excluded: {', '.join(pairs[:8])}{more}."
     if not getattr(estimator.server_, "converged_", True):
-        doubts.append("The fit had not converged.")
+        yield "The fit had not converged."
     if getattr(estimator.server_, "has_prior_", False):
-        doubts.append("The plant is nearly degenerate: single links are unreliable.")
-    return doubts
+        yield "The plant is nearly degenerate: single links are unreliable."

@@ -36,7 +36,7 @@ _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
 class LikelihoodServer(ServerLearner):
-    """Learns the plant by maximum likelihood from the units' sufficient statistics.
+    """Maximum-likelihood estimate of the plant from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
     about the states, so the estimate equals that of a central machine with all raw data. Complete records
@@ -413,7 +413,7 @@ class LikelihoodServer(ServerLearner):
         return run if run is not None and run.is_about(record) else super()._filter(record)
 
     def smoothed(self, messages):
-        """Every unit's own states given all units' messages, by the plant that is not shrunk.
+        """Each unit's own states given all units' messages, under the plant before shrinkage.
 
         Parameters
         ----------
@@ -427,7 +427,7 @@ class LikelihoodServer(ServerLearner):
         return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
     def replies(self, messages):
-        """Every unit's reply: its own part of the plant, and what the other units do to its states.
+        """Reply to each unit: its own part of the plant and the other units' influence on its states.
 
         Parameters
         ----------
@@ -450,7 +450,7 @@ class LikelihoodServer(ServerLearner):
     # -- inputs, on states; every unit maps the answers through its own sensors ------------------
 
     def take_laws(self, laws):
-        """Remember how controllers compute inputs from measurements.
+        """Store how controllers compute inputs from measurements.
 
         Parameters
         ----------
@@ -460,7 +460,7 @@ class LikelihoodServer(ServerLearner):
         self.laws_ = dict(laws)
 
     def effects(self, change, *, held=None):
-        """What a change of inputs does to every unit's states.
+        """Effect of a change of inputs on the states of every unit.
 
         Parameters
         ----------
@@ -512,7 +512,7 @@ class LikelihoodServer(ServerLearner):
     # -- links: functions in `links` take the settings, estimators' methods say what they are -----
 
     def link_intervals(self, level=0.95, *, geweke=False):
-        """Intervals of the strength of every link between states, and the rows that would decide them."""
+        """Intervals of the strength of each link between states, and the rows needed to decide it."""
         pairs, levels = self.partition_.pairs, {"level": level, "alpha": self.alpha, "margin": self.margin}
         table = intervals_table(self.names_, pairs, self._blocks, self.n_samples_, **levels)
         if geweke:
@@ -529,7 +529,7 @@ class LikelihoodServer(ServerLearner):
         return spectrum_table(plant, self._parameters, self.partition_, pair, **settings)
 
     def benefit(self, messages, *, held_out=0.3):
-        """What every unit gains from the plant, on rows that nothing was learned from, a `Benefit`."""
+        """Gain of each unit from the plant, on held-out rows, a `Benefit`."""
         if self.partition_.n_inputs:
             raise ValueError("The benefit of joining is computed for plants without inputs.")
         head, tail = split_messages(messages, held_out)
@@ -540,13 +540,13 @@ class LikelihoodServer(ServerLearner):
         return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
 
     def test_links(self, messages, method="lr"):
-        """Every link between states given the others, by one of the three classical tests."""
+        """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
         plant = clone(self).set_params(held_out=None).fit(messages)
         return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
 
     def lag_orders(self, messages, max_lags=5, *, held_out=0.3):
-        """How many lags of the states a record asks for."""
+        """Comparison of plants with different numbers of lags on a record."""
         settings = self._settings(self.names_, messages)
         head, tail = (self._record(part) for part in split_messages(messages, held_out))
         return order_table(self._record(messages), head, tail, max_lags, settings)
@@ -560,7 +560,7 @@ class LikelihoodServer(ServerLearner):
         return lagged_table(self._record(messages), n_lags, by, settings, self.margin)
 
     def bootstrap_links(self, messages, **settings):
-        """How the estimates of links scatter over resampled records, as a check of their standard errors."""
+        """Scatter of the estimates of links over resampled records, to check their standard errors."""
         record = self._record(messages)
         return bootstrap_table(record, self._settings(self.names_, messages), **settings)
 
@@ -569,7 +569,7 @@ class LikelihoodServer(ServerLearner):
         return stability_table(self._record(messages), self.alpha, **settings)
 
     def screen(self, messages):
-        """Test every pair once, at the uncoupled plant: the fast first step of :meth:`fit`.
+        """Test every pair once at the uncoupled plant, the fast first step of :meth:`fit`.
 
         Score tests that take no other links into account, so an indirect influence may show. Geweke's
         measure, which needs the whole plant, is missing (NaN).

@@ -21,7 +21,7 @@ _SPARSE_STEPS = 5  # of expectation maximisation with these only
 
 
 class MomentServer(ServerLearner):
-    """Learns the plant by errors-in-variables moments and a few steps of expectation maximisation.
+    """Estimate of the plant by errors-in-variables moments and a few steps of expectation maximisation.
 
     The moments give ``A = G1 (G0 - N)^-1``: G0 and G1 are the covariances at lags 0 and 1 of the scores
     ``s = J^-1 z = h + e``, N the covariance of e that the messages bring. That is consistent but loses much

@@ -1,6 +1,7 @@
 """What a server is: it learns a plant from messages, and the rounds in which it asks for them."""
 
 from abc import ABC, abstractmethod
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -12,7 +13,7 @@ from .prediction import InputDrive, PlantFilter, smooth_plant
 
 
 class ServerLearner(BaseEstimator, ABC):
-    """Base of the servers that learn a plant from one message per unit: the contract of a server.
+    """Base of servers that learn a plant from one message per unit.
 
     A subclass defines ``fit(messages)``, which sets the attributes below. From these the base gives the
     rounds of messages, the filter and the smoother of the plant and the replies to the units. Which further
@@ -32,6 +33,8 @@ class ServerLearner(BaseEstimator, ABC):
     input_ : ndarray of shape (n, k)
         Input matrix, with `input_slices_` (dict of str to slice) and `input_level_` (mean of each input,
         ndarray of shape (k,)); only set for plants with inputs.
+    excitation_, feedback_ : object or None
+        Whether the inputs move enough and how they follow measurements; None where that is not looked at.
     controlled_units_ : tuple of str
         Units that are asked how their inputs follow their measurements; none unless set. Their answers go to
         ``take_laws(laws)``.
@@ -45,15 +48,19 @@ class ServerLearner(BaseEstimator, ABC):
         Whether a fit leaves a table `links_` behind, with the `unshrunk_transition_` that it is about and the
         `information_` of the measurements, ndarrays of shape (n, n).
 
+    See Also
+    --------
+    LikelihoodServer : Maximum likelihood, tests of links.
+    skfedcausal.testing.check_server : Whether an object can be a server.
+
     Examples
     --------
     A server that takes the units as they are, not joined at all:
 
     >>> import numpy as np
     >>> from scipy.linalg import block_diag
-    >>> from skfedcausal import KalmanClient
+    >>> from skfedcausal import KalmanClient, ServerLearner
     >>> from skfedcausal.datasets import make_granger_plant
-    >>> from skfedcausal.server.plant import ServerLearner
     >>> class Apart(ServerLearner):
     ...     needs_local_model = True
     ...
@@ -74,6 +81,8 @@ class ServerLearner(BaseEstimator, ABC):
     n_rounds: int = 1
     tests_links: bool = False
     controlled_units_: tuple[str, ...] = ()
+    excitation_: dict | None = None
+    feedback_: Any = None
 
     @property
     def needs_local_model(self):
@@ -82,7 +91,7 @@ class ServerLearner(BaseEstimator, ABC):
 
     @property
     def needs_replies(self):
-        """Whether a fit needs more than the first message of every unit, all that a one-way link gives."""
+        """Whether a fit needs more than the first message of each unit, which is all a one-way link gives."""
         return self.n_rounds > 1
 
     @abstractmethod
@@ -100,7 +109,7 @@ class ServerLearner(BaseEstimator, ABC):
         """
 
     def dialogue(self, names, inputs=False):
-        """All rounds of a fit as a generator, which is sent the answers of those who gave one.
+        """All rounds of a fit as a generator that yields requests and receives the units' replies.
 
         Parameters
         ----------
@@ -114,6 +123,11 @@ class ServerLearner(BaseEstimator, ABC):
         Ask
             One message to each unit, and the type of the answers: of all units first, of those who gave an
             answer from there on. What was learned is learned: nobody has to take the last replies.
+
+        Raises
+        ------
+        ValueError
+            If a unit has no reply.
         """
         first = dict.fromkeys(names, FitRequest(local_model=self.needs_local_model))
         messages = dict((yield Ask(first, StateMessage)))
@@ -124,7 +138,16 @@ class ServerLearner(BaseEstimator, ABC):
         if self.controlled_units_:
             laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
             self.take_laws(laws)
-        yield Ask(self.replies(messages), Acknowledgement, needed=0)
+        try:
+            replies = self.replies(messages)
+        except Exception:
+            self._check_learned(messages)  # may say why
+            raise
+        if len(replies) < len(messages):
+            self._check_learned(messages)
+            missing = sorted(messages.keys() - replies.keys())
+            raise ValueError(f"`replies` of {type(self).__name__} leaves out {missing}; tell every unit.")
+        yield Ask(replies, Acknowledgement, needed=0)
 
     # -- the plant over a record ---------------------------------------------------------------------
 
@@ -143,7 +166,7 @@ class ServerLearner(BaseEstimator, ABC):
         return self._filter(self._record(messages))
 
     def smoothed(self, messages):
-        """Every unit's own states given all units' messages.
+        """Each unit's own states given all units' messages.
 
         Parameters
         ----------
@@ -157,7 +180,7 @@ class ServerLearner(BaseEstimator, ABC):
         return self._smoothed(messages, self.transition_, self._input_matrix)
 
     def abducted(self, messages):
-        """Every unit's states given all messages, at the operating point of `fit`.
+        """Each unit's states given all messages, at the operating point of `fit`.
 
         Unlike :meth:`smoothed` with the plant that answers questions, and without a level of their own for
         the episodes.
@@ -174,7 +197,7 @@ class ServerLearner(BaseEstimator, ABC):
         return self._smoothed(messages, self.transition_, self._input_matrix, intercept=False)
 
     def replies(self, messages):
-        """Every unit's reply: its own part of the plant, and what the other units do to its states.
+        """Reply to each unit: its own part of the plant and the other units' influence on its states.
 
         Parameters
         ----------
@@ -206,6 +229,28 @@ class ServerLearner(BaseEstimator, ABC):
                 input_level=None if level is None else level[rows],
             )
         return replies
+
+    def _check_learned(self, messages):
+        """Refuse what `fit` of a subclass should not leave behind."""
+        who, n = type(self).__name__, 0
+        for learned in ("names_", "state_slices_", "transition_", "process_cov_"):
+            if not hasattr(self, learned):
+                raise AttributeError(
+                    f"`fit` of {who} left no `{learned}` behind; every server has to set it."
+                )
+        for name, message in messages.items():
+            rows, expected = self.state_slices_.get(name), slice(n, n + message.z.shape[1])
+            if rows != expected:
+                raise ValueError(f"`state_slices_[{name!r}]` of {who} is {rows}, expected {expected}.")
+            n = expected.stop
+        for learned in ("transition_", "process_cov_"):
+            matrix = getattr(self, learned)
+            if np.shape(matrix) != (n, n) or not np.isfinite(matrix).all():
+                raise ValueError(
+                    f"`{learned}` of {who} has shape {np.shape(matrix)} or is not finite; "
+                    f"give a matrix of {n} "
+                    "rows and columns."
+                )
 
     @property
     def _input_matrix(self):

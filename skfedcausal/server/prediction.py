@@ -65,7 +65,7 @@ class PlantFilter:
         return predicted_states(self._A, self.filtered, **settings)
 
     def updates(self, start, stop):
-        """Filtered less predicted states of rows `start` to `stop` of one episode."""
+        """Filtered minus predicted states of rows `start` to `stop` of one episode."""
         if not self._record.is_constant:
             return self.filtered[start:stop] - self.predicted[start:stop]
         updates = self.filtered[start:stop].copy()

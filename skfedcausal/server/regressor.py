@@ -20,7 +20,7 @@ from .plant import Acknowledgement, Ask, FitRequest
 
 
 class RegressorServer(MomentServer):
-    """Learns the plant as ``x_s[t] = f_s(x[t-1])`` with any scikit-learn regressor (eq. 5 of [1]_).
+    """Plant learned as ``x_s[t] = f_s(x[t-1])`` with any scikit-learn regressor (eq. 5 of [1]_).
 
     By default the labels are the units' next states, which is what tells a local fault from a propagated
     one. The paper's labels, the augmented predictions of the units, let the server learn what the units can
@@ -111,7 +111,7 @@ class RegressorServer(MomentServer):
 
     @property
     def regressor(self):
-        """Regressor that learns the next states, to clone and fit; None where Algorithm 1 trains it."""
+        """Template of the regressor for the next states; None if Algorithm 1 trains it."""
         return None if self.trains_corrections else self._template
 
     @property
@@ -173,7 +173,7 @@ class RegressorServer(MomentServer):
         yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
 
     def corrections(self, messages):
-        """Algorithm 1 as a generator: yields one reply per unit, is sent their predicted states.
+        """Algorithm 1 as a generator that yields one reply per unit and receives their predicted states.
 
         Parameters
         ----------

@@ -112,9 +112,8 @@ class LagrangianSteps(GradientSteps):
 
     def at(self, products, parameters, blocks):
         """Steps at a point; raises the multipliers first, but for the first point."""
-        self.dual = (
-            np.zeros_like(products.E) if self.dual is None else self.dual + risen(self._problem, products.E)
-        )
+        first = self.dual is None
+        self.dual = np.zeros_like(products.E) if first else self.dual + risen(self._problem, products.E)
         step, turn = self._steps(gradients(self._problem, products, self.dual), parameters, blocks)
         step[..., self._theta] = self._divide_theta(step[..., self._theta])
         turn[..., self._states] = self._divide_blocks(turn[..., self._states])
@@ -142,59 +141,29 @@ def descend_online(A, C, rates, parameters, blocks, *, measurements, drivers, re
     client_loss, server_loss : float
         Means over the pass, each step's before its update.
     """
-    total = np.zeros(2)
+    point, total = (parameters, blocks), np.zeros(2)
     for y, v, c in zip(measurements, drivers, residuals, strict=True):
-        parameters, blocks, *loss = descend_step(
-            A, C, rates, parameters, blocks, y=y, v=v, c=c, constant=constant
-        )
-        total += loss
-    return parameters, blocks, *(total / len(measurements)).tolist()
+        *point, own, server = descend_step(A, C, rates, *point, y=y, v=v, c=c, constant=constant)
+        total += own, server
+    return *point, *(total / len(measurements)).tolist()
 
 
 def stack_problems(problems):
-    """Problems of several units as one stack, padded with zeros where their sizes differ.
-
-    Padded parameters that start at zero stay there: no loss depends on them.
-    """
-    p = max(one.transition.shape[0] for one in problems)
+    """Problems of several units as one stack, padded with zeros, where parameters that start at zero stay."""
+    p = max(len(one.transition) for one in problems)
     d = max(one.n_outputs for one in problems)
-    constant = problems[0].n_local - problems[0].n_outputs
     k_states = max(one.n_states for one in problems)
     k_inputs = max(one.n_drivers - one.n_states for one in problems)
-    q = d + constant
-    size = (len(problems), p, p)
-    transition, gram = np.zeros(size), np.zeros(size)
-    moments = np.zeros((len(problems), q + k_states + k_inputs, q + k_states + k_inputs))
-    target = np.zeros((len(problems), p, q))
+    q = d + problems[0].n_local - problems[0].n_outputs
+    n, size = len(problems), q + k_states + k_inputs
+    transition, gram, target = np.zeros((n, p, p)), np.zeros((n, p, p)), np.zeros((n, p, q))
+    moments = np.zeros((n, size, size))
     for m, one in enumerate(problems):
-        own, rows, cols = padded_places(one, d, k_states)
-        transition[m, own, own] = one.transition
-        gram[m, own, own] = one.gram
+        rows, n_inputs = slice(len(one.transition)), one.n_drivers - one.n_states
+        parts = (0, one.n_outputs), (d, q - d), (q, one.n_states), (q + k_states, n_inputs)
+        cols = np.concatenate([start + np.arange(length) for start, length in parts])
+        transition[m, rows, rows], gram[m, rows, rows] = one.transition, one.gram
         moments[m][np.ix_(cols, cols)] = one.moments
-        target[m][np.ix_(rows, cols[: one.n_local])] = one.target
-    return AugmentedProblem(
-        transition,
-        gram,
-        moments,
-        target,
-        np.array([one.energy for one in problems]),
-        d,
-        q,
-        k_states,
-        np.array([one.xi for one in problems], dtype=float),
-    )
-
-
-def padded_places(problem, n_outputs, n_states):
-    """Where a problem's rows and columns lie in a stack padded to the given sizes."""
-    p, q, k = len(problem.transition), problem.n_local, problem.n_drivers
-    constant = q - problem.n_outputs
-    cols = np.concatenate(
-        [
-            np.arange(problem.n_outputs),
-            n_outputs + np.arange(constant),
-            n_outputs + constant + np.arange(problem.n_states),
-            n_outputs + constant + n_states + np.arange(k - problem.n_states),
-        ]
-    )
-    return slice(0, p), np.arange(p), cols
+        target[m][rows, cols[: one.n_local]] = one.target
+    energy, xi = (np.array([getattr(one, name) for one in problems], float) for name in ("energy", "xi"))
+    return AugmentedProblem(transition, gram, moments, target, energy, d, q, k_states, xi)

@@ -45,24 +45,21 @@ def oracle_gaps(A, learned, partition, oracle_filtered, unit_filtered, augmented
         wrong = (learned - A)[rows].copy()
         wrong[:, rows] = 0.0
         own = np.linalg.norm(A[rows, rows], 2) * delta[m]
-        told = {
+        figures = {
             "delta": float(delta[m]),
             "coupling": float(np.linalg.norm(oracle_filtered @ wrong.T, axis=1).mean()),
             "bound": float(own + sum(np.linalg.norm(learned[rows, slices[n]], 2) * delta[n] for n in others)),
-            "printed_bound": np.nan,
-            "error": np.nan,
-            "error_bound": np.nan,
-            "prediction_gap": np.nan,
+            **dict.fromkeys(("printed_bound", "error", "error_bound", "prediction_gap"), np.nan),
         }
         if same and others:
             weighted = sum(learned[rows, slices[n]] * delta[n] for n in others)
-            told["printed_bound"] = float(own + np.linalg.norm(weighted, 2))
-            told["error"] = float(np.linalg.norm(sum(wrong[:, slices[n]] for n in others)))
-            told["error_bound"] = told["printed_bound"] / float(size[others].min())
+            figures["printed_bound"] = float(own + np.linalg.norm(weighted, 2))
+            figures["error"] = float(np.linalg.norm(sum(wrong[:, slices[n]] for n in others)))
+            figures["error_bound"] = figures["printed_bound"] / float(size[others].min())
         if augmented is not None:
             gap = augmented[1:, rows] - predicted[:-1, rows]
-            told["prediction_gap"] = float(np.linalg.norm(gap, axis=1).mean())
-        out.append(told)
+            figures["prediction_gap"] = float(np.linalg.norm(gap, axis=1).mean())
+        out.append(figures)
     return out
 
 
@@ -96,6 +93,6 @@ def unit_dependence(A, Q, partition):
             first, second = S[slices[m], slices[m]], S[slices[n], slices[n]]
             differs = np.linalg.norm(first - second) if first.shape == second.shape else np.nan
             cross = float(np.linalg.norm(S[slices[m], slices[n]]))
-            told = {"first": m, "second": n, "covariance_difference": float(differs)}
-            out.append({**told, "cross_covariance": cross})
+            figures = {"first": m, "second": n, "covariance_difference": float(differs)}
+            out.append({**figures, "cross_covariance": cross})
     return out

@@ -1,9 +1,7 @@
 """Convergence of training as one linear recurrence ``Delta <- H Delta + J``.
 
-The matrices are those of :func:`~skfedcausal.statespace.training.fixed_point.recurrence`.
-With the moments of a single pair of time steps the matrices are those of one step of the per-step algorithm:
-these moments have rank one, so most eigenvalues of that H are exactly one. Convergence is a property of H
-averaged over time, which is what the moments of a whole record give.
+The matrices of :func:`~skfedcausal.statespace.training.fixed_point.recurrence` take the moments of a whole
+record; those of a single pair of time steps have rank one, and most eigenvalues of their H are exactly one.
 """
 
 import numpy as np

@@ -12,11 +12,11 @@ from numpy.testing import assert_array_equal
 
 from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector
 from skfedcausal.__main__ import main
+from skfedcausal.client import site_record
+from skfedcausal.client.site_record import SiteRecord
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite
-from skfedcausal.sites import record as site_record
-from skfedcausal.sites.record import SiteRecord
-from skfedcausal.sites.settings import read_site_settings
+from skfedcausal.sites.site import read_site_settings
 
 UNITS = ("mill", "kiln")
 X, _ = make_granger_plant(2, names=UNITS, n_samples=300, links=[(0, 1)], random_state=0)

@@ -10,6 +10,7 @@ from skfedcausal import check_plant
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.quality.clocks import evidence_by_lag, score_by_lag, unit_series
 from skfedcausal.quality.offsets import PairEvidence, pooled_offsets, unit_offsets
+from skfedcausal.quality.record import duration
 from skfedcausal.quality.tags import Tag
 
 SEEDS = range(500, 508)
@@ -283,3 +284,8 @@ def test_evidence_for_ties_of_all_units_together_keeps_its_level():
         found = pooled_offsets(series, dict.fromkeys(series), 100)
         wrong += any(offset is not None and offset.rows for offset in found.values())
     assert wrong <= binom.ppf(0.99, n_plants, 0.01)
+
+
+@pytest.mark.parametrize(("delta", "words"), [("58s", "58 s"), ("150min", "2.5 h")])
+def test_time_differences_in_words(delta, words):
+    assert duration(pd.Timedelta(delta)) == words

@@ -129,6 +129,12 @@ def test_tables_keep_numbers_and_escape_words():
     assert "None." in Page("t").table(pd.DataFrame()).html()
 
 
+def test_titles_headings_and_texts_are_escaped():
+    text = Page("Plant <A>").heading("Links").text("boiler & turbine").html()
+    assert "Plant &lt;A&gt;" in text
+    assert "boiler &amp; turbine" in text
+
+
 @pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
 @pytest.mark.parametrize("which", ["plant_page", "incident_page"])
 def test_a_real_browser_shows_the_page(which, request, tmp_path):

@@ -10,7 +10,7 @@ DIVERGED = 1e8  # growth of a loss over its largest value at the start that no c
 
 @dataclass(frozen=True)
 class Rates:
-    """Step sizes, one per column of the parameters they move.
+    """Step sizes, one per column of the parameters they update.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ def block_divisor(moments, rate, xi, n_rows):
 
 @dataclass(frozen=True)
 class WarmUp:
-    """The first rounds of training, by the augmented Lagrangian.
+    """First rounds of training, by the augmented Lagrangian.
 
     Attributes
     ----------

@@ -15,6 +15,7 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.__main__ import main
+from skfedcausal.client.site_record import SiteRecord
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import (
@@ -29,7 +30,8 @@ from skfedcausal.federation.framed import FramedTransport
 from skfedcausal.message import PrivacyPromise
 from skfedcausal.message.packet import PacketError
 from skfedcausal.privacy import PrivacyBudgetError, SiteAccount, epsilon_from_mu, mu_from_epsilon
-from skfedcausal.sites.settings import SettingsError, read_site_settings
+from skfedcausal.sites.settings import SettingsError
+from skfedcausal.sites.site import read_site_settings
 
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::skfedcausal.privacy.{name}")
@@ -139,7 +141,8 @@ def test_nothing_after_the_release_needs_the_raw_record(plant, learner, carry):
     workers = {}
     for name in UNITS:  # workers that were only ever given what was released
         own = settings_of(plant, name)
-        record = type("", (), {"outputs": noised(plant, name), "inputs": None, "starts": (0,), "columns": ()})
+        Y = noised(plant, name)
+        record = SiteRecord(Y, None, (len(Y),), (), "")
         workers[name] = own.worker(record, np.diag(estimator.noise_covariance_[name]))
     expected = LEARNERS[learner]().fit_sites(InProcessTransport(workers))
     assert_array_equal(estimator.transition_, expected.transition_)

@@ -16,7 +16,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, Packet
 from skfedcausal.federation.site_ledger import read_ledger, verify_ledger
 from skfedcausal.message.requests import FitRequest, WatchRequest
-from skfedcausal.sites.settings import read_site_settings
+from skfedcausal.sites.site import read_site_settings
 
 UNITS = ("mill", "kiln")
 X, _ = make_granger_plant(2, names=UNITS, n_samples=700, links=[(0, 1)], random_state=0)

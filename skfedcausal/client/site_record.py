@@ -1,0 +1,205 @@
+"""The record of a site on its own machine: read from a file, and batch by batch where files keep coming."""
+
+import hashlib
+import tempfile
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from ..containers import check_lengths, constant_columns, episode_starts
+from ..containers.layout import SEPARATOR, listed
+from .batches import Batch
+from .worker import UnitWorker
+
+_CHUNK = 2**14  # rows that are in memory at a time while a record is read
+_SUFFIXES = (".csv", ".npy")
+
+
+class SettingsError(ValueError):
+    """A settings file that cannot be used: says which key, what was found and what is expected."""
+
+
+@dataclass(frozen=True)
+class SiteRecord:
+    """A unit's own record. However long it is, it stays on the disk and is read as needed."""
+
+    outputs: np.ndarray
+    inputs: np.ndarray | None
+    lengths: tuple
+    columns: tuple
+    fingerprint: str
+
+    @property
+    def shape(self):
+        """Number of rows and of sensors."""
+        return self.outputs.shape
+
+    @property
+    def nbytes(self):
+        """Size of the numbers of the record."""
+        return self.outputs.nbytes + (0 if self.inputs is None else self.inputs.nbytes)
+
+    @classmethod
+    def read(cls, settings):
+        """Record in the file that the settings of a site name."""
+        path = settings.data
+        if not path.exists():
+            raise SettingsError(f"There is no file {path} with the record of {settings.name!r}.")
+        if path.suffix not in _SUFFIXES:
+            raise SettingsError(f"{path}: records are .csv or .npy files.")
+        columns, rows = _read_csv(settings) if path.suffix == ".csv" else _read_npy(path)
+        unknown = [column for column in settings.inputs if column not in columns]
+        if unknown:
+            raise SettingsError(f"{path} has no column {listed(unknown)}; it has {listed(columns)}.")
+        own = [k for k, column in enumerate(columns) if column not in settings.inputs]
+        if not own:
+            raise SettingsError(f"{path} has no sensor of {settings.name!r} besides its inputs.")
+        outputs, inputs = rows, None
+        if settings.inputs or not isinstance(rows, np.ndarray):
+            which = [columns.index(column) for column in settings.inputs]
+            outputs, inputs = _split(_chunks(rows), own, which, path)
+        lengths = check_lengths(settings.lengths, len(outputs))
+        names = tuple(f"{settings.name}{SEPARATOR}{columns[k]}" for k in own)
+        return cls(outputs, inputs, lengths, names, _fingerprint(outputs, inputs))
+
+    def worker(self, name, client, **settings):
+        """The unit's worker on this record."""
+        starts = episode_starts(self.lengths)
+        return UnitWorker(name, self.outputs, self.inputs, starts, self.columns, client, **settings)
+
+    def batch(self, name):
+        """The record as a batch of a monitored one."""
+        return Batch(self.outputs, episode_starts(self.lengths), f"{name} {self.fingerprint}")
+
+
+class SiteBatches:
+    """Batches of a monitored record in files.
+
+    In a folder every ``.csv`` or ``.npy`` file is a batch, in the order of their names; move a file there
+    whole, or write it under another ending and rename it.
+    """
+
+    def __init__(self, settings, columns, released=None):
+        self._settings, self._columns, self._released = settings, columns, released
+        self._read = []  # names of the files so far
+        self._last = 0, None  # number and batch that were read last
+        if not settings.watched.exists():
+            raise SettingsError(
+                f"There is no file or folder {settings.watched} for {settings.name!r} to monitor."
+            )
+
+    @property
+    def files(self):
+        """Files that are there, in the order of their names."""
+        path = self._settings.watched
+        if not path.is_dir():
+            return [path]
+        inside = (file for file in path.iterdir() if file.suffix in _SUFFIXES and file.name[0] != ".")
+        return sorted(inside, key=lambda file: file.name)
+
+    def batch(self, number):
+        """Batch of a number from 1, None where it is not there yet."""
+        if number == self._last[0]:
+            return self._last[1]
+        files = self.files
+        if len(files) < number:
+            return None
+        names, read = [file.name for file in files], self._read
+        if names[: len(read)] != read:
+            raise SettingsError(
+                f"{self._settings.watched}: the first files were {listed(read)} and are "
+                f"{listed(names[: len(read)])} now; batches stay, and come in the order of their names."
+            )
+        record = self._record(files[number - 1])
+        if self._released is not None:
+            record = self._released(record)
+        self._read = names[: max(len(read), number)]
+        self._last = number, record.batch(names[number - 1])
+        return self._last[1]
+
+    def _record(self, path):
+        """Record in one of the files, with the columns of the unit's own record."""
+        record = SiteRecord.read(replace(self._settings, data=path, lengths=None))
+        if record.inputs is not None:
+            raise SettingsError("[site] `watched` and `inputs`: a detector has no inputs.")
+        named = path.suffix == self._settings.data.suffix == ".csv"  # arrays have no names
+        if len(record.columns) != len(self._columns) or (named and record.columns != self._columns):
+            raise SettingsError(
+                f"{path} has the columns {listed(record.columns)}; the unit has {listed(self._columns)}."
+            )
+        return record
+
+
+def _read_npy(path):
+    """Names of the columns of an array, and the array mapped into memory, or its rows some at a time."""
+    table = np.load(path, mmap_mode="r")
+    if table.ndim != 2 or table.dtype.kind not in "fiu":
+        raise SettingsError(f"{path} holds {table.dtype} of shape {table.shape}; give a table of numbers.")
+    columns = tuple(f"x{k}" for k in range(table.shape[1]))
+    return columns, table if table.dtype == float and table.flags.c_contiguous else _chunks(table)
+
+
+def _read_csv(settings):
+    """Names of the columns of a table, and its rows some at a time."""
+    left_out = [settings.time] if settings.time else []
+    columns = [str(name) for name in pd.read_csv(settings.data, nrows=0) if name not in left_out]
+
+    def chunks():
+        with pd.read_csv(settings.data, chunksize=_CHUNK) as parts:
+            for part in parts:
+                part = part.drop(columns=left_out)
+                words = [name for name in part if part[name].dtype.kind not in "fiub"]
+                if words:
+                    raise SettingsError(
+                        f"Columns {listed(words)} of {settings.data} are no numbers. Is one the time? "
+                        "Name it with `time`."
+                    )
+                yield part.to_numpy(dtype=float)
+
+    return columns, chunks()
+
+
+def _chunks(rows):
+    """Rows some at a time: those of an array; anything else comes that way already."""
+    if not isinstance(rows, np.ndarray):
+        return rows
+    starts = range(0, len(rows), _CHUNK)
+    return (np.asarray(rows[start : start + _CHUNK], dtype=float) for start in starts)
+
+
+def _split(chunks, own, which, path):
+    """Sensors and moving inputs, each in a file without a name that is gone with this process."""
+    place = {"dir": path.parent}  # /tmp may lie in memory
+    with tempfile.TemporaryFile(**place) as outputs, tempfile.TemporaryFile(**place) as inputs:
+        moving, first, n_rows = np.zeros(len(which), dtype=bool), None, 0
+        for chunk in chunks:
+            chunk[:, own].tofile(outputs)
+            U = chunk[:, which]
+            if not np.isfinite(U).all():
+                raise SettingsError(f"The inputs in {path} have missing values; fill them in.")
+            U.tofile(inputs)
+            first = U[:1] if first is None else first
+            moving |= ~constant_columns(np.concatenate([first, U]))
+            n_rows += len(chunk)
+        if n_rows == 0:
+            raise SettingsError(f"{path} has no rows.")
+        Y, U = _mapped(outputs, n_rows, len(own)), None
+        if moving.any():
+            U = np.ascontiguousarray(_mapped(inputs, n_rows, len(which))[:, moving])
+    return Y, U
+
+
+def _mapped(file, n_rows, n_columns):
+    file.flush()
+    return np.memmap(file, dtype=float, mode="r", shape=(n_rows, n_columns))
+
+
+def _fingerprint(*arrays):
+    digest = hashlib.sha256()
+    for array in arrays:
+        if array is not None:
+            digest.update(repr(array.shape).encode())
+            for start in range(0, len(array), _CHUNK):
+                digest.update(np.ascontiguousarray(array[start : start + _CHUNK]).data)
+    return digest.hexdigest()

@@ -1,0 +1,182 @@
+"""The server's settings: who takes part, what is learned, what is asked, where results go."""
+
+import json
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ..containers.layout import listed
+from ..estimators.counterfactual import FederatedCounterfactualEstimator
+from ..estimators.detector import FederatedRCADetector
+from ..estimators.granger import FederatedGrangerEstimator
+from ..federation.atomic import file_name, write_whole
+from ..federation.envelope import read_key
+from ..federation.files import FileTransport
+from ..federation.lost import LostUnits
+from ..message.states import WIRE_DTYPES
+from ..server.gradient.server import GradientServer
+from ..server.likelihood import LikelihoodServer
+from .settings import SettingsError, converted, read_section, read_settings_file
+
+ESTIMATORS = {
+    "granger": FederatedGrangerEstimator,
+    "counterfactual": FederatedCounterfactualEstimator,
+    "root_cause": FederatedRCADetector,
+}
+LEARNERS = {"likelihood": LikelihoodServer, "gradient": GradientServer}
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Settings of a server, see the user guide."""
+
+    run: str
+    units: tuple
+    estimator: str = "granger"
+    out: Path = Path("results")
+    folder: Path | None = None
+    keys: Path | None = None
+    wire_dtype: str = "float64"
+    timeout: float = 600.0
+    quorum: int | float | None = None
+    stale: Literal["hold", "skip"] = "hold"
+    one_way: bool = False
+    resume: bool = True
+    watch: bool = False
+    wait: float = 0.0
+    learner: dict = field(default_factory=dict)
+    detector: dict = field(default_factory=dict)
+    questions: tuple = ()
+
+    def __post_init__(self):
+        for name, choices in (("estimator", ESTIMATORS), ("wire_dtype", WIRE_DTYPES)):
+            if getattr(self, name) not in choices:
+                raise SettingsError(f"{name}={getattr(self, name)!r}; choose {listed(choices)}.")
+        if self.learner.get("kind", "likelihood") not in LEARNERS:
+            raise SettingsError(f"[learner] kind={self.learner['kind']!r}; choose {listed(LEARNERS)}.")
+        for question in self.questions:
+            if not {"unit", "from", "to"} <= set(question):
+                raise SettingsError("a [[question]] has `unit`, `from`, `to` and maybe `horizon`.")
+        if self.questions and self.estimator != "counterfactual":
+            raise SettingsError("[[question]] needs estimator = 'counterfactual': what if is about inputs.")
+        if self.watch and self.estimator != "root_cause":
+            raise SettingsError("watch needs estimator = 'root_cause'.")
+        _ = self.lost_units  # says what is wrong
+
+    @property
+    def lost_units(self):
+        """Rule for lost units of a fit, None where every unit has to answer."""
+        return None if self.quorum is None else LostUnits(self.quorum, self.timeout, self.stale)
+
+    def new_estimator(self):
+        """The estimator, not yet fitted."""
+        learner = dict(self.learner)
+        try:
+            server = LEARNERS[learner.pop("kind", "likelihood")](**learner) if learner else None
+            settings = {"wire_dtype": self.wire_dtype, "lost_units": self.lost_units, **self.detector}
+            return ESTIMATORS[self.estimator](server=server, **settings)
+        except TypeError as error:
+            raise SettingsError(f"[learner] or [detector]: {error}") from None
+
+    def file_transport(self):
+        """Files between this machine and the sites."""
+        if self.folder is None or self.keys is None:
+            raise SettingsError("[server] needs `folder` (of the exchange) and `keys` (of the sites).")
+        keys = {name: read_key(self.keys / f"{file_name(name)}.key") for name in self.units}
+        settings = {"one_way": self.one_way, "timeout": self.timeout}
+        journal = self.out / "journal" if self.resume else None
+        return FileTransport(self.folder, self.units, self.run, keys, journal=journal, **settings)
+
+    def learn(self, transport, tell=lambda line: None):
+        """Fit over a transport, ask the questions, monitor, close the run, write the results; the summary.
+
+        When something fails the run stays open, to be resumed. `tell` is called with a line on every batch
+        that was monitored.
+        """
+        estimator = self.new_estimator().fit_sites(transport)
+        effects = [
+            estimator.counterfactual(
+                ask["unit"], ask["from"], ask["to"], horizon=ask.get("horizon", 1), level="state"
+            )
+            for ask in self.questions
+        ]
+        incidents = self._watched(estimator, tell) if self.watch else None
+        seconds = float(np.median(transport.seconds)) if transport.seconds else None
+        transport.close()  # before bytes are added up
+        more = {"wire_bytes_up": transport.bytes_up, "wire_bytes_down": transport.bytes_down}
+        return self._write(estimator, effects, incidents, {**more, "median_round_seconds": seconds})
+
+    def _watched(self, estimator, tell):
+        """Incidents in all batches; the table on disk is brought up to date with every one."""
+        path = self.results / "incidents.csv"
+        self.results.mkdir(parents=True, exist_ok=True)
+        for number, changed in enumerate(estimator.follow_sites(wait=self.wait), start=1):
+            write_whole(path, estimator.site_incidents_.to_csv(index=False).encode())
+            tell(f"{self.run}: batch {number}, {len(changed)} incidents new or revised")
+        return estimator.site_incidents_
+
+    def _write(self, estimator, effects, incidents, more):
+        """Write what was learned: tables as CSV, matrices as one NPZ, a summary as JSON."""
+        out = self.results
+        out.mkdir(parents=True, exist_ok=True)
+        matrices = {"transition": estimator.transition_, "process_cov": estimator.process_cov_}
+        if hasattr(estimator, "input_"):
+            matrices["input"] = estimator.input_
+        np.savez(out / "plant.npz", **matrices)
+        for k, effect in enumerate(effects):
+            effect.to_csv(out / f"effect{k}_states.csv")
+        if hasattr(estimator, "thresholds_"):
+            more = {**more, "thresholds": estimator.thresholds_, "false_alarms": estimator.false_alarms_}
+        tables, links = {"lost_units": estimator.lost_units_}, []
+        if incidents is not None:
+            tables["incidents"] = incidents
+            found = incidents[["start", "root", "probability"]]
+            more = {**more, "incidents": found.to_dict("records")}
+        if hasattr(estimator, "links_"):
+            tables["links"] = shown = estimator.links_
+            shown = shown[shown["verdict"] == "influence"] if "verdict" in shown else shown
+            links = shown[["cause", "effect", "strength"]].to_dict("records")
+        for name, table in tables.items():
+            table.to_csv(out / f"{name}.csv", index=False)
+        sums = estimator.communication_
+        summary = {
+            "run": self.run,
+            "estimator": self.estimator,
+            "units": list(estimator.client_names_),
+            "lost": sorted(set(estimator.lost_units_["unit"])),
+            "links": links,
+            **{name: sums[name] for name in ("bytes_up", "bytes_down", "rounds")},
+            "results": str(out),
+            "written": time.time(),
+            **more,
+        }
+        write_whole(out / "summary.json", json.dumps(summary, indent=1, default=float).encode())
+        return summary
+
+    @property
+    def results(self):
+        """Folder for the results of the run."""
+        return self.out / file_name(self.run)
+
+    def to_args(self):
+        """As values that JSON knows, for the job of an engine."""
+        plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
+        return {name: value for name, value in plain.items() if value is not None}
+
+    @classmethod
+    def from_args(cls, args):
+        """Settings as :meth:`to_args` gave them."""
+        return cls(**converted(cls, args))
+
+
+def read_server_settings(path):
+    """Settings of a server from a TOML file with a section ``[server]``."""
+    everything = read_settings_file(path)
+    tables = {name: everything.get(name, {}) for name in ("learner", "detector")}
+    questions = everything.get("question", ())
+    return read_section(
+        everything, path, "server", ServerSettings, out="results", questions=questions, **tables
+    )

@@ -1,0 +1,252 @@
+"""`check_transport` passes our transports, and names the rule that a wrong one breaks."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from skfedcausal.federation import Failure, FileLoopback, InProcessTransport, Packet
+from skfedcausal.testing import check_transport
+
+
+@pytest.mark.parametrize("n_jobs", [None, 2])
+def test_transports_in_this_process_pass(n_jobs):
+    check_transport(partial(InProcessTransport, n_jobs=n_jobs))
+
+
+@pytest.mark.slow
+def test_workers_in_other_processes_pass():
+    check_transport(partial(InProcessTransport, n_jobs=2, backend="loky"))
+
+
+def test_files_pass(tmp_path):
+    check_transport(FileLoopback(tmp_path))
+
+
+class Loses(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        return dict(list(super().exchange(out).items())[:-1]) if len(out) > 1 else super().exchange(out)
+
+
+class MixesUp(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        answers = super().exchange(out)
+        return dict(zip(reversed(answers), answers.values(), strict=True))
+
+
+class ByPosition(InProcessTransport):
+    """Goes by the order of the units, not by their names."""
+
+    def exchange(self, out, *, timeout=None):
+        answers = super().exchange({name: out[name] for name in self.clients() if name in out})
+        return dict(zip(out, answers.values(), strict=True))
+
+
+class AsksWrong(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        return super().exchange(dict(zip(out, reversed(out.values()), strict=True)))
+
+
+class Twice(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        super().exchange(out)
+        return super().exchange(out)
+
+
+class Rounds(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        short = {}
+        for name, packet in out.items():
+            arrays = {
+                k: np.asarray(v, np.float32) if v.dtype == float else v for k, v in packet.arrays.items()
+            }
+            short[name] = Packet(packet.op, packet.round, arrays, packet.scalars)
+        return super().exchange(short)
+
+
+class RoundsAnswers(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        answers = super().exchange(out)
+        return {
+            name: Packet(
+                a.op,
+                a.round,
+                {k: np.abs(v) if v.dtype == float else v for k, v in a.arrays.items()},
+                a.scalars,
+            )
+            for name, a in answers.items()
+        }
+
+
+class LosesRound(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        answers = super().exchange(out)
+        return {name: Packet(a.op, 0, a.arrays, a.scalars) for name, a in answers.items()}
+
+
+class Forgets(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        for site in self._sites.values():
+            site.state = {}
+        return super().exchange(out)
+
+
+class KeepsSome(InProcessTransport):
+    """Keeps numbers, no arrays."""
+
+    def exchange(self, out, *, timeout=None):
+        for site in self._sites.values():
+            site.state = {key: value for key, value in site.state.items() if isinstance(value, int)}
+        return super().exchange(out)
+
+
+class AsksAll(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        some = next(iter(out.values()), None)
+        answers = super().exchange({name: out.get(name, some) for name in self.clients()} if out else {})
+        return {name: answers[name] for name in out}
+
+
+class AnswersForAll(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        some = next(iter(out.values()), None)
+        return super().exchange({name: out.get(name, some) for name in self.clients()} if out else {})
+
+
+class Swallows(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        answers = {}
+        for name, packet in out.items():
+            try:
+                answers |= super().exchange({name: packet})
+            except RuntimeError:
+                answers[name] = Packet("done")
+        return answers
+
+
+class Tells(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        answers = {}
+        for name, packet in out.items():
+            try:
+                answers |= super().exchange({name: packet})
+            except RuntimeError as error:
+                answers[name] = Failure("crashed", str(error))
+        return answers
+
+
+class LosesAllWithOne(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        try:
+            return super().exchange(out)
+        except RuntimeError:
+            return {name: Failure("crashed") for name in out}
+
+
+class Errors(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        answers = {}
+        for name, packet in out.items():
+            try:
+                answers |= super().exchange({name: packet})
+            except RuntimeError as error:
+                answers[name] = error
+        return answers
+
+
+class Anybody(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        return super().exchange({name: packet for name, packet in out.items() if name in self.clients()})
+
+
+class Lists(InProcessTransport):
+    def clients(self):
+        return list(super().clients())
+
+
+class Sorted(InProcessTransport):
+    def clients(self):
+        return tuple(sorted(super().clients()))
+
+
+class Values(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        return list(super().exchange(out).values())
+
+
+class Junk(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        return dict.fromkeys(out, b"junk")
+
+
+class ChangesPackets(InProcessTransport):
+    def exchange(self, out, *, timeout=None):
+        answers = super().exchange(out)
+        for packet in out.values():
+            for array in packet.arrays.values():
+                array[...] = 0
+        return answers
+
+
+class Copies(InProcessTransport):
+    """Leaves an old state at the sites."""
+
+    def exchange(self, out, *, timeout=None):
+        self.sites = self._sites
+        first = {name: self._sites[name].state for name in out}
+        states = self.__dict__.setdefault("_states", {})
+        answers = {}
+        for name, packet in out.items():
+            answers[name], states[name] = self._sites[name].worker.handle(packet, states.get(name, {}))
+        for name in out:
+            self._sites[name].state = first[name] or states[name]
+        return answers
+
+
+class NoClose:
+    def __init__(self, sites):
+        self.inner = InProcessTransport(sites)
+        self.clients, self.exchange = self.inner.clients, self.inner.exchange
+
+
+def shared(sites, _kept={}):  # noqa: B006  what is wrong with it
+    """Makes transports whose workers are those of the first run."""
+    for name, site in sites.items():
+        site.state = _kept.setdefault(name, site).state
+    return InProcessTransport({name: _kept[name] for name in sites})
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (Loses, "every unit that is asked has an answer. There is no answer of 'fan'"),
+        (MixesUp, "its own answer. The answer under 'fan' is that of 'mill'"),
+        (ByPosition, "not depend on the order of the questions. .*'fan' is that of 'mill'"),
+        (AsksWrong, "its own packet and gives its own answer. Unit 'mill' was asked"),
+        (Twice, "answers every packet once"),
+        (Rounds, "packets arrive as they were sent. What came to 'mill'"),
+        (RoundsAnswers, "packets arrive as they were sent. What came back from 'mill'"),
+        (LosesRound, "packets arrive as they were sent. What came back from"),
+        (ChangesPackets, "packets arrive as they were sent. .*changed in place"),
+        (Forgets, "what it keeps stays. At packet 2"),
+        (KeepsSome, "what it keeps stays. At packet 2 .* found 0 numbers"),
+        (AsksAll, "only those who are named are asked"),
+        (AnswersForAll, "only those who are named are asked. There are answers of"),
+        (Swallows, "an error at a unit is not passed over. .*'boiler' raised an error"),
+        (Tells, "not passed over. The failure tells the text"),
+        (LosesAllWithOne, "not passed over. When 'boiler' failed"),
+        (Errors, "not passed over. .*Give a `Failure`"),
+        (Anybody, "a unit that is not there does not answer"),
+        (Lists, "names the units in their order"),
+        (Sorted, "names the units in their order"),
+        (Values, "has `clients`, `exchange` and `close`"),
+        (Junk, "every unit that is asked has an answer. Unit 'mill' answered, but what came is b'junk'"),
+        (Copies, "a site has the state of its last answer"),
+        (NoClose, "The transport has no close"),
+        (shared, "what it keeps stays|starts afresh"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_wrong_transport_is_named_with_its_rule(make, sentence):
+    with pytest.raises(AssertionError, match=f"(?s)^{make.__name__} breaks the rule: .*(?:{sentence})"):
+        check_transport(make)
