@@ -103,11 +103,6 @@ def final(est, kind):
     return est.server_.loss_history_[kind].iloc[-1].sum()
 
 
-def total_loss(est):
-    """The L_s of equation 13, summed over units: residual and xi times the penalty, in the last round."""
-    return final(est, "server") + est.server_.xi * final(est, "penalty")
-
-
 def records(s, seed, n_records, **options):
     """Records of the same clients with other noise and inputs."""
     n_samples = s["n_samples"]

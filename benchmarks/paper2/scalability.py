@@ -8,7 +8,6 @@ from ._setting import (
     errors,
     final,
     lagrangian,
-    total_loss,
     trained,
 )
 
@@ -42,7 +41,7 @@ def rows_of(s, size, paper, n_units, n_sensors):
             est = trained(s, X, inputs, truth, **settings)
             row = {"": size, "mode": f"plant {seed}: {name}"}
             if "constraint" not in settings:
-                row |= {"L_s": total_loss(est)}
+                row |= {"L_s": final(est, "L_s")}
             row |= {"residual": final(est, "server"), "D": final(est, "penalty")}
             if "constraint" not in settings:
                 row |= {"L_s / D": row["L_s"] / row["D"]}

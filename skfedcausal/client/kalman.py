@@ -9,6 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
+from .chosen_gain import checked_gain
 from .given import COMPLETE, GIVEN, check_matrices, given_matrices, restricted
 from .identification import METHODS, dynamics, identify, split_variance
 from .moments import Moments
@@ -49,6 +50,10 @@ class KalmanClient(UnitClient):
     n_states : int or "auto", default="auto"
         Number of states to identify. "auto" chooses it by sequential tests of the canonical correlations
         between present and past.
+    gain : array-like of shape (n_states, n_features), default=None
+        A chosen constant gain K: the filter is then ``h[t] = A h[t-1] + B u[t-1]`` plus ``K (y[t] - mean - C
+        h[t])``, as Algorithm 1 of the first paper has it. None is the Kalman gain, from the stationary
+        covariance on. Likelihoods and messages go by Q and R all the same.
     center : bool, default=True
         Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
         model holds; otherwise it is zero.
@@ -111,6 +116,7 @@ class KalmanClient(UnitClient):
         **{name: ["array-like", None] for name in GIVEN},
         "identify": [StrOptions(set(METHODS))],
         "n_states": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "gain": ["array-like", None],
         "center": ["boolean"],
     }
 
@@ -124,6 +130,7 @@ class KalmanClient(UnitClient):
         *,
         identify="cva-var",
         n_states="auto",
+        gain=None,
         center=True,
     ):
         self.A = A
@@ -133,6 +140,7 @@ class KalmanClient(UnitClient):
         self.R = R
         self.identify = identify
         self.n_states = n_states
+        self.gain = gain
         self.center = center
 
     def __sklearn_tags__(self):
@@ -218,6 +226,8 @@ class KalmanClient(UnitClient):
             moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
             model = replace(_identified(self, given, moments, name), products=moments.products)
             input_level = moments.input_mean
+        if self.gain is not None:
+            model = replace(model, gain=checked_gain(self.gain, model, active))
         if model.B is not None:
             if U is not None and input_level is None:
                 input_level = column_means(U)
@@ -239,7 +249,10 @@ class KalmanClient(UnitClient):
                 "This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R."
             )
         given = given_matrices(self)
-        return UnitModel(mean=np.zeros(len(given["C"])), **given)
+        model = UnitModel(mean=np.zeros(len(given["C"])), **given)
+        if self.gain is None:
+            return model
+        return replace(model, gain=checked_gain(self.gain, model, np.ones(len(model.C), dtype=bool)))
 
 
 def _identified(client, given, moments, name):

@@ -24,6 +24,7 @@ from ..federation.ledger import StreamLedger
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
 from ..privacy.mechanism import PrivacyMechanism
+from ..server.gradient.server import GradientServer
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer, StreamState
 from ..server.watching.flags import FlagState, FlagWatch, needed_answers, roots_of_flags
@@ -288,7 +289,13 @@ class FederatedRCADetector(FederatedEstimator):
             exchange.ask(nominal, Acknowledgement)
 
     def _new_server(self):
-        return super()._new_server(MomentServer)
+        server = super()._new_server(MomentServer)
+        if isinstance(server, GradientServer):
+            raise TypeError(
+                "FederatedRCADetector compares units by a density of the whole plant, which GradientServer "
+                "does not learn. Give MomentServer, LikelihoodServer or RegressorServer."
+            )
+        return server
 
     def _exchange(self, transport, ledger, **settings):
         return super()._exchange(transport, ledger, monitor=True, **settings)

@@ -19,7 +19,7 @@ from .errors import (
 from .gaussian import GaussianMechanism
 from .mechanism import PrivacyMechanism, Release
 from .noise import Bounds, UnitNoise
-from .randomized_response import RandomizedResponse
+from .randomized_response import IndependentFlips, RandomizedResponse
 from .sensitivity import (
     augmented_message_sensitivity,
     client_sensitivity,
@@ -34,6 +34,7 @@ __all__ = [
     "Bounds",
     "Charge",
     "GaussianMechanism",
+    "IndependentFlips",
     "PrivacyAccountant",
     "PrivacyBudgetError",
     "PrivacyLeakWarning",

@@ -118,7 +118,7 @@ class RegressorServer(MomentServer):
     def _template(self):
         if self.estimator is not None:
             chosen = seeded(self.estimator, self.random_state)
-            return chosen if get_tags(chosen).target_tags.multi_output else MultiOutputRegressor(chosen)
+            return chosen if _takes_all_states(chosen) else MultiOutputRegressor(chosen)
         return MLPRegressor(
             hidden_layer_sizes=(64,),
             activation="tanh",
@@ -227,3 +227,9 @@ class RegressorServer(MomentServer):
                 came = None if part is None else part.shape
                 raise ValueError(f"Unit {name!r} sent {series!r} of shape {came}, expected {expected}.")
         return np.hstack(parts)
+
+
+def _takes_all_states(estimator):
+    """Whether one regressor gives all states; scikit-learn's perceptron does, though its tags deny it."""
+    last = getattr(estimator, "steps", [("", estimator)])[-1][1]
+    return isinstance(last, MLPRegressor) or get_tags(estimator).target_tags.multi_output
