@@ -16,7 +16,7 @@ from skfedcausal import (
 from skfedcausal.client.answers import local_prediction
 from skfedcausal.client.monitor import ResidualFlag
 from skfedcausal.datasets import make_nonlinear_plant
-from skfedcausal.metrics import alarm_report
+from skfedcausal.metrics import alarm_report, naming_report
 from skfedcausal.server.watching.flags import roots_of_flags
 
 SETTING = (
@@ -145,11 +145,8 @@ def rca(flags, plant, horizon=1):
 
 def rca_delay(named, faults):
     """Mean and standard deviation of the steps from onset to the first right name, where there is one."""
-    steps = []
-    for first, stop, unit in faults:
-        hits = np.flatnonzero(named[first:stop] == unit)
-        steps += [hits[0]] if len(hits) else []
-    return (np.mean(steps), np.std(steps)) if steps else (np.nan, np.nan)
+    told = naming_report(named, faults)
+    return told["delay"], told["delay_std"]
 
 
 def scores(values, after=""):
