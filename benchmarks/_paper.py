@@ -8,6 +8,7 @@ section), `CURVES` (plots of sections) and ``missing(settings)``: why the table 
 import argparse
 import json
 import math
+import runpy
 import time
 import tomllib
 import warnings
@@ -230,7 +231,10 @@ def main(paper, arguments=None):
     parser.add_argument("--write", action="store_true", help="with --small: publish what was computed")
     parser.add_argument("--pages", action="store_true", help="only write the pages from the figures again")
     parser.add_argument("--tables", nargs="+", choices=list(modules), default=list(modules))
+    parser.add_argument("--with", nargs="+", default=[], dest="files", help="files that add methods")
     args = parser.parse_args(arguments)
+    for file in args.files:
+        runpy.run_path(file)
     chosen = {name: modules[name] for name in args.tables}
     if args.pages:
         write_pages(paper, chosen)

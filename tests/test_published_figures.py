@@ -1,15 +1,17 @@
 """The papers' published figures are what the code gives, and a planted change is found by its name."""
 
 import copy
+import runpy
 
 import pytest
 
 from benchmarks import _paper
+from benchmarks.field import links, methods
 from benchmarks.paper1 import losses
 from benchmarks.paper3 import _setting as third
 from skfedcausal.client import network_training, training
 
-PAPERS = ("paper1", "paper2", "paper3")
+PAPERS = ("paper1", "paper2", "paper3", "field")
 PLANTED = "paper1", {"losses": losses}
 
 
@@ -85,6 +87,26 @@ def test_a_changed_sign_of_the_networks_gradient_is_found(monkeypatch):
         for one in (history.client.sum(axis=1), planted.client.sum(axis=1))
     ]
     assert _paper.differences(*told, _paper.tolerances("paper3")["default"])
+
+
+def test_a_strangers_method_joins_the_benchmark(tmp_path, capsys, monkeypatch):
+    """Twenty lines in a file of one's own; one that fails has a row that says so."""
+    monkeypatch.setitem(methods.TASKS, "links", dict(methods.TASKS["links"]))
+    runpy.run_path("benchmarks/field/stranger.py")
+    file = tmp_path / "broken.py"
+    file.write_text(
+        "from benchmarks.field.methods import method\n"
+        "@method('links', 'broken')\n"
+        "def broken(case):\n"
+        "    raise RuntimeError('no idea')\n"
+    )
+    runpy.run_path(str(file))
+    settings = _paper.settings("field", "small")["links"] | {"regimes": ["stationary"], "n_samples": 300}
+    (rows,) = _paper.compute(links, settings).values()
+    told = {row["method"]: row for row in rows}
+    assert 0 <= told["stranger: lagged correlation"]["AUROC"] <= 1
+    assert told["broken"][""] == "failed: RuntimeError"
+    assert "broken failed: no idea" in capsys.readouterr().out
 
 
 def test_what_is_missing_is_said_and_the_rest_goes_on(monkeypatch, tmp_path, capsys):
