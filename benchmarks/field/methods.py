@@ -266,8 +266,13 @@ def gcm_roots(case):
             model.set_causal_mechanism(node, gcm.EmpiricalDistribution())
     gcm.config.disable_progress_bars()
     quietly(gcm.fit, model, frames[0])
-    noise = [gcm.compute_noise_from_data(model, frame)[names].to_numpy() for frame in frames]
-    padded = [np.vstack([np.zeros(len(names)), part]) for part in noise]
+    padded = []
+    for frame in frames:
+        parts = [np.zeros(len(frame) + 1) for _ in names]
+        for part, node in zip(parts, names, strict=True):
+            parents = frame[sorted(graph.predecessors(node))].to_numpy()
+            part[1:] = model.causal_mechanism(node).estimate_noise(frame[[node]].to_numpy(), parents).ravel()
+        padded.append(np.column_stack(parts))
     return largest(padded[1], padded[0], case)
 
 

@@ -86,6 +86,8 @@ def make_plant(s, regime, seed):
     for cause, effect in pairs:
         sign = 1.0 if regime == "slow" else rng.choice([-1.0, 1.0])
         links[effect, cause] = sign * s["strength"] * (1 - own[effect]) / (1 - USUAL[1])
+    if regime == "feedback":
+        links = np.abs(links) / 2  # stable
     loadings = [rng.standard_normal((s["n_sensors"], 1)) for _ in range(n)]
     gains = rng.uniform(0.5, 1.0, n)
     return Plant(regime, own, links, gains, loadings, rng.uniform(0, 2 * np.pi, n), s["sensor_noise"])

@@ -461,10 +461,13 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
             warn_few_rows(len(Y), len(client.model.C), client.n_states_, f"unit {name!r}")
         return client
     if noise is not None:
-        raise TypeError(
-            f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient can be told "
-            "how much noise a privacy mechanism added to its measurements; give it C and R there."
-        )
+        if not isinstance(template, ExtendedKalmanClient) or template.is_fitted:
+            raise TypeError(
+                f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient, or an "
+                "ExtendedKalmanClient that is not fitted yet, can be told how much noise a privacy mechanism "
+                "added to its measurements; give it the model there."
+            )
+        return NonlinearClient(template, f"unit {name!r}").fit(Y, U, starts, columns).fitted_on(noise)
     if isinstance(template, ExtendedKalmanClient):
         template = NonlinearClient(template)
     if isinstance(template, NonlinearClient):
