@@ -41,7 +41,7 @@ def missing(s):
 
 def measured(s, record):
     """Measurements of the chosen processes."""
-    roles = record.variables.set_index("column")
+    roles = record.variables.set_index("name")
     kept = [c for c in record.data if roles.client[c] in s["units"] and roles.role[c] == "output"]
     return record.data[kept]
 
