@@ -225,9 +225,7 @@ def main(paper, arguments=None):
     """Command line of a paper; returns the exit code."""
     modules = tables_of(paper)
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{paper}", description=__doc__.split("\n")[0])
-    parser.add_argument(
-        "--small", action="store_true", help="recompute the small form; 1 if a figure differs"
-    )
+    parser.add_argument("--small", action="store_true", help="recompute the small form; 1 if a figure differs")
     parser.add_argument("--write", action="store_true", help="with --small: publish what was computed")
     parser.add_argument("--pages", action="store_true", help="only write the pages from the figures again")
     parser.add_argument("--tables", nargs="+", choices=list(modules), default=list(modules))

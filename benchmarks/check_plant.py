@@ -85,9 +85,7 @@ def consequences(seeds):
     for seed in seeds:
         X, kinds = clean_plant(seed)
         shifted, (place, _) = DEFECTS["clock shift"](np.random.default_rng([seed, 1]), X, kinds)
-        before, after = (
-            {tuple(pair) for pair in influences(part, kinds)} for part in (X.iloc[60:-60], shifted)
-        )
+        before, after = ({tuple(pair) for pair in influences(part, kinds)} for part in (X.iloc[60:-60], shifted))
         if {pair for pair in before if place in pair} != {pair for pair in after if place in pair}:
             changed += 1
             findings = check_plant(shifted).findings
@@ -98,9 +96,7 @@ def consequences(seeds):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plants", type=int, default=200)
-    parser.add_argument(
-        "--first", type=int, default=1000, help="seeds below 1000 were used to build the check"
-    )
+    parser.add_argument("--first", type=int, default=1000, help="seeds below 1000 were used to build the check")
     arguments = parser.parse_args()
     seeds = range(arguments.first, arguments.first + arguments.plants)
     rows, others = (

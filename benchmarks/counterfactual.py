@@ -70,10 +70,7 @@ def relative(found, expected):
 
 
 def given_clients(truth):
-    return {
-        name: KalmanClient(m["A"], None, m["C"], m["Q"], np.diag(m["R"]))
-        for name, m in truth.clients().items()
-    }
+    return {name: KalmanClient(m["A"], None, m["C"], m["Q"], np.diag(m["R"])) for name, m in truth.clients().items()}
 
 
 def accuracy(n_seeds=20):
@@ -165,9 +162,7 @@ def free_run(record, n_train):
 def single_steps(record, n_train, horizon):
     """Predictions of single steps of the rest of a record."""
     outputs = outputs_of(record)
-    est = FederatedCounterfactualEstimator(
-        server=LikelihoodServer(horizon=horizon), input_columns=record.inputs
-    )
+    est = FederatedCounterfactualEstimator(server=LikelihoodServer(horizon=horizon), input_columns=record.inputs)
     est.fit(record.data.iloc[:n_train]).set_output(transform="pandas")
     found = est.predict(record.data.astype(float), model="server")[outputs].to_numpy()[n_train:]
     return found, est.server_.filter_noise_share_
@@ -181,9 +176,7 @@ def varx(record, n_train, n_lags):
     Y, U = Y - level, U - rest
 
     def past(t):
-        return np.concatenate(
-            [*(Y[t - i] for i in range(1, n_lags + 1)), *(U[t - i] for i in range(1, n_lags + 1))]
-        )
+        return np.concatenate([*(Y[t - i] for i in range(1, n_lags + 1)), *(U[t - i] for i in range(1, n_lags + 1))])
 
     Z = np.array([past(t) for t in range(n_lags, n_train)])
     coefficients = np.linalg.lstsq(Z, Y[n_lags:n_train], rcond=None)[0]
@@ -213,12 +206,7 @@ def subspace(record, n_train, order, horizon=8):
     step = np.linalg.lstsq(regressors, states[1:], rcond=None)[0]
     observation = np.linalg.lstsq(states, Y[rows], rcond=None)[0]
     last = np.arange(n_train, n_train + 1)
-    x = (
-        np.hstack([block[last - i] for i in range(1, horizon + 1) for block in (Y, U)])
-        @ effect
-        @ weight
-        @ axes
-    )
+    x = np.hstack([block[last - i] for i in range(1, horizon + 1) for block in (Y, U)]) @ effect @ weight @ axes
     found = []
     for t in range(n_train, len(Y)):
         found.append(x @ observation)
@@ -272,9 +260,7 @@ def steps(folder):
 
 
 def cost(n_samples=100_000):
-    X, truth = make_granger_plant(
-        8, n_states=4, n_sensors=32, n_inputs=2, n_samples=n_samples, random_state=0
-    )
+    X, truth = make_granger_plant(8, n_states=4, n_sensors=32, n_inputs=2, n_samples=n_samples, random_state=0)
     loadings = [m["C"] for m in truth.clients().values()]
 
     def one_pass(n_lags=14):
@@ -298,10 +284,7 @@ def cost(n_samples=100_000):
     seconds = {name: min(one[name] for one in rounds) for name in calls}
     first = next(iter(seconds.values()))
     return table(
-        [
-            {"call": k, "processor seconds": f"{v:.2f}", "of one pass": f"{v / first:.1f}"}
-            for k, v in seconds.items()
-        ]
+        [{"call": k, "processor seconds": f"{v:.2f}", "of one pass": f"{v / first:.1f}"} for k, v in seconds.items()]
     )
 
 

@@ -71,10 +71,9 @@ def main():
             here = FederatedGrangerEstimator(server=config.new_estimator().server).fit(X)
             there = np.load(folder / "out" / run / "plant.npz")["transition"]
             print(
-                f"{run}: submitted -> result {written - submitted:.1f} s (cold {written - began:.1f} s), "
-                f"-> finished {time.time() - submitted:.1f} s, rounds {summary['rounds']}, "
-                f"median {summary['median_round_seconds']:.4f} s a round, "
-                f"bitwise {np.array_equal(there, here.transition_)}"
+                f"{run}: submitted -> result {written - submitted:.1f} s (cold {written - began:.1f} s), -> finished "
+                f"{time.time() - submitted:.1f} s, rounds {summary['rounds']}, median "
+                f"{summary['median_round_seconds']:.4f} s a round, bitwise {np.array_equal(there, here.transition_)}"
             )
     finally:
         if admin is not None:

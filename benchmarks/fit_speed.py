@@ -32,9 +32,7 @@ class Fit:
 
     def __init__(self, n_units=16, seed=0):
         self.X, truth = weak_links(n_units, seed=seed)
-        self.given = [
-            KalmanClient(m["A"], None, m["C"], m["Q"], np.diag(m["R"])) for m in truth.clients().values()
-        ]
+        self.given = [KalmanClient(m["A"], None, m["C"], m["Q"], np.diag(m["R"])) for m in truth.clients().values()]
         self.fitted = dict(zip(self.X, self.given, strict=True))
         for name, client in self.fitted.items():
             client.fit(self.X[name])
@@ -231,8 +229,7 @@ def main():
     write(
         "fit_speed",
         "Default fit on complete data: T = 5000, P = 2, D = 8",
-        f"Best of {options.repeats} turns side by side per data set; median (and worst) of {options.seeds} "
-        "data sets.",
+        f"Best of {options.repeats} turns side by side per data set; median (and worst) of {options.seeds} data sets.",
         table(rows),
         "## Stages\n\nOf the fit above; the stages overlap where said.",
         table(stage_rows),

@@ -288,16 +288,14 @@ def main():
     write(
         "links",
         "Links of a network: T = 5000, P = 2, D = 8, 1.5 M links of norm 0.04-0.2",
-        "Sensor noise as large as the state noise. `error` is the Frobenius error of the off-diagonal blocks "
-        "in the true states; the Cramer-Rao error is the root of the trace of the bound with the true links "
-        "known (and their values, the diagonal blocks and Q free), per data set. F1 and false links are at a "
-        "family-wise level of 5 %: `p_adjusted < 0.05` for ours, Bonferroni for the others. The clairvoyant "
-        "knows which other links there are and tests each pair efficiently on the same data; its error is "
-        "that of the efficient estimate with the links known. Goals: error at most 1.15 times the bound, F1 "
-        "within 0.02 of the clairvoyant's. Means over data sets ± standard errors; seconds are medians over "
-        "the whole fit from raw data, everything in one process. "
-        f"statsmodels and the VAR on Kalman states ran on the first {options.peer_seeds} of "
-        f"{options.seeds} data sets.",
+        "Sensor noise as large as the state noise. `error` is the Frobenius error of the off-diagonal blocks in the "
+        "true states; the Cramer-Rao error is the root of the trace of the bound with the true links known (and their "
+        "values, the diagonal blocks and Q free), per data set. F1 and false links are at a family-wise level of 5 %: "
+        "`p_adjusted < 0.05` for ours, Bonferroni for the others. The clairvoyant knows which other links there are "
+        "and tests each pair efficiently on the same data; its error is that of the efficient estimate with the links "
+        "known. Goals: error at most 1.15 times the bound, F1 within 0.02 of the clairvoyant's. Means over data sets "
+        "± standard errors; seconds are medians over the whole fit from raw data, everything in one process. "
+        f"statsmodels and the VAR on Kalman states ran on the first {options.peer_seeds} of {options.seeds} data sets.",
         *sections,
     )
 

@@ -79,9 +79,7 @@ def clients_part(folder, n_jobs, backend):
 def whole_fit(folder, n_jobs, server):
     """Seconds and peak memory of a fit."""
     X = records(folder)
-    estimator = FederatedGrangerEstimator(
-        KalmanClient(n_states=STATES), server=SERVERS[server](), n_jobs=n_jobs
-    )
+    estimator = FederatedGrangerEstimator(KalmanClient(n_states=STATES), server=SERVERS[server](), n_jobs=n_jobs)
     started = time.perf_counter()
     estimator.fit(X)
     sent = estimator.communication_

@@ -103,8 +103,7 @@ def stale(modules, root):
     return [
         f"{module}: {line}"
         for module, line, _ in equivalents()
-        if module in modules
-        and line not in map(str.strip, (root / PACKAGE / module).read_text().splitlines())
+        if module in modules and line not in map(str.strip, (root / PACKAGE / module).read_text().splitlines())
     ]
 
 
@@ -141,9 +140,7 @@ class Workshop:
         self._folder = tempfile.TemporaryDirectory(prefix="mutations-")
         self.root, self._limit, self.seconds = Path(self._folder.name), limit, {}
         listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
-        for name in subprocess.run(
-            listed, cwd=ROOT, capture_output=True, text=True, check=True
-        ).stdout.split():
+        for name in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
             if (ROOT / name).exists():
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, self.root / name)
@@ -184,9 +181,7 @@ class Workshop:
     def measure(self, files):
         """Run the tests on the unchanged package; refuses a package whose tests fail."""
         report = self.root / "times.xml"
-        code, output = self._python(
-            "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *files
-        )
+        code, output = self._python("-m", "pytest", "-q", "-p", "no:cacheprovider", f"--junitxml={report}", *files)
         if code:
             raise RuntimeError(f"Tests fail on the unchanged package:\n{output[-3000:]}")
         for case in ElementTree.parse(report).iter("testcase"):
@@ -196,9 +191,7 @@ class Workshop:
 
     def _seconds_of(self, file):
         name = file.removesuffix(".py").replace("/", ".")
-        return sum(
-            spent for each, spent in self.seconds.items() if each == name or each.startswith(f"{name}.")
-        )
+        return sum(spent for each, spent in self.seconds.items() if each == name or each.startswith(f"{name}."))
 
     def judge(self, mutated, area):
         """The first test that notices a change, or nothing."""
@@ -262,9 +255,7 @@ def run(area, seed, n, workshops):
 
 
 def main():
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("area", choices=sorted(AREAS))
     parser.add_argument("--n", type=int, default=60, help="changes to count")
     parser.add_argument("--seed", type=int, nargs="+", default=[0], help="one sample for each")

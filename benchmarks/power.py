@@ -215,15 +215,14 @@ def report(sections):
     write(
         "power",
         "Power of the tests of links: T = 5000, P = 2, D = 8, 1.5 M links of norm 0.04-0.2",
-        "Sensor noise as large as the state noise; a new plant and record for every seed, from 0 on. "
-        "Decisions at a family-wise level of 5 %: `p_adjusted < 0.05` (ordered by evidence) where the "
-        "row says so, Holm's method on p-values elsewhere. The first clairvoyant knows which other "
-        "links there are, and estimates their values efficiently; the second also knows the values of "
-        "all other elements of A and Q. Both know the sensors. PCMCI is ranked by its largest partial "
-        "correlation; two lags, a pair's p-value is the smallest of its components' and lags' times "
-        "their number. Goals: AUROC at most 0.005 and F1 at most 0.02 below the first clairvoyant's. "
-        "Means over data sets ± standard errors; differences are on the same data sets. PCMCI, which "
-        "takes minutes for 32 units, ran on the first ones only.",
+        "Sensor noise as large as the state noise; a new plant and record for every seed, from 0 on. Decisions at a "
+        "family-wise level of 5 %: `p_adjusted < 0.05` (ordered by evidence) where the row says so, Holm's method on "
+        "p-values elsewhere. The first clairvoyant knows which other links there are, and estimates their values "
+        "efficiently; the second also knows the values of all other elements of A and Q. Both know the sensors. PCMCI "
+        "is ranked by its largest partial correlation; two lags, a pair's p-value is the smallest of its components' "
+        "and lags' times their number. Goals: AUROC at most 0.005 and F1 at most 0.02 below the first clairvoyant's. "
+        "Means over data sets ± standard errors; differences are on the same data sets. PCMCI, which takes minutes "
+        "for 32 units, ran on the first ones only.",
         *sections,
     )
 

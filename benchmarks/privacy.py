@@ -165,9 +165,7 @@ def _mechanism(X, epsilon, share, seed):
         return None
     clip = clip_norms(X)
     radius = {name: 2 * share * value for name, value in clip.items()}
-    return GaussianMechanism(
-        epsilon=epsilon, delta=DELTA, clip_norm=clip, event_radius=radius, random_state=seed
-    )
+    return GaussianMechanism(epsilon=epsilon, delta=DELTA, clip_norm=clip, event_radius=radius, random_state=seed)
 
 
 def described(seeds):

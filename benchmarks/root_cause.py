@@ -376,11 +376,9 @@ def main():
         f"Expected calibration error of `attribute` over {len(stated)} windows: {error:.3f}.",
         "## Causes that no sensor sees\n\nA step in an unseen state that drives one unit or two of six; the "
         "answers that are right name a unit that it enters.\n\n" + table(unseen_causes(cases)),
-        "## Nonlinear two-unit task\n\nRoots drawn from both units, ten-step faults, one false alarm per "
-        "2000 nominal steps asked for, default (linear) detector. "
-        "F1, precision and recall per incident; delay in "
-        "steps given detection.\n\n"
-        + table([nonlinear(0.5, 2.0, 0.3), nonlinear(3.0, 0.5, 0.1), nonlinear(0.5, 0.6, 0.3)]),
+        "## Nonlinear two-unit task\n\nRoots drawn from both units, ten-step faults, one false alarm per 2000 nominal "
+        "steps asked for, default (linear) detector. F1, precision and recall per incident; delay in steps given "
+        "detection.\n\n" + table([nonlinear(0.5, 2.0, 0.3), nonlinear(3.0, 0.5, 0.1), nonlinear(0.5, 0.6, 0.3)]),
         "## Speed\n\n" + table(speed()),
     ]
     folder = Path(os.environ.get("SKFEDCAUSAL_DATA", ""))

@@ -54,8 +54,7 @@ def record(seed, n_samples, periods, gain, fill):
         return {name: Y[:: max(periods)] for name, Y in X.items()}
     offsets = (0, 1) if periods == (2, 2) else (0, 0)
     X = {
-        name: thinned(Y, period, offset)
-        for (name, Y), period, offset in zip(X.items(), periods, offsets, strict=True)
+        name: thinned(Y, period, offset) for (name, Y), period, offset in zip(X.items(), periods, offsets, strict=True)
     }
     if fill != "missing":
         trim = slice(max(offsets), None)
@@ -111,8 +110,7 @@ def main():
                 for gain in (0.0, 0.3)
             ]
             setting = {
-                "a report every": f"{periods[0]} and {periods[1]} rows"
-                + ", never both" * (periods == (2, 2)),
+                "a report every": f"{periods[0]} and {periods[1]} rows" + ", never both" * (periods == (2, 2)),
                 "empty rows": fill,
             }
             rows.append(row_of(setting, *draws))

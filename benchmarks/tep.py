@@ -140,8 +140,7 @@ def rows_of(case):
             "training": f"{estimator.score(case.training):.2f}",
             "held out": f"{estimator.score(case.held_out):.2f}",
             "seconds": f"{seconds:.2f}",
-            "largest derivative": f"{estimator.server_.gradient_norm_:.0e}"
-            + (" (warned)" if complained else ""),
+            "largest derivative": f"{estimator.server_.gradient_norm_:.0e}" + (" (warned)" if complained else ""),
         }
         if case.topology is not None:
             row |= against_topology(estimator.links_, case.topology)
@@ -213,13 +212,12 @@ def main():
     write(
         "tep",
         "Tennessee Eastman process and BATADAL water network",
-        "Log-likelihood per time step in standardised columns, larger is better. TEP: 500 nominal rows "
-        "(d00) to learn from, 960 (d00_te) held out. BATADAL (where chosen): 6000 hours of the normal "
-        "year to learn from, 2761 held out, five zones; columns that are constant in the training record "
-        "are left out. Clients "
-        "identify their models at home. Flows are the 7 documented material flows between the 5 units of "
-        "TEP, of 20 ordered pairs: control loops add influences that are not flows, so a link that is none "
-        f"need not be wrong. Links at a family-wise level of {_LEVEL:.0%}.",
+        "Log-likelihood per time step in standardised columns, larger is better. TEP: 500 nominal rows (d00) to learn "
+        "from, 960 (d00_te) held out. BATADAL (where chosen): 6000 hours of the normal year to learn from, 2761 held "
+        "out, five zones; columns that are constant in the training record are left out. Clients identify their "
+        "models at home. Flows are the 7 documented material flows between the 5 units of TEP, of 20 ordered pairs: "
+        "control loops add influences that are not flows, so a link that is none need not be wrong. Links at a "
+        f"family-wise level of {_LEVEL:.0%}.",
         table(rows, _COLUMNS),
     )
 

@@ -52,9 +52,7 @@ for step in change:
     h = truth.transition @ h + truth.input[:, 0] * step
 
 figure, axes = plt.subplots(figsize=(8, 3.5), layout="constrained")
-axes.fill_between(
-    answer.index, answer["low"] - answer["factual"], answer["high"] - answer["factual"], alpha=0.3
-)
+axes.fill_between(answer.index, answer["low"] - answer["factual"], answer["high"] - answer["factual"], alpha=0.3)
 axes.plot(answer["effect"], label="effect on the kiln's first sensor")
 axes.plot(truly, "k:", label="simulator with the same noise")
 axes.set(xlabel="row", ylabel="difference to the record", xlim=(start - 10, 150))

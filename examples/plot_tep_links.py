@@ -38,9 +38,7 @@ estimator = FederatedGrangerEstimator().fit(X)
 # %%
 # The coupled plant against the units alone, on the later record
 # ---------------------------------------------------------------
-alone = sum(
-    client.score(X_later.filter(regex=f"^{name}__").to_numpy()) for name, client in estimator.clients_.items()
-)
+alone = sum(client.score(X_later.filter(regex=f"^{name}__").to_numpy()) for name, client in estimator.clients_.items())
 print(f"log-likelihood per time step: coupled {estimator.score(X_later):.2f}, units alone {alone:.2f}")
 
 # %%

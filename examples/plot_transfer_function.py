@@ -15,9 +15,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import TransferFunctionDisplay
 from skfedcausal.transfer import TransferFunction
 
-X, truth = make_granger_plant(
-    2, n_inputs=1, input_links=[(0, 1)], links=[(0, 1)], n_samples=4000, random_state=0
-)
+X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], links=[(0, 1)], n_samples=4000, random_state=0)
 estimator = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
 G = estimator.transfer_function()
 TransferFunctionDisplay.from_transfer_function(G)

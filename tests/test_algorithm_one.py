@@ -26,6 +26,7 @@ from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message import GradientReply, NetworkPlan, NoGradient, PredictedStates
 from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.requests import NetworksTrained
 
 N = 400
 
@@ -98,9 +99,7 @@ def test_correction_begins_at_zero(nominal):
         client, RegressorAugmenter(network(), n_lags=2), nominal["unit1"], (0,), NetworkPlan(20, 1.0)
     )
     site = {"client": client, "augmenter": state.correction}
-    own, augmented = (
-        local_prediction(site, nominal["unit1"], None, (0,), augmented=a) for a in (False, True)
-    )
+    own, augmented = (local_prediction(site, nominal["unit1"], None, (0,), augmented=a) for a in (False, True))
     assert_allclose(augmented, own, rtol=1e-10)
 
 
@@ -178,9 +177,7 @@ def test_a_unit_on_its_own_loss_alone_predicts_better(nominal):
 
 
 def test_a_batch_of_one_is_the_algorithm_as_printed():
-    X = {
-        name: Y[:220] for name, Y in make_nonlinear_plant(n_samples=220, size=0, random_state=1).data.items()
-    }
+    X = {name: Y[:220] for name, Y in make_nonlinear_plant(n_samples=220, size=0, random_state=1).data.items()}
     spies = []
     fitted(X, spies, batch_size=1, n_epochs=1)
     sizes = {p.arrays["predicted"].shape for p in spies[0].up if p.op == PredictedStates.OP}
@@ -227,15 +224,13 @@ def test_a_packet_that_comes_twice_counts_once(nominal):
         ExtendedKalmanClient(random_state=0),
         RegressorAugmenter(network()),
     )
-    _, state = worker.handle(
-        Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False}), {}
-    )
+    _, state = worker.handle(Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False}), {})
     _, state = worker.handle(NetworkPlan(64, 1.0).to_packet(2), state)
     reply = GradientReply(np.ones((64, 2))).to_packet(3)
     answer, after = worker.handle(reply, state)
     assert worker.handle(reply, after)[0].encode() == answer.encode()
     assert worker.handle(reply, state)[0].encode() == answer.encode()  # nor was the old state changed
-    end = Packet(network_training.FINISH, 4)
+    end = NetworksTrained().to_packet(4)
     done, last = worker.handle(end, after)
     again, still = worker.handle(end, last)
     assert done.op == again.op == "done"
@@ -246,10 +241,8 @@ def test_a_packet_that_comes_twice_counts_once(nominal):
 
 def test_packets_of_training_come_in_their_order(nominal):
     worker = UnitWorker("unit0", nominal["unit0"], None, (0,), tuple("abcd"), KalmanClient(n_states=2))
-    _, state = worker.handle(
-        Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False}), {}
-    )
-    for packet in (Packet(network_training.FINISH, 2), NoGradient().to_packet(2)):
+    _, state = worker.handle(Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False}), {})
+    for packet in (NetworksTrained().to_packet(2), NoGradient().to_packet(2)):
         with pytest.raises(PacketError):
             worker.handle(packet, state)
 

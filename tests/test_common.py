@@ -93,9 +93,7 @@ def test_scikit_learn_check_that_check_estimator_leaves_out(estimator, check):
 )
 def test_every_parameter_is_validated(estimator):
     assert set(estimator._parameter_constraints) == set(estimator.get_params(deep=False))
-    assert set(signature(type(estimator).__init__).parameters) - {"self"} == set(
-        estimator.get_params(deep=False)
-    )
+    assert set(signature(type(estimator).__init__).parameters) - {"self"} == set(estimator.get_params(deep=False))
 
 
 # --- time goes one way, units have no order ---------------------------------------------------------

@@ -63,9 +63,7 @@ def true_response(truth, change):
     for du in change:
         h = truth.transition @ h + truth.input @ du
         rows.append(
-            np.concatenate(
-                [m["C"] @ h[s] for m, s in zip(truth.clients().values(), slices(truth), strict=True)]
-            )
+            np.concatenate([m["C"] @ h[s] for m, s in zip(truth.clients().values(), slices(truth), strict=True)])
         )
     return np.array(rows)
 
@@ -178,8 +176,7 @@ def test_a_unit_without_noise_of_its_own_is_learned(missing):
 
 def test_local_blocks_stay_as_given():
     clients = {
-        name: KalmanClient(m["A"], m["B"], m["C"], m["Q"], np.diag(m["R"]))
-        for name, m in TRUTH.clients().items()
+        name: KalmanClient(m["A"], m["B"], m["C"], m["Q"], np.diag(m["R"])) for name, m in TRUTH.clients().items()
     }
     clients["unit2"] = clients["unit2"].set_params(B=None)
     est = FederatedCounterfactualEstimator(clients, server=LikelihoodServer(fix_local=True, shrink=False))
@@ -270,9 +267,7 @@ def test_the_same_noise_under_other_inputs_gives_the_answer_within_its_band():
 
 def test_bands_of_links_that_were_not_selected_hold_zero():
     """Their small posterior means move the effect; where there is no way for it, that is not a finding."""
-    X, truth = make_granger_plant(
-        2, n_samples=3000, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=1
-    )
+    X, truth = make_granger_plant(2, n_samples=3000, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=1)
     est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     effect, std = est.counterfactual("unit1", 0, 1, horizon=5, return_std=True)
     elsewhere = [column for column in effect if column.startswith("unit0")]

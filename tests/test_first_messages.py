@@ -21,9 +21,7 @@ from skfedcausal.privacy import UtilityWarning
 
 
 def plant(n_samples=600, **options):
-    X, _ = make_granger_plant(
-        2, names=["P1", "P2"], n_samples=n_samples, container="frame", random_state=0, **options
-    )
+    X, _ = make_granger_plant(2, names=["P1", "P2"], n_samples=n_samples, container="frame", random_state=0, **options)
     return X.set_axis(pd.date_range("2026-06-14 08:00", periods=n_samples, freq="1min"))
 
 
@@ -76,9 +74,7 @@ def test_a_half_named_frame_is_an_error():
 def test_an_hour_that_occurs_twice_is_said_and_nothing_is_dropped():
     X = plant()
     wall = pd.date_range("2025-10-26 00:00", periods=600, freq="1min", tz="Europe/Berlin").tz_localize(None)
-    with pytest.warns(
-        UserWarning, match=r"02:00 to 03:00 occurs twice on 26 October 2025.*nothing was dropped.*tz="
-    ):
+    with pytest.warns(UserWarning, match=r"02:00 to 03:00 occurs twice on 26 October 2025.*nothing was dropped.*tz="):
         estimator = FederatedGrangerEstimator().fit(X.set_axis(wall))
     np.testing.assert_array_equal(estimator.transition_, FederatedGrangerEstimator().fit(X).transition_)
 
@@ -134,16 +130,12 @@ def test_a_silent_unit_is_missing_and_certainty_is_lowered():
     X = plant()
     estimator = FederatedGrangerEstimator().fit(X)
     test = frozen(X, "P2", 240)
-    with pytest.warns(
-        UserWarning, match=r"P2 is silent since 12:00; treated as missing, certainty lowered\."
-    ):
+    with pytest.warns(UserWarning, match=r"P2 is silent since 12:00; treated as missing, certainty lowered\."):
         states = estimator.transform(test)
     as_missing = test.copy()
     as_missing.iloc[240 + 11 :, 8:] = np.nan
     np.testing.assert_array_equal(states, estimator.transform(as_missing))
-    assert (
-        np.abs(states[-1, 2:]).max() < np.abs(states[240, 2:]).max()
-    )  # back to what is expected without data
+    assert np.abs(states[-1, 2:]).max() < np.abs(states[240, 2:]).max()  # back to what is expected without data
 
 
 def test_a_silence_that_ends_says_when():
@@ -215,9 +207,7 @@ def test_a_budget_too_small_for_any_link_says_which_would_do():
         with pytest.warns(UtilityWarning) as caught:
             FederatedGrangerEstimator(privacy=GaussianMechanism(epsilon=0.1, **settings)).fit(X)
     said = next(str(w.message) for w in caught if "told from noise" in str(w.message))
-    assert (
-        "At epsilon 0.1 no link of that size can be told from noise; smallest useful epsilon: about" in said
-    )
+    assert "At epsilon 0.1 no link of that size can be told from noise; smallest useful epsilon: about" in said
     enough = float(said.split("epsilon: about ")[1].split(". ")[0])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -43,9 +43,7 @@ def fit_two_units(form, seed, fix_local):
 
 
 @FORMS
-@pytest.mark.parametrize(
-    "fix_local", [pytest.param(False), pytest.param(True, marks=pytest.mark.slow)], ids=str
-)
+@pytest.mark.parametrize("fix_local", [pytest.param(False), pytest.param(True, marks=pytest.mark.slow)], ids=str)
 def test_a_stationary_link_is_learned(form, fix_local):
     """Error of the linked block at most 0.05, of the empty one at most 0.04: medians of 20 seeds."""
     errors, empty = [], []
@@ -150,9 +148,7 @@ def test_every_container_gives_the_identical_plant(missing):
         "two levels": FederatedGrangerEstimator().fit(levels),
         "rows in memory": FederatedGrangerEstimator(client_labels=labels).fit(frame.to_numpy().copy("C")),
         "array and labels": FederatedGrangerEstimator(client_labels=labels).fit(frame.to_numpy()),
-        "array and function": FederatedGrangerEstimator(client_labels=lambda k: labels[k]).fit(
-            frame.to_numpy()
-        ),
+        "array and function": FederatedGrangerEstimator(client_labels=lambda k: labels[k]).fit(frame.to_numpy()),
     }
     for name, estimator in forms.items():
         np.testing.assert_array_equal(estimator.transition_, forms["dict"].transition_, err_msg=name)
@@ -202,8 +198,7 @@ def test_tennessee_eastman():
     assert len(estimator.links_) == 20
     assert np.isfinite(estimator.links_.select_dtypes("number")).all(axis=None)
     alone = sum(
-        estimator.clients_[name].score(held_out.filter(like=f"{name}__").to_numpy())
-        for name in estimator.client_names_
+        estimator.clients_[name].score(held_out.filter(like=f"{name}__").to_numpy()) for name in estimator.client_names_
     )
     assert estimator.score(held_out) > alone
     assert estimator.oracle_gap(training) < 1e-8

@@ -87,9 +87,7 @@ class SpyServer(LikelihoodServer):
 
 
 def make_plant(missing=0.0, seed=0, **how):
-    X, truth = make_granger_plant(
-        3, n_states=P, n_sensors=D, n_samples=N, missing=missing, random_state=seed, **how
-    )
+    X, truth = make_granger_plant(3, n_states=P, n_sensors=D, n_samples=N, missing=missing, random_state=seed, **how)
     return X, truth
 
 
@@ -294,9 +292,7 @@ def test_communication_is_the_length_of_what_went_over_the_wire(settings):
     for direction, log in (("bytes_up", spy.up), ("bytes_down", spy.down)):
         assert sent[direction] == sum(len(data) for _, _, data in log)
         for name in X:
-            assert sent["per_client"][name][direction] == sum(
-                len(data) for who, _, data in log if who == name
-            )
+            assert sent["per_client"][name][direction] == sum(len(data) for who, _, data in log if who == name)
         assert sent[direction] == sum(client[direction] for client in sent["per_client"].values())
     assert sent["raw_bytes"] == sum(Y.nbytes for Y in X.values())
     assert {name: client["raw_bytes"] for name, client in sent["per_client"].items()} == {
@@ -329,9 +325,7 @@ def test_constants_of_the_likelihood_travel_when_they_are_asked_for():
     exchange.round = 1
     messages = exchange.ask_all(RecordRequest(const=True), StateMessage)
     assert all(message.const.shape == (N,) for message in messages.values())
-    assert_allclose(
-        estimator.server_.filter(messages).log_likelihood(), estimator.score_samples(X), rtol=1e-12
-    )
+    assert_allclose(estimator.server_.filter(messages).log_likelihood(), estimator.score_samples(X), rtol=1e-12)
 
 
 @pytest.mark.parametrize("needed", [True, False])
@@ -404,9 +398,7 @@ class Closing(MinimalTransport):
         self.close = close
 
 
-@pytest.mark.parametrize(
-    "client", [KalmanClient(n_states=P), KalmanClient(n_states=D + 1)], ids=["fits", "fails"]
-)
+@pytest.mark.parametrize("client", [KalmanClient(n_states=P), KalmanClient(n_states=D + 1)], ids=["fits", "fails"])
 def test_a_transport_is_closed_after_the_fit_and_after_its_failure(client):
     X, _ = make_plant()
     Closing.closed = 0

@@ -20,9 +20,7 @@ from skfedcausal.federation import ByteLimitError
 from skfedcausal.message.schema import KINDS
 
 N = 600
-X, TRUTH = make_granger_plant(
-    3, n_samples=N, links=[(0, 1), (1, 2)], n_inputs=1, input_links=[(0, 1)], random_state=0
-)
+X, TRUTH = make_granger_plant(3, n_samples=N, links=[(0, 1), (1, 2)], n_inputs=1, input_links=[(0, 1)], random_state=0)
 U = TRUTH.inputs
 GAPS = {name: Y.copy() for name, Y in X.items()}
 GAPS["unit1"][50:60, 2] = np.nan
@@ -150,9 +148,7 @@ def test_a_dry_run_sends_nothing_over_the_transport_and_charges_nothing():
         raise AssertionError("a rehearsal must not open a transport")
 
     account = PrivacyAccountant(epsilon=8.0, delta=1e-6)
-    mechanism = GaussianMechanism(
-        epsilon=8.0, delta=1e-6, clip_norm=30.0, event_radius=1.0, accountant=account
-    )
+    mechanism = GaussianMechanism(epsilon=8.0, delta=1e-6, clip_norm=30.0, event_radius=1.0, accountant=account)
     estimator = FederatedGrangerEstimator(privacy=mechanism, transport=transport)
     plan = estimator.plan(X)
     assert not asked

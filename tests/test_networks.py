@@ -93,8 +93,7 @@ def test_numpy_gives_what_torch_gives(n_layers):
 def test_training_learns_and_is_reproducible():
     X, y = make_rows(400)
     first, second = (
-        LSTMRegressor(16, learning_rate_init=3e-3, max_iter=60, tol=0, random_state=0).fit(X, y)
-        for _ in range(2)
+        LSTMRegressor(16, learning_rate_init=3e-3, max_iter=60, tol=0, random_state=0).fit(X, y) for _ in range(2)
     )
     assert_array_equal(first.predict(X), second.predict(X))
     assert first.score(X, y) > 0.8

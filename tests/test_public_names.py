@@ -108,11 +108,7 @@ def test_a_public_name_is_documented(name, thing):
         return
     assert doc["Examples"] or name in WITHOUT_EXAMPLE
     documented = described(doc, "Parameters", "Attributes")
-    taken = {
-        p.name
-        for p in inspect.signature(thing).parameters.values()
-        if p.name not in ("self", "args", "kwargs")
-    }
+    taken = {p.name for p in inspect.signature(thing).parameters.values() if p.name not in ("self", "args", "kwargs")}
     assert taken <= documented
     if inspect.isfunction(thing):
         assert doc["Returns"] or doc["Yields"]
@@ -134,9 +130,7 @@ def test_a_public_method_says_what_it_takes_gives_and_raises(name, function):
         assert doc["Returns"] or doc["Yields"]
 
 
-@pytest.mark.parametrize(
-    ("name", "function"), [item for item in public_names() if inspect.isfunction(item[1])]
-)
+@pytest.mark.parametrize(("name", "function"), [item for item in public_names() if inspect.isfunction(item[1])])
 def test_a_public_function_says_what_it_raises(name, function):
     if re.search(r"^ +raise \w", code_of(function), re.MULTILINE):
         assert NumpyDocString(inspect.getdoc(function))["Raises"]

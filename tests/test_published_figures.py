@@ -40,9 +40,7 @@ def test_a_changed_figure_is_named(monkeypatch, capsys):
     kept = copy.deepcopy(_paper.published("paper1", "small"))
     kept["losses"]["sections"]["Where training ends"][0]["error of both blocks"] *= 1.001
     read = _paper.published
-    monkeypatch.setattr(
-        _paper, "published", lambda p, form="full": kept if form == "small" else read(p, form)
-    )
+    monkeypatch.setattr(_paper, "published", lambda p, form="full": kept if form == "small" else read(p, form))
     assert _paper.main("paper1", ["--small", "--tables", "losses"]) == 1
     name = "losses / Where training ends / paper's mode, its limit / error of both blocks: published"
     assert name in capsys.readouterr().out

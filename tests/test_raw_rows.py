@@ -15,9 +15,7 @@ MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"
 def lines_with_raw_rows(text):
     """Lines that name the measurements of a record, as ``record.outputs``."""
     nodes = ast.walk(ast.parse(text))
-    return sorted(
-        {node.lineno for node in nodes if isinstance(node, ast.Attribute) and node.attr == "outputs"}
-    )
+    return sorted({node.lineno for node in nodes if isinstance(node, ast.Attribute) and node.attr == "outputs"})
 
 
 def test_raw_rows_are_found_where_they_are():

@@ -257,9 +257,7 @@ def test_sensors_that_come_and_go_raise_no_alarms(seed):
         noise = 0.5 * rng.standard_normal(x.shape)
         for t in range(1, n_samples):
             x[t] = 0.6 * x[t - 1] + 0.4 * np.array([0.0, *x[t - 1, :2]]) + noise[t]
-        return {
-            f"unit{m}": np.outer(x[:, m], C[m]) + 0.1 * rng.standard_normal((n_samples, 3)) for m in range(3)
-        }
+        return {f"unit{m}": np.outer(x[:, m], C[m]) + 0.1 * rng.standard_normal((n_samples, 3)) for m in range(3)}
 
     detector = FederatedRCADetector(false_alarm_rate=1 / 500).fit(cascade(4000, seed))
     rng = np.random.default_rng(1)
@@ -277,9 +275,7 @@ def test_sensors_that_nearly_repeat_each_other_may_have_gaps(missing):
         twice += 0.01 * rng.standard_normal(twice.shape)
         X[name] = np.where(rng.random(twice.shape) < missing, np.nan, twice)
     detector = FederatedRCADetector(false_alarm_rate=0.002).fit({name: Y[:1000] for name, Y in X.items()})
-    assert (
-        len(detector.incidents({name: Y[1000:] for name, Y in X.items()})) <= 5
-    )  # 97.5 % of a Poisson mean of two
+    assert len(detector.incidents({name: Y[1000:] for name, Y in X.items()})) <= 5  # 97.5 % of a Poisson mean of two
 
 
 def test_record_whose_rows_nearly_all_lack_a_unit_is_learned_from():

@@ -33,9 +33,7 @@ def clients(n_units, n_sensors=8, n_samples=2000, seed=0):
 
 def trained(X, inputs, truth, **settings):
     """Rounds from standard normal numbers with the clients' true own models, as in the paper."""
-    given = [
-        KalmanClient(m["A"], m["B"], m["C"], m["Q"], m["R"], center=False) for m in truth.clients().values()
-    ]
+    given = [KalmanClient(m["A"], m["B"], m["C"], m["Q"], m["R"], center=False) for m in truth.clients().values()]
     settings = {"exchange": "moments", "start_scale": 1.0, "tol": 0.0, **settings}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a given number of rounds

@@ -11,9 +11,7 @@ from skfedcausal import FederatedCounterfactualEstimator, GradientServer, Kalman
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.input_checks import InputsNotSeparableError
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning"
-)
+pytestmark = pytest.mark.filterwarnings("ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning")
 NAMES = ("unit0", "unit1", "unit2")
 MODES = {
     "series": {"xi": 2.0},
@@ -79,9 +77,7 @@ def test_questions_are_answered_from_what_was_learned(mode):
     split = est.counterfactual("unit0", u0, u1, horizon=4, split=True)
     assert_allclose(split.T.groupby(level="column", sort=False).sum().T[effect.columns], effect, atol=1e-12)
     assert est.counterfactual("unit0", u0, u1, level="state").shape == (1, 5)
-    assert_allclose(
-        np.abs(est.transfer_function().poles()).max(), np.abs(np.linalg.eigvals(est.transition_)).max()
-    )
+    assert_allclose(np.abs(est.transfer_function().poles()).max(), np.abs(np.linalg.eigvals(est.transition_)).max())
 
 
 def test_equation_19_at_the_server_and_equation_20_at_the_client(trained):

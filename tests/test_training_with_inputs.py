@@ -38,9 +38,7 @@ pytestmark = pytest.mark.filterwarnings(UNCONVERGED)
 
 def trained(wrap=lambda transport: transport, level=0.0, **settings):
     """Server, units' parameters and the plant, trained over an in-process transport."""
-    X, truth = make_granger_plant(
-        3, n_states=[2, 1, 2], n_sensors=4, n_inputs=[2, 0, 1], n_samples=150, random_state=3
-    )
+    X, truth = make_granger_plant(3, n_states=[2, 1, 2], n_sensors=4, n_inputs=[2, 0, 1], n_samples=150, random_state=3)
     inputs = [U + level if U is not None and U.shape[1] else None for U in truth.inputs]
     workers = {}
     for (name, Y), U, model in zip(X.items(), inputs, truth.clients().values(), strict=True):
@@ -104,9 +102,7 @@ def test_rounds_are_the_numerics(exchange, settings):
         blocks, parameters = learned(m, server, sites, place)
         assert_allclose(blocks, end.blocks, rtol=0, atol=1e-9 * np.abs(end.blocks).max())
         assert_allclose(parameters, end.parameters, rtol=0, atol=1e-9 * np.abs(end.parameters).max())
-        assert_allclose(
-            server.loss_history_[("penalty", list(X)[m])], end.history.penalty, rtol=1e-8, atol=1e-12
-        )
+        assert_allclose(server.loss_history_[("penalty", list(X)[m])], end.history.penalty, rtol=1e-8, atol=1e-12)
 
 
 @pytest.mark.parametrize("settings", SCHEDULES.values(), ids=SCHEDULES.keys())
@@ -374,9 +370,7 @@ def test_multipliers_need_batch_rounds_and_a_weight(constraint):
             trained(constraint=constraint, xi=1.0, **other)
 
 
-@pytest.mark.parametrize(
-    "settings", [{}, {"xi": 3.0}, SCHEDULES["augmented Lagrangian"], SCHEDULES["hybrid"]]
-)
+@pytest.mark.parametrize("settings", [{}, {"xi": 3.0}, SCHEDULES["augmented Lagrangian"], SCHEDULES["hybrid"]])
 def test_the_largest_sizes_of_the_warning_hold(settings):
     """For all five groups of step sizes, in every phase."""
     with pytest.warns(ConvergenceWarning, match="not sure to converge") as caught:
@@ -384,7 +378,5 @@ def test_the_largest_sizes_of_the_warning_hold(settings):
     told = re.findall(r"(\w+) <= (\d\S*\d)", str(next(w.message for w in caught if "sure" in str(w.message))))
     assert [name for name, _ in told] == ["eta1", "eta2", "gamma", "gamma1", "gamma2", "alpha_B"]
     sizes = {name: 0.999 * float(value) for name, value in told}
-    server, *_ = trained(
-        max_iter=300, start_scale=1.0, random_state=0, exchange="moments", **sizes, **settings
-    )
+    server, *_ = trained(max_iter=300, start_scale=1.0, random_state=0, exchange="moments", **sizes, **settings)
     assert not server.diverged_

@@ -45,9 +45,7 @@ def test_the_response_vanishes_in_some_direction_at_a_zero():
 
 def test_a_plant_with_more_outputs_has_the_zeros_that_all_of_them_share():
     inner = random_plant(k=1, d=1)
-    outer = TransferFunction(
-        inner.A, inner.B, np.vstack([inner.C, 2 * inner.C, -inner.C]), ("u",), ("a", "b", "c")
-    )
+    outer = TransferFunction(inner.A, inner.B, np.vstack([inner.C, 2 * inner.C, -inner.C]), ("u",), ("a", "b", "c"))
     assert_same_set(outer.zeros(), inner.zeros(), atol=1e-6)
     assert len(random_plant(d=5).zeros()) == 0  # generic plants of this shape have none
 
@@ -85,9 +83,7 @@ def test_conversion_to_python_control():
 
 
 def test_estimated_and_true_plants_are_near():
-    X, truth = make_granger_plant(
-        2, n_inputs=2, links=[(0, 1)], input_links=[(0, 1)], n_samples=4000, random_state=0
-    )
+    X, truth = make_granger_plant(2, n_inputs=2, links=[(0, 1)], input_links=[(0, 1)], n_samples=4000, random_state=0)
     est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     G = est.transfer_function()
     C = np.zeros((16, 4))
@@ -95,7 +91,5 @@ def test_estimated_and_true_plants_are_near():
         C[8 * k : 8 * k + 8, 2 * k : 2 * k + 2] = m["C"]
     true = TransferFunction(truth.transition, truth.input, C, G.input_names, G.output_names)
     assert G.distance(true) < 0.1
-    np.testing.assert_allclose(
-        G.singular_values([0.1, 1.0])[:, 0], true.singular_values([0.1, 1.0])[:, 0], rtol=0.15
-    )
+    np.testing.assert_allclose(G.singular_values([0.1, 1.0])[:, 0], true.singular_values([0.1, 1.0])[:, 0], rtol=0.15)
     assert list(G.steady_gain().columns) == list(est.input_names_)

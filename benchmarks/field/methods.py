@@ -96,9 +96,7 @@ def default_links(case):
     found = quietly(FederatedGrangerEstimator().fit, case.X).links_
     names, out = case.plant.names, np.zeros_like(case.plant.links)
     for row in found.itertuples():
-        out[names.index(row.effect), names.index(row.cause)] = (
-            -np.log(max(row.p_value, 1e-300)) + row.strength
-        )
+        out[names.index(row.effect), names.index(row.cause)] = -np.log(max(row.p_value, 1e-300)) + row.strength
     return out
 
 
@@ -195,9 +193,7 @@ def most_named(named, windows):
     """Unit named most often in every window, "" for none."""
     out = []
     for first, stop in windows:
-        names, counts = np.unique(
-            [n for n in named[first:stop] if n not in ("", "undecided")], return_counts=True
-        )
+        names, counts = np.unique([n for n in named[first:stop] if n not in ("", "undecided")], return_counts=True)
         out.append(str(names[counts.argmax()]) if len(names) else "")
     return out
 
@@ -238,9 +234,7 @@ def var_roots(case):
     test = np.hstack([fit.transform(Y) for fit, Y in zip(fits, case.test.values(), strict=True)])
     parts = [np.hstack([Z[:-1], np.ones((len(Z) - 1, 1))]) for Z in (scores, test)]
     A = np.linalg.lstsq(parts[0], scores[1:], rcond=None)[0]
-    rest = [
-        np.vstack([np.zeros(Z.shape[1]), Z[1:] - P @ A]) for Z, P in zip((scores, test), parts, strict=True)
-    ]
+    rest = [np.vstack([np.zeros(Z.shape[1]), Z[1:] - P @ A]) for Z, P in zip((scores, test), parts, strict=True)]
     return largest(rest[1], rest[0], case)
 
 

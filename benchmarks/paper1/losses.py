@@ -12,8 +12,7 @@ from ._setting import SETTING, by_default, relative_error, trained, two_clients
 
 TITLE = "First paper, Figure 2 and Sections 5 and 6"
 TEXT = SETTING + (
-    " The paper prints curves without numbers: all losses and distances of client 2 fall during training, "
-    "as here."
+    " The paper prints curves without numbers: all losses and distances of client 2 fall during training, as here."
 )
 ALONG = "Losses and distances along training (Figure 2)"
 THEORY = "Theorems 5.1 to 5.7 with the default step sizes"
@@ -116,9 +115,7 @@ def bounds(fit, X, truth):
         h = client.filter(X[name])[:-1] @ client.model.A.T
         augmented[1:, own] = h + X[name][:-1] @ fit.augmenters_[name].coef_.T
     states = fit.transform(X)
-    told = oracle_gaps(
-        truth.transition, fit.transition_, partition, central_filter(X, truth), states, augmented
-    )
+    told = oracle_gaps(truth.transition, fit.transition_, partition, central_filter(X, truth), states, augmented)
     names = {
         "delta": "delta_max (6.2)",
         "prediction_gap": "mean distance of h_a and h_o (6.1: 0)",
@@ -141,8 +138,7 @@ def figures(s):
     return {
         ALONG: along_training(X, truth, s["rounds"]),
         "Where training ends": [
-            {"": name, "error of both blocks": relative_error(fit.transition_, truth)}
-            for name, fit in ends.items()
+            {"": name, "error of both blocks": relative_error(fit.transition_, truth)} for name, fit in ends.items()
         ],
         THEORY: theory(batch, X),
         BOUNDS: bounds(limit, X, truth),

@@ -14,8 +14,7 @@ TEXT = (
     "each; the grid was fixed before it was run. The other settings are those of all tables."
 )
 NOTES = {
-    "Entries of the paper": "An entry is covered if some choice and record give a smaller and some a "
-    "larger one.",
+    "Entries of the paper": "An entry is covered if some choice and record give a smaller and some a larger one.",
     "By choice": "Means over all other choices and records. The default mode is run once for each plant.",
 }
 CHOICES = ("first_pole", "second_pole", "push", "n_samples", "sensor_noise", "max_iter")
@@ -67,7 +66,5 @@ def figures(s):
         for value in s[choice]:
             errors = [one[2:] for one in found if one[0][choice] == value]
             ours, default = np.mean(errors, axis=0)
-            by_choice.append(
-                {"": f"{choice} = {value}", "error, paper's mode": ours, "error, default mode": default}
-            )
+            by_choice.append({"": f"{choice} = {value}", "error, paper's mode": ours, "error, default mode": default})
     return {"Entries of the paper": rows, "By choice": by_choice}

@@ -55,10 +55,7 @@ class Problem:
 
     def moments(self):
         """The one pass over the data."""
-        return [
-            augmented_problem(unit.model.A, unit.model.C, *self.series_of(m))
-            for m, unit in enumerate(self.units)
-        ]
+        return [augmented_problem(unit.model.A, unit.model.C, *self.series_of(m)) for m, unit in enumerate(self.units)]
 
     def kernel(self):
         """All rounds on moments."""

@@ -15,8 +15,7 @@ PLANTS = {
     "Stationary: A11 = 0.7 I, no push": {"own": [0.7, 0.5], "push": 0.0},
 }
 NOTES = {
-    "Stationary: A11 = 0.7 I, no push": "The losses fall here too; the paper's mode does not get near the "
-    "truth.",
+    "Stationary: A11 = 0.7 I, no push": "The losses fall here too; the paper's mode does not get near the truth.",
 }
 
 
@@ -70,6 +69,4 @@ def repeated(s):
 
 def figures(s):
     """Sections of the table."""
-    return {"One record": one_record(s)} | {
-        name: repeated({**s, **change}) for name, change in PLANTS.items()
-    }
+    return {"One record": one_record(s)} | {name: repeated({**s, **change}) for name, change in PLANTS.items()}

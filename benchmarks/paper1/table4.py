@@ -121,9 +121,7 @@ def figures(s):
         ends = {first: by_section[RAISED][first], last: by_section[RAISED][last]}
         for row in rows_of({**s, "push": push}, ends, 0) if push != s["push"] else out[RAISED]:
             if row["framework"] == "paper's method" and row["by"] != "paper":
-                growth.append(
-                    {"": row[""], "push": f"push {push}", "by": row["by"], "growth": row[last] / row[first]}
-                )
+                growth.append({"": row[""], "push": f"push {push}", "by": row["by"], "growth": row[last] / row[first]})
     for loss in (CLIENT, SERVER):
         paper = PAPER["paper's method", loss][0]
         growth.insert(0, {"": loss, "push": "not printed", "by": "paper", "growth": paper[-1] / paper[0]})

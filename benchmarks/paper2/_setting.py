@@ -56,8 +56,7 @@ def simulated(truth, inputs, seed):
 def given(truth, center):
     """The units' own true models."""
     return {
-        name: KalmanClient(m["A"], m["B"], m["C"], m["Q"], m["R"], center=center)
-        for name, m in truth.clients().items()
+        name: KalmanClient(m["A"], m["B"], m["C"], m["Q"], m["R"], center=center) for name, m in truth.clients().items()
     }
 
 

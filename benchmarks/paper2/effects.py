@@ -19,8 +19,7 @@ NOTES = {
     EFFECTS: "In the paper's mode B21 stays at zero: theta y and phi are functions of the client's own "
     "data, which on independent inputs know nothing of the other client's, while all its losses fall. Of "
     "A21 a part is found where client 1 has slow states, which shows in later steps of the trajectory.",
-    KINDS_OF_INPUT: "A level that steps once, the first paper's regime, leaves room for "
-    "every matrix that carries it.",
+    KINDS_OF_INPUT: "A level that steps once, the first paper's regime, leaves room for every matrix that carries it.",
 }
 
 
@@ -126,8 +125,6 @@ def figures(s):
     for name, mode in modes(s).items():
         row = {"": name}
         for plant in s["plants"]:
-            row["records"], row[f"plant {plant}, B21"], row[f"plant {plant}, trajectory"] = medians(
-                s, mode, plant
-            )
+            row["records"], row[f"plant {plant}, B21"], row[f"plant {plant}, trajectory"] = medians(s, mode, plant)
         rows.append(row)
     return {EFFECTS: rows, KINDS_OF_INPUT: by_kind(s)}

@@ -65,7 +65,5 @@ def figures(s):
         rows.append({**row, "purity": kept})
         G = by_default(X, inputs).transfer_function()
         found = response(G.A, G.B, G.C, s["horizon"])[:, d:, :U]
-        rows.append(
-            {"": f"plant {seed}, units at home, default", "error": np.linalg.norm(found - expected) / size}
-        )
+        rows.append({"": f"plant {seed}, units at home, default", "error": np.linalg.norm(found - expected) / size})
     return {"Response across clients": rows}

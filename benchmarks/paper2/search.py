@@ -5,8 +5,7 @@ from .scalability import PAPER_CLIENTS, PAPER_SENSORS
 
 TITLE = "Second paper, Tables 1 and 2: the ratio of L_s and D"
 TEXT = SETTING + (
-    " Every xi in {xi}, at the limit and after {rounds} rounds, plants {plants}; the grid was fixed before "
-    "it was run."
+    " Every xi in {xi}, at the limit and after {rounds} rounds, plants {plants}; the grid was fixed before it was run."
 )
 RANGES, PAPER = "Ratio L_s / D, ranges over plants", "The paper's ratios"
 NOTES = {

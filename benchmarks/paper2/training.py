@@ -94,9 +94,7 @@ def comparison(s, found):
         rows.append(
             {
                 "": name,
-                f"first round with D < {s['disentangled']:g}, median": median
-                if np.isfinite(median)
-                else None,
+                f"first round with D < {s['disentangled']:g}, median": median if np.isfinite(median) else None,
                 "share of rounds in which the residual rises": np.mean(rises),
                 "residual at the end": last["server"].sum(),
                 "D at the end": last["penalty"].sum(),

@@ -24,9 +24,7 @@ def true_plant(truth, like):
     for block, rows in zip(truth.observation, truth.state_slices.values(), strict=True):
         C[first : first + len(block), rows] = block
         first += len(block)
-    return TransferFunction(
-        np.array(truth.transition), np.array(truth.input), C, like.input_names, like.output_names
-    )
+    return TransferFunction(np.array(truth.transition), np.array(truth.input), C, like.input_names, like.output_names)
 
 
 def across(G, n_sensors):
@@ -54,9 +52,7 @@ def rows_of(s, n_sensors):
     roots, values = [], []
     for name, G in {"true": true, **plants}.items():
         poles, zeros = listed(G.poles()), listed(G.zeros())
-        roots.append(
-            {"": name, "poles (real, imaginary)": poles, "zeros": zeros, "number of zeros": len(zeros) // 2}
-        )
+        roots.append({"": name, "poles (real, imaginary)": poles, "zeros": zeros, "number of zeros": len(zeros) // 2})
         G21, true21 = across(G, n_sensors), across(true, n_sensors)
         row = {"": name}
         row |= {f"w = {w:g}": G21.singular_values([w])[0].tolist() for w in FREQUENCIES}

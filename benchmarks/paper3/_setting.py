@@ -83,9 +83,7 @@ def trained(s, train, *, feedback=True, seed=0, **settings):
 def residuals(detector, data):
     """Residuals (own model, augmented model) of every unit in a record, by name."""
     return {
-        name: tuple(
-            Y - local_prediction(detector._units[name], Y, None, (0,), augmented=a) for a in (False, True)
-        )
+        name: tuple(Y - local_prediction(detector._units[name], Y, None, (0,), augmented=a) for a in (False, True))
         for name, Y in data.items()
     }
 
@@ -151,9 +149,7 @@ def rca_delay(named, faults):
 
 def scores(values, after=""):
     """Columns of precision, recall and F1."""
-    return {
-        f"{name}{after}": value for name, value in zip(("precision", "recall", "F1"), values, strict=True)
-    }
+    return {f"{name}{after}": value for name, value in zip(("precision", "recall", "F1"), values, strict=True)}
 
 
 def detection(quiet, flags, faults):

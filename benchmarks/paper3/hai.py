@@ -102,9 +102,7 @@ def correlations(detector, fit, pooled):
         for a in slices:
             for b in slices:
                 if a < b:
-                    rows.append(
-                        {"": name, "between": f"{a} and {b}", "correlation": told[slices[a], slices[b]].max()}
-                    )
+                    rows.append({"": name, "between": f"{a} and {b}", "correlation": told[slices[a], slices[b]].max()})
     return rows
 
 
@@ -112,9 +110,7 @@ def figures(s):
     """Sections of the page."""
     folder, every = folder_of() / "hai", s["every"]
     train = load_hai(folder)
-    names = sorted(
-        path.name.split(".")[0] for path in folder.glob("*test*") if not path.name.startswith("label")
-    )
+    names = sorted(path.name.split(".")[0] for path in folder.glob("*test*") if not path.name.startswith("label"))
     test = load_hai(folder, names)
     fit, faulty = (by_unit(frame) for frame in standardised(measured(s, train), measured(s, test)))
     fit = {name: Y[: s["n_train"]] for name, Y in fit.items()}
@@ -144,9 +140,7 @@ def figures(s):
                 "RCA delay": [delay],
             }
         )
-        out.append(
-            {"": f"{percentile:g} %, roots", "by": "ours", **roots(flags, list(fit), spans, s["units"][0])}
-        )
+        out.append({"": f"{percentile:g} %, roots", "by": "ours", **roots(flags, list(fit), spans, s["units"][0])})
     return {TABLE: out, FIGURE6: correlations(detector, fit, pooled[3]), FIGURE7: sizes(known, rest, pooled)}
 
 

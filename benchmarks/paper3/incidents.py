@@ -35,9 +35,9 @@ def models(s, train, nominal):
     percentile = matched_percentile(residuals(plain, nominal), s["budget"])
     out = {
         "innovations, linear (default)": FederatedRCADetector(false_alarm_rate=rate).fit(train),
-        "innovations, RegressorServer": FederatedRCADetector(
-            server=RegressorServer(), false_alarm_rate=rate
-        ).fit(train),
+        "innovations, RegressorServer": FederatedRCADetector(server=RegressorServer(), false_alarm_rate=rate).fit(
+            train
+        ),
     }
     for horizon in (1, 3):
         told = {"evidence": "flags", "percentile": percentile, "horizon": horizon, "false_alarm_rate": rate}
@@ -75,7 +75,5 @@ def figures(s):
             for name, detector in models(s, train, nominal).items():
                 found.setdefault(name, []).append(counts(detector, test))
         for name, told in found.items():
-            rows.append(
-                {"case": case, "model": name} | {key: np.mean([t[key] for t in told]) for key in told[0]}
-            )
+            rows.append({"case": case, "model": name} | {key: np.mean([t[key] for t in told]) for key in told[0]})
     return {BOTH: rows}

@@ -29,9 +29,7 @@ def cell(s, plant):
     out = {}
     for name, feedback in (("framework", True), ("pre-trained", False)):
         detector = trained(s, train, feedback=feedback, seed=plant)
-        quiet, flags = both_flags(
-            residuals(detector, nominal), residuals(detector, test.data), s["percentile"]
-        )
+        quiet, flags = both_flags(residuals(detector, nominal), residuals(detector, test.data), s["percentile"])
         told = detection(quiet[:, :, 1].any(axis=1), flags[:, :, 1].any(axis=1), test.faults)
         out[name] = {"ARL0": told["ARL0"], "gap": told["gap"]}
         for horizon, after in ((1, ""), (5, ", horizon 5")):
@@ -64,7 +62,5 @@ def figures(s):
     for name, paper in PAPER.items():
         values = [row[key] for row in ours for key in row if key.split(",")[0] == name]
         low, high = min(values), max(values)
-        rows.append(
-            {"": name, "paper": paper, "least": low, "largest": high, "covered": bool(low <= paper <= high)}
-        )
+        rows.append({"": name, "paper": paper, "least": low, "largest": high, "covered": bool(low <= paper <= high)})
     return {RANGE: rows, CHOICES: gains, CELLS: cells}

@@ -201,8 +201,6 @@ def figures(s):
         {"model": f"{name}: paper", "faults": "", "threshold": "", **dict(zip(columns, v, strict=False))}
         for name, v in PAPER.items()
     ]
-    every = [
-        {"plant": f"plant {k}", **r} for k, (rows, _) in zip(s["plants"], results, strict=True) for r in rows
-    ]
+    every = [{"plant": f"plant {k}", **r} for k, (rows, _) in zip(s["plants"], results, strict=True) for r in rows]
     states = [{"": f"plant {k}", **c} for k, (_, c) in zip(s["plants"], results, strict=True)]
     return {MEANS: [*paper, *means([rows for rows, _ in results])], STATES: states, PLANTS: every}

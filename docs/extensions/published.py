@@ -23,9 +23,7 @@ def section_of(paper, table, section):
 def figure(text):
     """One published figure in words."""
     paper, table, section, row, column, *form = (part.strip() for part in text.split("|"))
-    value = flat(table, {section: section_of(paper, table, section)})[
-        " / ".join([table, section, row, column])
-    ]
+    value = flat(table, {section: section_of(paper, table, section)})[" / ".join([table, section, row, column])]
     return format(value, form[0]) if form else text_of(value)
 
 

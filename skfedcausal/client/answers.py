@@ -59,8 +59,7 @@ def in_shape(value, shape, part, method):
     """What a part of the user's own gave, if it has the shape that it should have."""
     if np.shape(value) != shape:
         raise PacketError(
-            f"`{method}` of its {type(part).__name__} gave an array of shape "
-            f"{np.shape(value)}, expected {shape}."
+            f"`{method}` of its {type(part).__name__} gave an array of shape {np.shape(value)}, expected {shape}."
         )
     return value
 

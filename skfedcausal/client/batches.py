@@ -23,17 +23,6 @@ class Batch:
     index: pd.Index | None = None
 
 
-class Batches:
-    """Batches that are in memory."""
-
-    def __init__(self, batches):
-        self._batches = list(batches)
-
-    def batch(self, number):
-        """Batch of a number from 1, None where there is none."""
-        return self._batches[number - 1] if number <= len(self._batches) else None
-
-
 class Feed:
     """Batches that come one after the other; only the last one is kept."""
 
@@ -73,15 +62,11 @@ def next_message(name, state, monitored, number, *, flags=False):
     Y, silence, passed = batch.outputs, state.get("silence"), None
     if silence is not None:
         Y, passed = silence.masked(name, Y, batch.starts, batch.index, place.passed)
-    answer = _next_flags if flags else _next_states
+    answer = _next_flags if flags else stream_message
     message, known = answer(state, Y, batch.starts, place.known)
     release_pages(batch.outputs)
     record = hashlib.sha256(f"{place.record} {batch.fingerprint}".encode()).hexdigest()
     return message, Place(number, known, record, passed, replace(place, before=None))
-
-
-def _next_states(state, Y, starts, known):
-    return stream_message(state, Y, starts, known)
 
 
 def _next_flags(state, Y, starts, known):

@@ -46,9 +46,7 @@ class BlackBoxClient:
         self.observation_[active], self.measurement_cov_[active], self.mean_[active] = observation_step(
             kept, posterior, posterior_cov, floor
         )
-        self.transition_, self.process_cov_ = _linear_step(
-            prior, prior_cov, posterior, posterior_cov, U, starts
-        )
+        self.transition_, self.process_cov_ = _linear_step(prior, prior_cov, posterior, posterior_cov, U, starts)
         return self
 
     def _moments(self, Y, U, starts):
@@ -58,12 +56,8 @@ class BlackBoxClient:
             for start, stop in episodes(starts, len(Y))
         ]
         prior, prior_cov, posterior, posterior_cov = zip(*parts, strict=True)
-        return (
-            np.concatenate(prior),
-            _joined(prior_cov, prior),
-            np.concatenate(posterior),
-            _joined(posterior_cov, posterior),
-        )
+        before, after = _joined(prior_cov, prior), _joined(posterior_cov, posterior)
+        return np.concatenate(prior), before, np.concatenate(posterior), after
 
     def _episode(self, Y, U):
         takes_inputs = U is not None and "inputs" in signature(self.box.filter_moments).parameters
@@ -97,16 +91,21 @@ class BlackBoxClient:
         The constant of the log-density rests on the fitted map to the sensors, the rest on the box alone.
         """
         lengths = check_lengths(lengths, len(X))
-        info = information_from_filter(*self._moments(X, inputs, episode_starts(lengths)))
+        moments = self._moments(X, inputs, episode_starts(lengths))
         constant = None
         if const:
             on = self._active
             constant = information(
                 X[:, on] - self.mean_[on], self.observation_[on], self.measurement_cov_[on], with_const=True
             ).const
+        return self._told(moments, lengths, constant, local_model)
+
+    def _told(self, moments, lengths, constant=None, local_model=False):
+        """Message that tells what the moments do, with the linear model where they leave states open."""
+        info = information_from_filter(*moments)
         local_model = local_model or not info.determines_states
-        A, Q = (self.transition_, self.process_cov_) if local_model else (None, None)
-        return StateMessage(info.z, info.patterns, info.index, lengths, constant, A, Q)
+        model = (self.transition_, self.process_cov_) if local_model else ()
+        return StateMessage(info.z, info.patterns, info.index, lengths, constant, *model)
 
     def filter(self, X, *, inputs=None, lengths=None):
         """The box's filtered states, shape (n_samples, n_states)."""
@@ -133,9 +132,7 @@ def _joined(covariances, states):
 
 def _linear_step(prior, prior_cov, posterior, posterior_cov, U, starts):
     """Transition and process covariance by regression of predicted states on the filtered ones before."""
-    first = np.zeros(len(prior), dtype=bool)
-    first[list(starts)] = True
-    rows = np.flatnonzero(~first)
+    rows = inner_rows(len(prior), starts)
     known = [posterior[rows - 1], np.ones((len(rows), 1))]
     if U is not None:
         known.append(U[rows - 1])
@@ -210,8 +207,5 @@ class NonlinearClient(BlackBoxClient):
     def message_after(self, Y, starts, known=None):
         """Message about measurements that follow those before, and where the filter stands after it."""
         moments = self._moments(Y, None, starts) if known is None else self.box.filter_moments(Y, after=known)
-        info = information_from_filter(*moments)
-        model = () if info.determines_states else (self.transition_, self.process_cov_)
         lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
-        exact = StateMessage(info.z, info.patterns, info.index, lengths, None, *model)
-        return exact, (moments[2][-1], moments[3][-1])
+        return self._told(moments, lengths), (moments[2][-1], moments[3][-1])

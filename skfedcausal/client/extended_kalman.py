@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from ..containers import check_lengths, episode_starts
 from ..seeding import seeded
-from ..statespace.episodes import episodes
+from ..statespace.episodes import episodes, inner_rows
 from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
 from .records import active_columns
 
@@ -32,8 +32,7 @@ class ExtendedFilterMixin(ClassNamePrefixFeaturesOutMixin, TransformerMixin):
         n_features = len(self.measurement_cov_)
         if Y.shape[1] != n_features:
             raise ValueError(
-                f"X has {Y.shape[1]} features, but {type(self).__name__} is expecting {n_features} features "
-                "as input."
+                f"X has {Y.shape[1]} features, but {type(self).__name__} is expecting {n_features} features as input."
             )
         return Y, list(episodes(episode_starts(check_lengths(lengths, len(Y))), len(Y)))
 
@@ -276,9 +275,7 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
         self.measurement_cov_ = np.atleast_2d(np.asarray(self.R, dtype=float))
         n, self._active = len(self.process_cov_), np.ones(Y.shape[1], dtype=bool)
         if len(self.measurement_cov_) != Y.shape[1]:
-            raise ValueError(
-                f"`R` is about {len(self.measurement_cov_)} sensors, the record has {Y.shape[1]} columns."
-            )
+            raise ValueError(f"`R` is about {len(self.measurement_cov_)} sensors, the record has {Y.shape[1]} columns.")
         self.f_map_: Any = GivenMap(self.f, self.f_jacobian)
         self.h_map_: Any = GivenMap(self.h, self.h_jacobian)
         for x in (np.full(n, 0.1), np.linspace(-0.7, 1.3, n)):
@@ -294,7 +291,7 @@ class ExtendedKalmanClient(ExtendedFilterMixin, BaseEstimator):
         scale = np.where(active, np.nanstd(known, axis=0), 1.0)
         inside = np.where(active, (Y - mean) / scale, 0.0)
         complete = np.all(np.isfinite(inside), axis=1)
-        follows = np.concatenate([np.arange(i, j - 1) for i, j in episodes(starts, len(Y))])
+        follows = inner_rows(len(Y), starts) - 1
         follows = follows[complete[follows] & complete[follows + 1]]
         if len(follows) < 2 * self.hidden:
             raise ValueError(

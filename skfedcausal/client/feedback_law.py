@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 
 from ..message.states import FeedbackLaw
-from ..statespace.episodes import episodes
+from ..statespace.episodes import inner_rows
 
 _RIDGE = 1e-8  # share of each regressor's variance, for sensors that repeat each other
 _DETERMINED = 1e-3  # share of an input's variance below which the measurements of its row determine it
@@ -18,7 +18,7 @@ def identify_law(Y, U, loadings, starts=(0,)):
     least squares is consistent whatever the noise of the sensors; rows with missing measurements are left
     out.
     """
-    late = np.concatenate([np.arange(a + 1, b) for a, b in episodes(starts, len(Y))])
+    late = inner_rows(len(Y), starts)
     late = late[np.isfinite(Y[late]).all(axis=1) & np.isfinite(Y[late - 1]).all(axis=1)]
     d = Y.shape[1]
     gains, _ = _regression(np.hstack([Y[late], Y[late - 1], U[late - 1]]), U[late])

@@ -50,26 +50,17 @@ def _as_floats(value, name):
             raise TypeError
         return array.astype(float, copy=False)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} is not a table of real numbers; give a 2-D array, or one list per row."
-        ) from None
+        raise ValueError(f"{name} is not a table of real numbers; give a 2-D array, or one list per row.") from None
 
 
 def _check_shapes(given, n_features):
-    p = given["C"].shape[1]
-    shapes = {"C": (n_features, p), "A": (p, p), "Q": (p, p)}
-    for name, shape in shapes.items():
-        if name in given and given[name].shape != shape:
-            raise ValueError(
-                f"{name} has shape {given[name].shape}, expected {shape} for {n_features} columns and {p} "
-                "states."
-            )
-    if "R" in given and given["R"].shape not in {(n_features,), (n_features, n_features)}:
-        raise ValueError(
-            f"R has shape {given['R'].shape}, expected ({n_features},) or ({n_features}, {n_features})."
-        )
-    if "B" in given and (given["B"].ndim != 2 or len(given["B"]) != p):
-        raise ValueError(f"B has shape {given['B'].shape}, expected ({p}, n_inputs).")
+    d, p = n_features, given["C"].shape[1]
+    n_inputs = given["B"].shape[-1:] if "B" in given else ()
+    shapes = {"A": [(p, p)], "B": [(p, *n_inputs)], "C": [(d, p)], "Q": [(p, p)], "R": [(d,), (d, d)]}
+    for name, matrix in given.items():
+        if matrix.shape not in shapes[name]:
+            expected = f"({p}, n_inputs)" if name == "B" else " or ".join(map(str, shapes[name]))
+            raise ValueError(f"{name} has shape {matrix.shape}, expected {expected} for {d} columns and {p} states.")
 
 
 def _check_symmetric(S, name):

@@ -245,9 +245,7 @@ class KalmanClient(UnitClient):
         if hasattr(self, "_model"):
             return self._model
         if any(getattr(self, name) is None for name in COMPLETE):
-            raise NotFittedError(
-                "This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R."
-            )
+            raise NotFittedError("This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R.")
         given = given_matrices(self)
         model = UnitModel(mean=np.zeros(len(given["C"])), **given)
         if self.gain is None:

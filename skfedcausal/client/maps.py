@@ -90,7 +90,6 @@ def check_derivative(given, name, x, n_outputs=None):
     gap = np.abs(told - numeric).max()
     if not gap <= 1e-3 * max(np.abs(numeric).max(), np.abs(told).max(), 1e-6):
         raise ValueError(
-            f"`{name}_jacobian` is not the derivative of `{name}`: at the state {x} it is {told.tolist()}, "
-            f"central differences give {numeric.tolist()}. Correct it, or leave it out: None takes central "
-            "differences."
+            f"`{name}_jacobian` is not the derivative of `{name}`: at the state {x} it is {told.tolist()}, central "
+            f"differences give {numeric.tolist()}. Correct it, or leave it out: None takes central differences."
         )

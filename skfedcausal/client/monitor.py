@@ -50,14 +50,8 @@ class UnitMonitor:
         outside = null_space(weights.T) if len(scale) > model.n_states else np.zeros((len(scale), 0))
         precision = np.linalg.inv(outside.T @ G @ outside + _FLOOR * np.eye(outside.shape[1]))
         spread = np.array([np.diff(y[~np.isnan(y)]).std() for y in Y.T])
-        monitor = cls(
-            model,
-            outside / scale[:, None],
-            precision,
-            G * np.outer(scale, scale),
-            np.zeros(len(scale)),
-            spread,
-        )
+        whole = G * np.outer(scale, scale)
+        monitor = cls(model, outside / scale[:, None], precision, whole, np.zeros(len(scale)), spread)
         return replace(monitor, resolution=monitor.resolutions(Y)[-1])
 
     @cached_property
@@ -66,23 +60,12 @@ class UnitMonitor:
         finest = np.min(self.spread[self.spread > 0], initial=1.0) * _FINE
         return np.arange(-2, int(np.ceil(-np.log10(finest))) + 1)
 
-    @cached_property
-    def _finest(self):
-        """One over the finest step that would matter."""
-        return 10.0 ** float(self._decades[-1])
-
     def resolutions(self, Y, known=None):
         """Smallest step seen so far in each column at each row, zero once it does not matter."""
-        if known is None and self._is_fine(Y[0]):
-            return np.zeros((1, Y.shape[1]))
         steps = np.full(Y.shape[1], np.inf) if known is None else known
         matter = np.flatnonzero(steps > _FINE * self.spread)
-        if len(matter) == 0:
-            return np.zeros((1, Y.shape[1]))
         if self._is_fine(Y[0, matter]):
-            steps = steps.copy()
-            steps[matter] = 0.0
-            return np.where(steps > _FINE * self.spread, steps, 0.0)[None]
+            return np.zeros((1, Y.shape[1]))
         seen = np.full(Y.shape, np.inf)
         seen[:, matter] = self._row_steps(Y[:, matter])
         seen = np.minimum.accumulate(np.minimum(seen, steps), axis=0)
@@ -90,8 +73,9 @@ class UnitMonitor:
 
     def _is_fine(self, row):
         """Whether every value has more decimals than any step that matters."""
+        finest = 10.0 ** float(self._decades[-1])
         for value in row.tolist():
-            scaled = abs(value) * self._finest
+            scaled = abs(value) * finest
             if not abs((scaled + 0.5) % 1.0 - 0.5) > 1e-9 + 1e-6 * scaled:
                 return False
         return True

@@ -15,17 +15,16 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.neural_network import MLPRegressor
 
-from ..message.packet import Packet, PacketError
-from ..message.states import ACKNOWLEDGEMENT
-from ..message.training import FINISH, GradientReply, NetworkPlan, NoGradient, PredictedStates
+from ..message.packet import PacketError
+from ..message.requests import NetworksTrained
+from ..message.states import Acknowledgement
+from ..message.training import NetworkPlan, NoGradient, PredictedStates
 from ..statespace.episodes import inner_rows, lagged_rows
 from .augmenter import RegressorAugmenter, as_augmenter
 from .black_box import NonlinearClient
 from .maps import LinearMap
+from .training import check_shape
 from .unit_model import UnitClient
-
-OUTSIDE = frozenset({FINISH, NetworkPlan.OP})  # what may come before training or, once more, after it
-OPERATIONS = frozenset({GradientReply.OP, NoGradient.OP}) | OUTSIDE
 
 
 @dataclass(frozen=True)
@@ -118,12 +117,9 @@ class NetworkTraining:
         """Training after one step on the present batch; `pull` is None where the server tells nothing."""
         rows, record = self._rows, self.record
         features = record.features[rows]
-        pull = np.zeros((len(features), len(self.correction.unit))) if pull is None else pull
-        if pull.shape != (len(features), len(self.correction.unit)):
-            raise PacketError(
-                f"Array 'predicted' of a reply has shape {pull.shape}, expected "
-                f"{(len(features), len(self.correction.unit))}."
-            )
+        expected = len(features), len(self.correction.unit)
+        pull = np.zeros(expected) if pull is None else pull
+        check_shape("predicted", pull, expected)
         corrected, predicted, rest = batch_loss(record, rows, self.correction, self._outputs)
         weight = self.plan.client_weight
         slope = output_gradient(record, self.correction, corrected, predicted, rest, weight, pull)
@@ -184,9 +180,7 @@ def correction_regressor(augmenter):
     """Regressor to train as a correction and the rows it sees; a small network where none is given."""
     augmenter = None if augmenter is None else as_augmenter(augmenter)
     if augmenter is None or (isinstance(augmenter, RegressorAugmenter) and augmenter.estimator is None):
-        network = MLPRegressor(
-            hidden_layer_sizes=(16,), activation="tanh", learning_rate_init=1e-3, random_state=0
-        )
+        network = MLPRegressor(hidden_layer_sizes=(16,), activation="tanh", learning_rate_init=1e-3, random_state=0)
         augmenter = RegressorAugmenter(network, n_lags=1 if augmenter is None else augmenter.n_lags)
     estimator = getattr(augmenter, "estimator", None)
     if not isinstance(augmenter, RegressorAugmenter) or not hasattr(estimator, "partial_fit"):
@@ -205,28 +199,24 @@ def _begin_at_zero(estimator, features, n_states):
             layer[:] = 0.0
 
 
-def answer(packet, state, augmenter, Y, starts):
-    """Answer of a unit to a packet of training, and its state afterwards.
+def answer(told, state, round, augmenter, Y, starts):
+    """Answer of a unit to a message of training, and its state afterwards.
 
-    A packet that comes again in its round is answered from the training before it.
+    What comes again in a round goes on from where training was before, so that it counts once.
     """
-    if packet.op == NetworkPlan.OP:
-        training = start(state["client"], augmenter, Y, starts, NetworkPlan.from_packet(packet))
-        told = {"dtype": packet.scalars["dtype"], "before": training}
-    elif packet.op == FINISH and isinstance(state.get("augmenter"), StateCorrection):
-        return Packet(ACKNOWLEDGEMENT, packet.round), state
+    if isinstance(told, NetworkPlan):
+        before = training = start(state["client"], augmenter, Y, starts, told)
+    elif isinstance(told, NetworksTrained) and isinstance(state.get("augmenter"), StateCorrection):
+        return Acknowledgement(), state
     elif "networks" not in state:
-        raise PacketError(f"A unit that is not in training got {packet.op!r}.")
-    elif packet.op == FINISH:
-        correction = state["networks"].correction
+        raise PacketError(f"A unit that is not in training got {told.OP!r}.")
+    elif isinstance(told, NetworksTrained):
         kept = {key: value for key, value in state.items() if key not in ("networks", "before")}
-        return Packet(ACKNOWLEDGEMENT, packet.round), {**kept, "augmenter": correction, "round": packet.round}
+        return Acknowledgement(), {**kept, "augmenter": state["networks"].correction, "round": round}
     else:
-        before = state["before"] if packet.round == state["round"] else state["networks"]
-        pull = None if packet.op == NoGradient.OP else GradientReply.from_packet(packet).predicted
-        training, told = before.moved(pull), {"before": before}
-    state = {**state, **told, "networks": training, "round": packet.round}
-    return training.message().to_packet(packet.round, state["dtype"]), state
+        before = state["before"] if round == state["round"] else state["networks"]
+        training = before.moved(None if isinstance(told, NoGradient) else told.predicted)
+    return training.message(), {**state, "before": before, "networks": training, "round": round}
 
 
 def corrected_prediction(site, Y, starts):

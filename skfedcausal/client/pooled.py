@@ -36,9 +36,10 @@ def pooled_messages(sites):
                 f"The client of unit {name!r} is a black box: without its C and R its raw measurements "
                 "cannot be pooled, so there is no oracle to compare with."
             )
-    records = {name: site.worker.record for name, site in sites.items()}
+    workers = {name: site.worker for name, site in sites.items()}
     models = [client.message_model for client in clients.values()]
-    Y = np.concatenate([clients[name].active_columns(Y) for name, (Y, _, _) in records.items()], axis=1)
+    shown = [clients[name].active_columns(worker.outputs) for name, worker in workers.items()]
+    Y = np.concatenate(shown, axis=1)
     C = block_diag(*[model.C for model in models])
     mean = np.concatenate([model.mean for model in models])
     if all(model.R.ndim == 1 for model in models):
@@ -47,18 +48,18 @@ def pooled_messages(sites):
         R = block_diag(*[np.diag(m.R) if m.R.ndim == 1 else m.R for m in models])
     info = information(Y - mean, C, R, with_const=True)
     messages, first = {}, 0
-    for (name, (_, U, starts)), model in zip(records.items(), models, strict=True):
+    for (name, worker), model in zip(workers.items(), models, strict=True):
         rows = slice(first, first + model.n_states)
         messages[name] = StateMessage(
             np.ascontiguousarray(info.z[:, rows]),
             np.ascontiguousarray(info.patterns[:, rows, rows]),
             info.index,
-            tuple(int(k) for k in np.diff([*starts, len(Y)])),
+            tuple(int(k) for k in np.diff([*worker.starts, len(Y)])),
             np.zeros(len(Y)) if first else info.const,  # of the pooled table, counted once
             model.A,
             model.Q,
             unpredicted=model.unpredicted_states() if info.is_constant else None,
-        ).with_inputs(U, model.B)
+        ).with_inputs(worker.inputs, model.B)
         first = rows.stop
     return messages
 

@@ -24,9 +24,7 @@ def as_inputs(inputs, n_samples):
     if U.ndim == 1:
         U = U[:, None]
     if U.ndim != 2 or len(U) != n_samples:
-        raise ValueError(
-            f"`inputs` has shape {np.shape(inputs)}; give one row for each of the {n_samples} rows of X."
-        )
+        raise ValueError(f"`inputs` has shape {np.shape(inputs)}; give one row for each of the {n_samples} rows of X.")
     if not np.isfinite(U).all():
         raise ValueError("`inputs` has missing or infinite values; fill them in or drop those rows.")
     return U
@@ -41,13 +39,16 @@ def check_inputs_fit(U, B, name="the unit"):
         )
 
 
-def warn_inputs_ignored(stacklevel=3):
+def _warn(text):
+    """Warn at the line that called for the model."""
+    warnings.warn(text, UserWarning, stacklevel=5)
+
+
+def warn_inputs_ignored():
     """Say that a model without B takes up no inputs."""
-    warnings.warn(
+    _warn(
         "The unit's model has no matrix B, so its `inputs` are ignored. Give B with the other matrices, or "
         "pass the inputs to `fit` and let it identify B.",
-        UserWarning,
-        stacklevel=stacklevel + 1,
     )
 
 
@@ -69,10 +70,8 @@ def active_columns(Y, name, columns):
             f"Every column of {name} is constant or missing ({', '.join(labels)}): there is nothing to "
             "model. Leave the unit out or give other columns."
         )
-    warnings.warn(
+    _warn(
         f"Columns {', '.join(labels)} of {name} are constant or missing throughout and are ignored.",
-        UserWarning,
-        stacklevel=4,
     )
     return ~constant
 
@@ -94,12 +93,10 @@ def warn_held_rows(Y, starts, name):
         return
     period = int(np.median(apart))
     if period >= 2 and np.mean(apart == period) >= _REGULAR_HOLDS:
-        warnings.warn(
+        _warn(
             f"All columns of {name} repeat their values and are new in one row of {period} only: it seems to "
             "report at a slower clock. Held values are no measurements and can look like links with units of "
             "another clock. Leave the rows between reports empty (NaN).",
-            UserWarning,
-            stacklevel=4,
         )
 
 
@@ -108,11 +105,9 @@ def warn_few_rows(n_samples, n_columns, n_states, name):
     needed = ROWS_PER_LOADING * n_columns * n_states
     if n_samples < needed:
         fewer = f"n_states={n_states - 1}, " if n_states > 1 else ""
-        warnings.warn(
+        _warn(
             f"Need about {needed} rows of {name} for {n_states} state{'s' * (n_states > 1)} of {n_columns} "
             f"columns; have {n_samples}. Options: fewer columns, {fewer}a longer record.",
-            UserWarning,
-            stacklevel=4,
         )
 
 
@@ -190,18 +185,10 @@ class Passed:
 
 @dataclass(frozen=True)
 class Silence:
-    """Which rows of a unit are repetitions of the last row by somebody who reports no more.
+    """Which rows of a unit are repetitions of the last row by somebody who reports no more."""
 
-    Attributes
-    ----------
-    columns : ndarray of int
-        Columns that move, the liveliest first.
-    allowed : int
-        Rows that may be repeated: several times as many as ever were in `fit`.
-    """
-
-    columns: np.ndarray
-    allowed: int
+    columns: np.ndarray  # positions of those that move, the liveliest first
+    allowed: int  # rows that may be repeated: several times as many as ever were in `fit`
 
     @classmethod
     def learn(cls, Y, starts):
@@ -225,7 +212,7 @@ class Silence:
         silent = count > self.allowed
         noticed = np.flatnonzero(count == self.allowed + 1)
         if len(noticed):
-            _warn(name, noticed[0], silent, count, (starts, index, n_before))
+            _warn_of_silence(name, noticed[0], silent, count, (starts, index, n_before))
         return np.where(silent[:, None], np.nan, Y), after
 
 
@@ -242,18 +229,16 @@ def _moving_columns(Y):
     return np.flatnonzero(moving)
 
 
-def _warn(name, first, silent, count, where):
+def _warn_of_silence(name, first, silent, count, where):
     starts, index, passed = where
     first = int(first)
     begin = first - int(count[first])
     end = first + int(np.argmin(np.append(silent[first:], False)))
     stop = next((start for start in [*starts[1:], len(silent)] if start >= end), end)
     until = "" if end == stop else f" until {_when(index, end, passed)}"
-    warnings.warn(
+    _warn(
         f"{name} is silent since {_when(index, begin, passed)}{until}; treated as missing, certainty "
         "lowered. All its tags repeat their values, for longer than they ever did in `fit`.",
-        UserWarning,
-        stacklevel=4,
     )
 
 

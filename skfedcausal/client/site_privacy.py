@@ -96,9 +96,8 @@ class SitePrivacy:
     def in_words(self):
         """The noise, for the ledger."""
         return (
-            f"Gaussian on the measurements, drawn at the site before anything was computed from them; "
-            f"epsilon = {self.epsilon:g} at delta = {self.delta:g} per {self._gaussian().scope}, clipped to "
-            f"{self.clip_norm:g}"
+            "Gaussian on the measurements, drawn at the site before anything was computed from them; epsilon = "
+            f"{self.epsilon:g} at delta = {self.delta:g} per {self._gaussian().scope}, clipped to {self.clip_norm:g}"
         )
 
 

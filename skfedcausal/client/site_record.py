@@ -85,9 +85,7 @@ class SiteBatches:
         self._read = []  # names of the files so far
         self._last = 0, None  # number and batch that were read last
         if not settings.watched.exists():
-            raise SettingsError(
-                f"There is no file or folder {settings.watched} for {settings.name!r} to monitor."
-            )
+            raise SettingsError(f"There is no file or folder {settings.watched} for {settings.name!r} to monitor.")
 
     @property
     def files(self):

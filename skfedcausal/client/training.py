@@ -6,11 +6,9 @@ from zlib import crc32
 
 import numpy as np
 
-from ..message.packet import Packet, PacketError
-from ..message.states import ACKNOWLEDGEMENT
+from ..message.packet import PacketError
+from ..message.states import Acknowledgement
 from ..message.training import (
-    REQUEST,
-    TO_UNIT,
     AugmentedMessage,
     BlockRow,
     CorrectionMoments,
@@ -34,8 +32,6 @@ from ..statespace.training.fixed_point import fixed_point, from_delta, recurrenc
 from ..statespace.training.lagrangian import WarmUp, correction_divisor, risen
 from .augmenter import LinearAugmenter
 from .unit_model import UnitModel
-
-OPERATIONS = frozenset({REQUEST, TrainingEnd.OP, *TO_UNIT})
 
 
 @dataclass(frozen=True)
@@ -86,10 +82,8 @@ class UnitTraining:
         if series.inputs is not None:
             own += series.inputs[before] @ model.B.T
         residuals = series.measurements[now] - own @ model.C.T
-        nobody = np.zeros((len(now), 0))
-        problem = augmented_problem(
-            model.A, model.C, series.measurements[before], nobody, residuals, constant=constant
-        )
+        nobody = np.zeros((len(series.filtered), 0))
+        problem = _problem(model, series, residuals, nobody, constant=constant)
         parameters = np.zeros((model.n_states, problem.n_local))
         if scale:
             parameters = scale * rng.standard_normal(parameters.shape)
@@ -131,24 +125,12 @@ class UnitTraining:
         """Training with the server's plan."""
         relays = plan.mode in ("moments", "stationary")
         if relays != (plan.drivers is not None):
-            raise PacketError(
-                f"A plan for training by {plan.mode} {'needs' if relays else 'has no'} drivers."
-            )
-        if relays:
-            _check_shape("drivers", plan.drivers, (len(self.series.filtered), plan.drivers.shape[1]))
+            raise PacketError(f"A plan for training by {plan.mode} {'needs' if relays else 'has no'} drivers.")
         problem = self.problem
-        if plan.drivers is not None:
-            before = self.series.rows - 1
-            problem = augmented_problem(
-                self.model.A,
-                self.model.C,
-                self.series.measurements[before],
-                plan.drivers[before],
-                self.residuals,
-                n_inputs=plan.n_inputs,
-                constant=self.problem.n_local > self.problem.n_outputs,
-                xi=plan.xi,
-            )
+        if relays:
+            check_shape("drivers", plan.drivers, (len(self.series.filtered), plan.drivers.shape[1]))
+            settings = {"n_inputs": plan.n_inputs, "constant": self.constant is not None, "xi": plan.xi}
+            problem = _problem(self.model, self.series, self.residuals, plan.drivers, **settings)
         rates = _rates(problem, plan.rates, plan.ridge)
         warm_up = divide = None
         if plan.warm_up:
@@ -165,16 +147,13 @@ class UnitTraining:
         """What the unit sends with its present parameters."""
         if self.mode == "moments":
             return self._moments()
-        if self.mode == "steps":
-            return self._states(slice(self.step, self.step + 1))
-        return self._states(slice(None))
+        return self._states(slice(self.step, self.step + 1) if self.mode == "steps" else slice(None))
 
     def _states(self, pairs):
         """Own and augmented states of some pairs of time steps, at the first step of each pair."""
         before = self.series.rows[pairs] - 1
-        d = self.problem.n_outputs
         past, filtered = self.series.measurements[before], self.series.filtered[before]
-        augmented = filtered + past @ self.parameters[:, :d].T
+        augmented = filtered + past @ self.theta.T
         inputs = None if self.series.inputs is None else self.series.inputs[before]
         loss = self._loss() if self.mode == "series" else self._loss_of_step()
         if self.constant is None:
@@ -185,6 +164,11 @@ class UnitTraining:
         if self.mode == "series" and self.n_moves:
             return PredictedMessage(predicted, self.constant, loss, self.change)
         return AugmentedMessage(filtered, augmented, loss, self.change, predicted, inputs, self.constant)
+
+    @property
+    def theta(self):
+        """What the measurements add to the filtered states, shape (n_states, n_outputs)."""
+        return self.parameters[:, : self.problem.n_outputs]
 
     @property
     def constant(self):
@@ -215,8 +199,7 @@ class UnitTraining:
 
     def _loss_of_step(self):
         t = self.series.rows[self.step]
-        d = self.problem.n_outputs
-        e = self.model.A @ (self.parameters[:, :d] @ self.series.measurements[t - 1])
+        e = self.model.A @ (self.theta @ self.series.measurements[t - 1])
         if self.constant is not None:
             e = e + self.constant
         own = self.residuals[self.step] - self.model.C @ e
@@ -225,7 +208,7 @@ class UnitTraining:
     def moved_by_gradients(self, reply):
         """Training after one round or step, from the server's derivatives in the states."""
         n_rows = 1 if self.mode == "steps" else len(self.series.rows)
-        _check_shape("predicted", reply.predicted, (n_rows, len(self.parameters)))
+        check_shape("predicted", reply.predicted, (n_rows, len(self.parameters)))
         if self.mode == "steps":
             return self._stepped(reply)
         past = self.series.measurements[self.series.rows - 1]
@@ -250,13 +233,13 @@ class UnitTraining:
             c=self.residuals[self.step],
             pull=reply.predicted[0],
             pull_past=None if reply.augmented is None else reply.augmented[0],
-            constant=self.problem.n_local > self.problem.n_outputs,
+            constant=self.constant is not None,
         )
         return replace(self, parameters=parameters, n_moves=self.n_moves + 1)
 
     def moved_by_blocks(self, row):
         """Training after one round, from the server's blocks and the moments at home."""
-        _check_shape("blocks", row.blocks, (len(self.parameters), self.problem.n_drivers))
+        check_shape("blocks", row.blocks, (len(self.parameters), self.problem.n_drivers))
         at, dual = self._products(row.blocks), None
         if self.is_warm:
             dual = np.zeros_like(at.E) if self.dual is None else self.dual + risen(self.problem, at.E)
@@ -293,19 +276,24 @@ class UnitTraining:
         if self.series.inputs is not None:
             kept |= {"input_matrix": model.B, "input_mean": _input_level(model, self.series.inputs)}
         if end.input_level is not None:
-            _check_shape("input_level", end.input_level, (len(self.parameters),))
+            check_shape("input_level", end.input_level, (len(self.parameters),))
             kept["phi"] = end.input_level + self.constant
         return kept
 
     def augmenter(self):
         """The trained correction as a fitted :class:`LinearAugmenter`."""
-        d = self.problem.n_outputs
         fitted = LinearAugmenter()
-        fitted.theta_ = self.parameters[:, :d]
+        fitted.theta_ = self.theta
         fitted.phi_ = np.zeros(len(self.parameters)) if self.constant is None else self.constant
         fitted.coef_ = self.model.A @ fitted.theta_
-        fitted.n_features_in_ = d
+        fitted.n_features_in_ = self.problem.n_outputs
         return fitted
+
+
+def _problem(model, series, residuals, drivers, **settings):
+    """What a unit minimises over the pairs of time steps of its record, driven by given series."""
+    before = series.rows - 1
+    return augmented_problem(model.A, model.C, series.measurements[before], drivers[before], residuals, **settings)
 
 
 def _input_level(model, inputs):
@@ -322,43 +310,31 @@ def _rates(problem, told, ridge):
     return Rates(own, pulled, np.full((1, problem.n_drivers), block_rate), ridge)
 
 
-def _check_shape(name, value, expected):
+def check_shape(name, value, expected):
+    """Refuse an array of a reply that has another shape."""
     if value.shape != expected:
         raise PacketError(f"Array {name!r} of a reply has shape {value.shape}, expected {expected}.")
 
 
-def first_answer(packet, client, series, name):
-    """What a unit tells of itself before training, and its state then."""
-    told = packet.scalars
-    rng = np.random.default_rng([int(told["seed"]), crc32(name.encode())])
-    scale = float(told["start_scale"])
-    training = UnitTraining.start(client.model, series, bool(told["constant"]), scale, rng)
-    message = training.local_model(bool(told["relay"]), bool(told["stepwise"]))
-    dtype = told["dtype"]
-    state = {
-        "client": client,
-        "dtype": dtype,
-        "round": packet.round,
-        "training": training,
-        "previous": training,
-    }
-    return message.to_packet(packet.round, dtype), state
+def begun(request, model, series, name):
+    """Training of a unit before its first round, and what the unit tells of itself."""
+    rng = np.random.default_rng([request.seed, crc32(name.encode())])
+    training = UnitTraining.start(model, series, request.constant, request.start_scale, rng)
+    return training, training.local_model(request.relay, request.stepwise)
 
 
-def answer(packet, state):
-    """Answer of a unit to a packet of training, and its state afterwards.
+def answer(told, state, round):
+    """Answer of a unit to a message of training, and its state afterwards.
 
-    A packet that comes again in its round is answered from the training before it.
+    What comes again in a round moves the parameters from where they were before, so that it counts once.
     """
     if "training" not in state:
-        raise PacketError(f"A unit that is not in training got {packet.op!r}.")
-    if packet.op == TrainingEnd.OP:
-        end = TrainingEnd.from_packet(packet)
-        return Packet(ACKNOWLEDGEMENT, packet.round), {**state, **state["training"].learned(end)}
-    previous = state["previous"] if packet.round == state["round"] else state["training"]
-    training, message = advanced(previous, TO_UNIT[packet.op].from_packet(packet))
-    state = {**state, "training": training, "previous": previous, "round": packet.round}
-    return message.to_packet(packet.round, state["dtype"]), state
+        raise PacketError(f"A unit that is not in training got {told.OP!r}.")
+    if isinstance(told, TrainingEnd):
+        return Acknowledgement(), {**state, **state["training"].learned(told)}
+    previous = state["previous"] if round == state["round"] else state["training"]
+    training, message = advanced(previous, told)
+    return message, {**state, "training": training, "previous": previous, "round": round}
 
 
 def advanced(training, told):

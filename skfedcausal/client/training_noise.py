@@ -77,9 +77,7 @@ def _paper_noise(mechanism, name, Y, template):
             "the record would be sent without noise."
         )
     if not np.isfinite(Y).all():
-        raise ValueError(
-            f"The record of unit {name!r} has missing values, for which the papers have no formula."
-        )
+        raise ValueError(f"The record of unit {name!r} has missing values, for which the papers have no formula.")
     model = UnitModel(mean=np.zeros(Y.shape[1]), **given_matrices(template, Y.shape[1]))
     gains, transitions = _filters(model)
     return PaperNoise.calibrated(mechanism, name, Y, transitions, gains)
@@ -96,16 +94,16 @@ def _gradient_guard(mechanism, server, data):
     missing = [name for name in ("eta1", "eta2", "gamma", "max_iter") if getattr(server, name) is None]
     if missing or server.tol != 0 or server.callback is not None or server.constraint != "penalty":
         raise ValueError(
-            "trust='server' adds noise to the gradients and to nothing else that units are told: step sizes "
-            "and the number of rounds must not depend on the records. Give GradientServer eta1, eta2, gamma "
-            "and max_iter, constraint='penalty', tol=0 and no callback; got "
-            f"{', '.join(missing) or 'nothing'} missing, constraint={server.constraint!r}, "
-            f"tol={server.tol:g}."
+            "trust='server' adds noise to the gradients and to nothing else that units are told: step sizes and the "
+            "number of rounds must not depend on the records. Give GradientServer eta1, eta2, gamma and max_iter, "
+            f"constraint='penalty', tol=0 and no callback; got {', '.join(missing) or 'nothing'} missing, "
+            f"constraint={server.constraint!r}, tol={server.tol:g}."
         )
     n_steps = sum(length - 1 for length in data.lengths)
     rounds, recipients = server.n_rounds_at_most, len(data.names)
+    width = 2 * max(Y.shape[1] for Y in data.outputs)  # states and their penalty, at most as many as sensors
     guard = GradientGuard.calibrated(
-        mechanism.gradient_clip, mechanism.mu_of_release(), n_steps, rounds, recipients, _width(data)
+        mechanism.gradient_clip, mechanism.mu_of_release(), n_steps, rounds, recipients, width
     )
     mechanism.account.charge([guard.charge(name) for name in data.names], mechanism.scope)
     rng = generator(mechanism.random_state, "gradients", len(mechanism.account))
@@ -114,11 +112,6 @@ def _gradient_guard(mechanism, server, data):
         return {name: _noised(reply, guard, rng) for name, reply in replies.items()}
 
     return guarded
-
-
-def _width(data):
-    """Bound on the numbers in a gradient: states and their penalty, at most as many as sensors each."""
-    return 2 * max(Y.shape[1] for Y in data.outputs)
 
 
 def _noised(reply, guard, rng):
@@ -193,26 +186,20 @@ class PaperNoise:
             bound="theta taken for public",
         )
 
-    def noised(self, packet, training):
-        """The unit's answer as it leaves."""
-        if packet.op == LocalModel.OP:
-            model = LocalModel.from_packet(packet)
-            curvature = correction_curvature(model.transition, training.problem.gram, self.reach**2)
-            public = replace(
-                model, curvature=np.array(curvature), loss=self.reach**2, reach=self.largest_state**2
-            )
-            return public.to_packet(packet.round)
-        if packet.op != AugmentedMessage.OP:
-            return packet  # says that training has ended
-        message = AugmentedMessage.from_packet(packet)
-        stds = self.stds(training.parameters[:, : len(self.scale)])
-        rng = np.random.default_rng([self.key, packet.round])
+    def noised(self, message, training, round):
+        """The unit's answer of a round as it leaves."""
+        if isinstance(message, LocalModel):
+            curvature = np.array(correction_curvature(message.transition, training.problem.gram, self.reach**2))
+            return replace(message, curvature=curvature, loss=self.reach**2, reach=self.largest_state**2)
+        if not isinstance(message, AugmentedMessage):
+            return message  # says that training has ended
+        stds = self.stds(training.theta)
+        rng = np.random.default_rng([self.key, round])
         filtered, augmented = (
             states + std * rng.standard_normal(states.shape)
             for states, std in zip((message.filtered, message.augmented), stds, strict=True)
         )
-        noised = replace(message, filtered=filtered, augmented=augmented, loss=self.reach**2, change=1.0)
-        return noised.to_packet(packet.round)
+        return replace(message, filtered=filtered, augmented=augmented, loss=self.reach**2, change=1.0)
 
 
 def _peak_gain(F, gains):

@@ -143,9 +143,7 @@ class UnitModel:
         info = self.information(Y, with_const=True)
         exogenous = self.exogenous(U, starts)
         if not info.is_constant:
-            run = filter_missing(
-                self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts
-            )
+            run = filter_missing(self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts)
             return info.const + run.log_likelihood
         schedule = self.schedule(info.patterns[0])
         H = filtered_states(schedule, (info.z, None), exogenous=exogenous, starts=starts)
@@ -234,9 +232,7 @@ class UnitClient(UnitFilter):
         d = len(given["C"])
         mean = np.zeros(d) if mean is None else np.asarray(mean, dtype=float)
         if mean.shape != (d,) or not np.isfinite(mean).all():
-            raise ValueError(
-                f"mean has shape {mean.shape} or is not finite; give {d} numbers, one per column."
-            )
+            raise ValueError(f"mean has shape {mean.shape} or is not finite; give {d} numbers, one per column.")
         self._keep(UnitModel(mean=mean, **given), np.ones(d, dtype=bool), None)
         return self
 

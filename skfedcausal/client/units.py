@@ -46,41 +46,15 @@ def released(mechanism, plant, noise=None, learning=False):
 
 
 def new_units(plant, templates, augmenter, noise, *, training=(), home=None):
-    """Units that are to learn from a released record.
-
-    Parameters
-    ----------
-    plant : PlantData
-        As it was released.
-    templates : dict of str to object
-        Each unit's client.
-    augmenter : Augmenter or None
-    noise : dict of str to UnitNoise
-    training : dict of str to PaperNoise
-        Noise that units add to their messages of training.
-    home : PlantData, default=None
-        The raw record, where flags about it will be randomised.
-    """
+    """Units that are to learn from a released record; `home` is the raw one, where flags are randomised."""
     raw = [None] * plant.n_units if home is None else home.outputs
-    return {
-        name: Site(
-            UnitWorker(
-                name,
-                Y,
-                U,
-                plant.starts,
-                columns,
-                templates[name],
-                augmenter,
-                noise[name].variance if name in noise else None,
-                dict(training).get(name),
-                home=at_home,
-            )
-        )
-        for name, Y, U, columns, at_home in zip(
-            plant.names, plant.outputs, plant.inputs, plant.layout.outputs, raw, strict=True
-        )
-    }
+    parts = zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, raw, strict=True)
+    sites = {}
+    for name, Y, U, columns, at_home in parts:
+        variance = noise[name].variance if name in noise else None
+        about = name, Y, U, plant.starts, columns, templates[name], augmenter, variance
+        sites[name] = Site(UnitWorker(*about, dict(training).get(name), home=at_home))
+    return sites
 
 
 def known_units(plant, noise, kept):
@@ -113,33 +87,27 @@ def randomised_flags(mechanism, plant, kept, flagger):
     return mechanism.release(pairs, records=records, flagger=flagger)
 
 
+def _without_record(name, columns, **settings):
+    return UnitWorker(name, np.zeros((0, len(columns))), None, (0,), columns, None, **settings)
+
+
 def units_alone(kept, layout, flags=None):
     """Units without a record, for questions about what they learned, or about flags that they may send."""
     sites = {}
     for name, columns in zip(layout.names, layout.outputs, strict=True):
-        nothing = np.zeros((0, len(columns)))
         told = None if flags is None else flags[name]
-        sites[name] = Site(UnitWorker(name, nothing, None, (0,), columns, None, flags=told), kept[name])
+        sites[name] = Site(_without_record(name, columns, flags=told), kept[name])
     return sites
 
 
 class UnitStreams:
-    """The units of a stream, whose rows come batch by batch.
-
-    Parameters
-    ----------
-    kept : dict of str to dict
-        State of every unit.
-    layout : PlantLayout
-    """
+    """The units of a stream, whose rows come batch by batch; each goes on from what it keeps of a fit."""
 
     def __init__(self, kept, layout):
         self._feeds = {name: Feed() for name in layout.names}
         self.sites = {}
         for name, columns in zip(layout.names, layout.outputs, strict=True):
-            nothing = np.zeros((0, len(columns)))
-            worker = UnitWorker(name, nothing, None, (0,), columns, None, monitored=self._feeds[name])
-            self.sites[name] = Site(worker, kept[name])
+            self.sites[name] = Site(_without_record(name, columns, monitored=self._feeds[name]), kept[name])
 
     def put(self, plant, noised=None):
         """Give every unit its next rows, as `noised` releases them; whether that cost something."""

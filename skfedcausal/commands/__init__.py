@@ -15,8 +15,8 @@ COMMANDS = {
     "plan": ("skfedcausal.commands.plan:main", "what a site would send and accept; nothing is sent"),
     "run": ("skfedcausal.commands.run:main", "take part in a run as a site, over a folder of files"),
     "serve": ("skfedcausal.commands.serve:main", "run a fit over sites, over a folder of files"),
-    "verify": ("skfedcausal.commands.verify:main", "check a site's account of what left and came"),
-    "key": ("skfedcausal.commands.key:main", "make a key that a site shares with its server"),
+    "verify": ("skfedcausal.commands.trust:verify", "check a site's account of what left and came"),
+    "key": ("skfedcausal.commands.trust:key", "make a key that a site shares with its server"),
     "flare": ("skfedcausal.commands.flare:main", "the same over NVIDIA FLARE: kits, processes, runs"),
 }
 

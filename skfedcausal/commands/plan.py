@@ -62,8 +62,7 @@ def _batch_sizes(worker, state, settings):
 
 def _site_text(plan):
     lines = [
-        f"Site {plan['site']}: {plan['rows']:,} rows of {plan['sensors']} sensors, {plan['raw_bytes']:,} "
-        "bytes.",
+        f"Site {plan['site']}: {plan['rows']:,} rows of {plan['sensors']} sensors, {plan['raw_bytes']:,} bytes.",
         f"Would send, once per fit: {plan['bytes']:,} bytes ({plan['bytes'] / plan['raw_bytes']:.1%} of the "
         f"raw data), {plan['purpose']}:",
     ]

@@ -23,9 +23,7 @@ class FileError(ValueError):
 def parser_for(command, description):
     """Parser with the options that all commands on a file have."""
     parser = argparse.ArgumentParser(prog=f"python -m skfedcausal {command}", description=description)
-    parser.add_argument(
-        "file", help="CSV file: rows are time steps, columns are tags, NaN or empty where missing"
-    )
+    parser.add_argument("file", help="CSV file: rows are time steps, columns are tags, NaN or empty where missing")
     parser.add_argument(
         "--clients",
         default="prefix",
@@ -92,10 +90,7 @@ def unit_names(columns, clients):
     for separator in _SEPARATORS:
         parts = [str(column).partition(separator) for column in columns]
         if all(all(part) for part in parts):
-            return {
-                column: f"{unit}{SEPARATOR}{tag}"
-                for column, (unit, _, tag) in zip(columns, parts, strict=True)
-            }
+            return {column: f"{unit}{SEPARATOR}{tag}" for column, (unit, _, tag) in zip(columns, parts, strict=True)}
     raise FileError(
         f"No unit in the columns {listed(columns, 6)}. Name them 'unit__tag', or say who owns them: "
         "--clients units.json."

@@ -17,9 +17,7 @@ def main(arguments):
         default="0.5",
         help="normal operation: share of the rows, or the time up to which it lasted",
     )
-    parser.add_argument(
-        "--false-alarms", default="0.001", help="budget: per time step, or for instance '1 per day'"
-    )
+    parser.add_argument("--false-alarms", default="0.001", help="budget: per time step, or for instance '1 per day'")
     return run("rca", parser.parse_args(arguments), _rca)
 
 
@@ -56,9 +54,7 @@ def _split(table, nominal):
     else:
         rows = int(share * len(table))
     if not 0 < rows < len(table):
-        raise FileError(
-            f"--nominal {nominal} leaves {rows} of {len(table)} rows as normal; both parts need some."
-        )
+        raise FileError(f"--nominal {nominal} leaves {rows} of {len(table)} rows as normal; both parts need some.")
     first = table.iloc[:rows]
     kept = [column for column in table if np.ptp(first[column].dropna(), axis=None) > 0]
     return first[kept], table[kept].iloc[rows:]

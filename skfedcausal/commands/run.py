@@ -38,9 +38,7 @@ def _run(options):
     else:
         report(options, f"{settings.name}: waiting for questions in {site.folder / 'inbox'}")
         timeout = options.timeout or settings.timeout
-        closed = site.serve(
-            timeout, watch=lambda path: report(options, f"{settings.name}: wrote {path.name}")
-        )
+        closed = site.serve(timeout, watch=lambda path: report(options, f"{settings.name}: wrote {path.name}"))
     if not closed:
         raise RuntimeError(f"No question came for {timeout:g} seconds and the run is not over.")
     gate.ledger.to_html(settings.home / "ledger.html")

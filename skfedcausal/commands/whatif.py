@@ -10,9 +10,7 @@ from .plant_file import FileError, parser_for, run, save
 def main(arguments):
     """Fit, replay the record, and write a table, a picture and the report."""
     parser = parser_for("whatif", "Replay a record of your plant under other inputs.")
-    parser.add_argument(
-        "--inputs", required=True, help="columns that are inputs, unit__tag, with commas between"
-    )
+    parser.add_argument("--inputs", required=True, help="columns that are inputs, unit__tag, with commas between")
     parser.add_argument(
         "--do",
         action="append",
@@ -31,9 +29,7 @@ def _whatif(table, folder, options):
     inputs = [name.strip() for name in options.inputs.split(",")]
     unknown = [name for name in inputs if name not in table]
     if unknown:
-        raise FileError(
-            f"--inputs names {listed(unknown)}; the columns that move are {listed(table.columns)}."
-        )
+        raise FileError(f"--inputs names {listed(unknown)}; the columns that move are {listed(table.columns)}.")
     change = dict(_change(text) for text in options.do)
     estimator = FederatedCounterfactualEstimator(input_columns=inputs, missing_inputs="hold").fit(table)
     answer = estimator.whatif(table, change, loops="react" if options.react else "hold")

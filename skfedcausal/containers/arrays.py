@@ -39,9 +39,7 @@ def _flatten_columns(frame):
     if frame.columns.nlevels == 1:
         return frame
     if frame.columns.nlevels != 2:
-        raise ValueError(
-            f"Got {frame.columns.nlevels} column levels; give two (client, sensor), or flat names."
-        )
+        raise ValueError(f"Got {frame.columns.nlevels} column levels; give two (client, sensor), or flat names.")
     units = [str(unit) for unit, _ in frame.columns]
     flat = frame.copy(deep=False)
     flat.columns = [f"{unit}{SEPARATOR}{sensor}" for unit, sensor in frame.columns]

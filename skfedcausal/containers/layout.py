@@ -99,10 +99,7 @@ class PlantLayout:
     @property
     def has_separate_inputs(self):
         """Whether inputs came beside the table (``inputs=``) instead of inside it."""
-        return any(
-            names and not positions
-            for names, positions in zip(self.inputs, self.input_positions, strict=True)
-        )
+        return any(names and not positions for names, positions in zip(self.inputs, self.input_positions, strict=True))
 
     def unit_columns(self, unit):
         """Positions in the flat table of all columns of one unit, ascending.
@@ -157,9 +154,7 @@ def learn_layout(labels, flat_names, is_input, *, named):
         )
 
     def name_columns(positions, unit, letter):
-        return tuple(
-            flat_names[position] or f"{unit}{SEPARATOR}{letter}{k}" for k, position in enumerate(positions)
-        )
+        return tuple(flat_names[position] or f"{unit}{SEPARATOR}{letter}{k}" for k, position in enumerate(positions))
 
     layout = PlantLayout(
         names=names,
@@ -190,13 +185,10 @@ def input_mask(input_columns, columns):
     if input_columns is None:
         return [False] * len(columns)
     if callable(input_columns):
-        return [
-            bool(input_columns(position if name is None else name)) for position, name in enumerate(columns)
-        ]
+        return [bool(input_columns(position if name is None else name)) for position, name in enumerate(columns)]
     if isinstance(input_columns, (str, Integral)):
         raise ValueError(
-            f"Got input_columns={input_columns!r}; give a list of names or positions, "
-            f"for example [{input_columns!r}]."
+            f"Got input_columns={input_columns!r}; give a list of names or positions, for example [{input_columns!r}]."
         )
     position_of = {name: position for position, name in enumerate(columns) if name is not None}
     position_of |= {position: position for position in range(len(columns))}
@@ -303,9 +295,7 @@ def check_unique(names, what):
     """Refuse names that occur twice."""
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(
-            f"Got duplicated name(s) {listed(twice)} among the {what}; give every one its own name."
-        )
+        raise ValueError(f"Got duplicated name(s) {listed(twice)} among the {what}; give every one its own name.")
 
 
 def listed(items, limit=12, *, quoted=True):

@@ -206,9 +206,7 @@ def read_plant(
     [(4, 2), (4, 3)]
     """
     if inputs is not None and input_columns is not None:
-        raise ValueError(
-            "Got both `inputs` and `input_columns`; give inputs either beside X or as columns inside X."
-        )
+        raise ValueError("Got both `inputs` and `input_columns`; give inputs either beside X or as columns inside X.")
     how = Reading(client_labels, input_columns, estimator, min_samples)
     X = as_native(X)
     if isinstance(X, (list, tuple)):
@@ -266,9 +264,7 @@ def stack_clients(clients, inputs=None):
     """
     data = read_plant(clients, inputs=inputs, min_samples=1)
     if len(data.lengths) > 1:
-        raise ValueError(
-            f"Got a list of {len(data.lengths)} episodes; stack every episode and list the frames."
-        )
+        raise ValueError(f"Got a list of {len(data.lengths)} episodes; stack every episode and list the frames.")
     arrays = [*data.outputs, *(array for array in data.inputs if array is not None)]
     columns = [name for names in (*data.layout.outputs, *data.layout.inputs) for name in names]
     return pd.DataFrame(np.hstack(arrays), columns=columns, index=data.index)
@@ -295,9 +291,7 @@ def _read_episodes(episodes, inputs, lengths, layout, how):
     if inputs is None:
         inputs = [None] * len(episodes)
     if not isinstance(inputs, (list, tuple)) or len(inputs) != len(episodes):
-        raise ValueError(
-            f"X is a list of {len(episodes)} episode(s): list `inputs`, one list, dict or None each."
-        )
+        raise ValueError(f"X is a list of {len(episodes)} episode(s): list `inputs`, one list, dict or None each.")
     records = []
     for k, (episode, episode_inputs) in enumerate(zip(episodes, inputs, strict=True)):
         try:

@@ -120,14 +120,11 @@ def _read_labels(client_labels, columns):
         labels = list(client_labels)
     if len(labels) != len(columns):
         raise ValueError(
-            f"Got {len(labels)} labels in `client_labels` for {len(columns)} columns; give one "
-            "label per column."
+            f"Got {len(labels)} labels in `client_labels` for {len(columns)} columns; give one label per column."
         )
     missing = [position for position, label in enumerate(labels) if pd.isna(label)]
     if missing:
-        raise ValueError(
-            f"Got no label in `client_labels` for column(s) at position {listed(missing)}; give all."
-        )
+        raise ValueError(f"Got no label in `client_labels` for column(s) at position {listed(missing)}; give all.")
     return [str(label) for label in labels]
 
 
@@ -207,14 +204,10 @@ def read_inputs(inputs, layout, *, learned):
     if inputs is None:
         if learned and layout.has_separate_inputs:
             had = [name for name, own in zip(layout.names, layout.inputs, strict=True) if own]
-            raise ValueError(
-                f"Got no `inputs`, but unit(s) {listed(had)} had some in `fit`; give them for these rows."
-            )
+            raise ValueError(f"Got no `inputs`, but unit(s) {listed(had)} had some in `fit`; give them for these rows.")
         return layout, None, []
     if learned and any(layout.input_positions):
-        raise ValueError(
-            "Got `inputs`, but in `fit` the inputs were columns of X; give them as columns of X."
-        )
+        raise ValueError("Got `inputs`, but in `fit` the inputs were columns of X; give them as columns of X.")
     tables = _tables_in_order(inputs, layout.names, "`inputs`", complete=False)
     names: list[tuple] = []
     arrays, clocks = [], []
@@ -285,13 +278,10 @@ def _tables_in_order(tables, names, what, *, complete=True):
         check_known(came, names, f"units in {what}")
         return [tables.get(name) for name in names]
     if not isinstance(tables, (list, tuple)):
-        raise TypeError(
-            f"Got {what} of type {type(tables).__name__}; give a list with one array per unit, or a dict."
-        )
+        raise TypeError(f"Got {what} of type {type(tables).__name__}; give a list with one array per unit, or a dict.")
     if len(tables) != len(names):
         raise ValueError(
-            f"Got {len(tables)} element(s) in {what}, expected {len(names)}; give one per unit: "
-            f"{listed(names)}."
+            f"Got {len(tables)} element(s) in {what}, expected {len(names)}; give one per unit: {listed(names)}."
         )
     return list(tables)
 

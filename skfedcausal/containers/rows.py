@@ -38,8 +38,7 @@ def check_lengths(lengths, n_samples):
     array = np.asarray(lengths)
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0 or array.min() < 1:
         raise ValueError(
-            f"Got lengths={lengths!r}; give one positive integer per episode, for "
-            f"example lengths=[{n_samples}]."
+            f"Got lengths={lengths!r}; give one positive integer per episode, for example lengths=[{n_samples}]."
         )
     if array.sum() != n_samples:
         raise ValueError(

@@ -1,10 +1,11 @@
 """What the three estimators share: parameters, containers in, units asked over an exchange, tables out."""
 
 import warnings
-from collections.abc import Mapping
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,18 +36,7 @@ from ._promises import NO_PROMISE, check_noise_can_be_told, promise, told_promis
 
 @dataclass(frozen=True)
 class Asked:
-    """Units that can be asked about one record.
-
-    Attributes
-    ----------
-    exchange : Exchange
-    index : pandas.Index or None
-        Times of the rows.
-    lengths : tuple of int
-        Rows of each episode.
-    inputs : tuple or None
-        Inputs of each unit, where the one who asks gave them.
-    """
+    """Units that can be asked about one record: times of its rows, rows of each episode, inputs if given."""
 
     exchange: Exchange
     index: pd.Index | None
@@ -68,8 +58,23 @@ class Asked:
         return episode_starts(self.lengths)
 
 
+@dataclass(repr=False, eq=False)
 class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
+
+    client: Any = None
+    _: KW_ONLY
+    client_labels: Any = "from_columns"
+    augmenter: Any = None
+    server: Any = None
+    privacy: Any = None
+    transport: Callable | None = None
+    wire_dtype: str = "float64"
+    n_jobs: int | None = None
+    random_state: Any = None
+    lost_units: LostUnits | None = None
+    max_bytes: int | None = None
+    verbose: bool = False
 
     _parameter_constraints = {
         "client": [HasMethods("message"), HasMethods("filter_moments"), list, tuple, dict, None],
@@ -85,7 +90,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         "max_bytes": [Interval(Integral, 0, None, closed="left"), None],
         "verbose": ["verbose"],
     }
-    _has_inputs = False  # whether units at sites may have inputs
+    _default_server = LikelihoodServer
+    _monitors = False  # whether units tell also what their states do not show
+    _has_inputs = False  # whether units may have inputs
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -181,9 +188,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
         self._units, self._channel = units.kept(), None
         self.clients_ = {name: unit["client"] for name, unit in self._units.items()}
-        self.augmenters_ = {
-            name: unit["augmenter"] for name, unit in self._units.items() if "augmenter" in unit
-        }
+        self.augmenters_ = {name: unit["augmenter"] for name, unit in self._units.items() if "augmenter" in unit}
         self.layout_ = plant.layout
         self.noise_covariance_ = {name: np.diag(noise.variance) for name, noise in self._noise.items()}
         self.communication_ = self.ledger_.communication(raw_bytes)
@@ -194,7 +199,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _learn(self, exchange, server, inputs):
         """The rounds of a fit, whoever is at the other end."""
         exchange.learn(server, inputs)
-        self.server_, self.ledger_ = server, exchange.ledger
+        self.server_, self.ledger_, self.client_names_ = server, exchange.ledger, server.names_
+        self.transition_, self.process_cov_ = server.transition_, server.process_cov_
+        self.state_slices_ = server.state_slices_
         lost = exchange.attendance.lost
         self.lost_units_ = pd.DataFrame(lost, columns=["unit", "round", "operation", "reason"])
         if lost:
@@ -205,8 +212,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 stacklevel=4,
             )
 
-    def _new_server(self, default=LikelihoodServer):
-        return default() if self.server is None else seeded(self.server, self.random_state)
+    def _new_server(self):
+        return self._default_server() if self.server is None else seeded(self.server, self.random_state)
 
     def _transport(self, sites):
         if self.transport is None:
@@ -214,7 +221,30 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         return self.transport(sites)
 
     def _exchange(self, transport, ledger, **settings):
-        return Exchange(transport, ledger, dtype=self.wire_dtype, **settings)
+        return Exchange(transport, ledger, dtype=self.wire_dtype, monitor=self._monitors, **settings)
+
+    def connect(self, transport):
+        """Reach the sites of :meth:`fit_sites` again: pickles and copies hold no transport.
+
+        Parameters
+        ----------
+        transport : Transport
+            To the same sites.
+
+        Returns
+        -------
+        self : estimator
+
+        Raises
+        ------
+        ValueError
+            If the estimator did not learn from sites.
+        """
+        check_is_fitted(self)
+        if self._channel is None:
+            raise ValueError("There are no sites to reach: `connect` is for an estimator after `fit_sites`.")
+        self._channel.connect(transport)
+        return self
 
     def _layout_of_sites(self, exchange):
         """Units without columns: sensors at sites are named where an answer is about them."""
@@ -266,9 +296,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _store_promise(self, n_samples):
         """What has been spent on the units' records, the ledger behind it, and the promise in words."""
-        spent, table, words = NO_PROMISE
-        if self.privacy is not None:
-            spent, table, words = self._promise(self.layout_.names, n_samples)
+        told = NO_PROMISE if self.privacy is None else self._promise(self.layout_.names, n_samples)
+        spent, table, words = told
         self.privacy_spent_, self.privacy_ledger_, self.privacy_statement_ = spent, table.copy(), words
 
     def _promise(self, names, n_samples):
@@ -279,45 +308,50 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         told = told_promise(self._channel.promises, self._channel.names)
         self.privacy_spent_, self.privacy_ledger_, self.privacy_statement_ = told
 
-    def _check_mechanism(self, mechanism):
-        if mechanism is None and self.noise_covariance_:
+    def _checked_mechanism(self):
+        """The mechanism for messages, which must not be missing where the fit had one."""
+        if self._message_mechanism is None and self.noise_covariance_:
             raise ValueError(
                 "This estimator was fitted under differential privacy and has no mechanism any more to "
                 "release new measurements with. Give it one: set_params(privacy=...)."
             )
+        return self._message_mechanism
 
-    def _released(self, plant):
+    def _released(self, plant, noise=None):
         """A new record as everything outside the units sees it, and the noise on it."""
-        mechanism = self._message_mechanism
-        self._check_mechanism(mechanism)
-        plant, noise = released(mechanism, plant)
+        plant, noise = released(self._checked_mechanism(), plant, noise)
         if noise:
             self._store_promise(plant.n_samples)
         return plant, noise
+
+    def _sites(self, plant, watched):
+        """Units about a record, for questions or to be `watched` for incidents."""
+        plant, noise = self._released(plant)
+        return known_units(plant, noise, self._units)
 
     # -- asking ----------------------------------------------------------------------------------
 
     def _read_new(self, X, inputs, lengths, **settings):
         """Plant data to learn from."""
+        if inputs is not None and not self._has_inputs:
+            raise ValueError(
+                f"{type(self).__name__} has no inputs; give them as sensors of their unit, or use "
+                "FederatedCounterfactualEstimator."
+            )
         labels = self.client_labels
         return read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
 
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout learned by `fit`."""
-        return read_plant(
-            X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self
-        )
+        return read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
 
     def _seen_by_units(self, plant):
         """The part of a record that units use."""
         return plant
 
     @contextmanager
-    def _asking(self, X, inputs=None, lengths=None, *, flags=False):
-        """The units about a record: that in X, or with None the one that sites hold.
-
-        With `flags` all that is asked for are flags.
-        """
+    def _asking(self, X, inputs=None, lengths=None, *, watched=False):
+        """The units about the record in X, or with None about that of the sites; `watched` for incidents."""
         if not hasattr(self, "layout_"):
             check_is_fitted(self)  # takes as long as to read a short record
         if X is None:
@@ -326,22 +360,14 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if self._channel is not None:
             raise ValueError(
                 f"This {type(self).__name__} learned from sites, which hold their records and models: ask "
-                "with None in place of X about those. A fit of records in this process (`fit`) could answer "
-                "about X."
+                "with None in place of X about those, or `fit` to records in this process."
             )
         plant = self._read(X, inputs, lengths)
         self._check_units(plant.names)
         known = without_silent(self._seen_by_units(plant), self._units)
-        drawn = self._flags_to_send(known) if flags else None
-        if drawn is None:
-            sites = known_units(*self._released(known), self._units)
-        else:
-            sites = units_alone(self._units, plant.layout, drawn)
-        exchange = self._exchange(self._transport(sites), self.ledger_, names=plant.names)
-        try:
+        sites = self._sites(known, watched)
+        with closing(self._exchange(self._transport(sites), self.ledger_, names=plant.names)) as exchange:
             yield Asked(exchange, plant.index, plant.lengths, plant.inputs)
-        finally:
-            exchange.close()
 
     @contextmanager
     def _asking_models(self):
@@ -351,11 +377,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             yield self._sites_asked(None, None).exchange
             return
         self._check_units(self.client_names_)
-        exchange = self._exchange(self._transport(units_alone(self._units, self.layout_)), self.ledger_)
-        try:
+        sites = units_alone(self._units, self.layout_)
+        with closing(self._exchange(self._transport(sites), self.ledger_)) as exchange:
             yield exchange
-        finally:
-            exchange.close()
 
     def _sites_asked(self, inputs, lengths):
         if self._channel is None:
@@ -366,10 +390,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if inputs is not None or lengths is not None:
             raise ValueError("`inputs` and `lengths` belong to a record X; sites have their own.")
         if self._channel.one_way:
-            raise ValueError(
-                "Nothing can be asked over a one-way link. A fit over a transport with a way back could "
-                "answer."
-            )
+            raise ValueError("Nothing can be asked over a one-way link; fit over one with a way back.")
         return Asked(self._channel, None, self._channel.lengths)
 
     def _check_units(self, names):
@@ -380,9 +401,23 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 "has the plant, but cannot read that unit's measurements."
             )
 
-    def _flags_to_send(self, plant):
-        """Flags of all units as they may leave, where their mechanism has to see them; None elsewhere."""
-        del plant
+    def score_samples(self, X=None, *, inputs=None, lengths=None):
+        """Log-density of all measurements at each time step given the past.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs : list or dict, default=None
+            As in `fit`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+            In nats; it depends on the units of the sensors. Exact for missing measurements.
+        """
+        with self._asking(X, inputs, lengths) as units:
+            return self.server_.filter(units.messages(const=True)).log_likelihood()
 
     # -- tables ----------------------------------------------------------------------------------
 
@@ -419,25 +454,23 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
 def client_templates(client, names, random_state=None):
     """Template of each unit's model; one that is still to be learned and draws gets the seed."""
-    given = _by_name(KalmanClient() if client is None else client, names)
-    for name, part in given.items():
-        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted:
-            given[name] = seeded(part, random_state)
-    return given
-
-
-def _by_name(client, names):
+    client = KalmanClient() if client is None else client
     if isinstance(client, Mapping):
         if set(client) != set(names):
             raise ValueError(
                 f"`client` names the units {sorted(client)}, but the data have {sorted(names)}. Give one "
                 "client per unit."
             )
-        return dict(client)
-    if isinstance(client, list | tuple):
+        given = dict(client)
+    elif isinstance(client, list | tuple):
         if len(client) != len(names):
             raise ValueError(
                 f"Got {len(client)} clients for {len(names)} units ({', '.join(names)}); give one per unit."
             )
-        return dict(zip(names, client, strict=True))
-    return dict.fromkeys(names, client)
+        given = dict(zip(names, client, strict=True))
+    else:
+        given = dict.fromkeys(names, client)
+    for name, part in given.items():
+        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted:
+            given[name] = seeded(part, random_state)
+    return given

@@ -41,7 +41,6 @@ class PlantInputs:
             warnings.warn(
                 f"Inputs {listed(constant)} never move within an episode and are left out: their effect "
                 "cannot be learned from this record.",
-                UserWarning,
                 stacklevel=4,
             )
         return cls(units, names, active, low, high)
@@ -49,15 +48,19 @@ class PlantInputs:
     @classmethod
     def told(cls, messages):
         """Inputs as units tell of them: without names, and without those that never move."""
-        units, low, high = [], [], []
+        units: list[str] = []
+        ranges = [np.zeros((2, 0))]
         for name, message in messages.items():
-            U = None if isinstance(message, LocalModel) else message.inputs
-            k = message.n_inputs if isinstance(message, LocalModel) else 0 if U is None else U.shape[1]
-            units += [name] * k
-            low += [-np.inf] * k if U is None else U.min(axis=0).tolist()
-            high += [np.inf] * k if U is None else U.max(axis=0).tolist()
+            if isinstance(message, LocalModel):
+                own = np.array([[-np.inf], [np.inf]]).repeat(message.n_inputs, axis=1)
+            elif message.inputs is None:
+                continue
+            else:
+                own = np.array([message.inputs.min(axis=0), message.inputs.max(axis=0)])
+            units += [name] * own.shape[1]
+            ranges.append(own)
         names = tuple(f"{u}{SEPARATOR}u{k - units.index(u)}" for k, u in enumerate(units))
-        return cls(tuple(units), names, np.ones(len(units), dtype=bool), np.array(low), np.array(high))
+        return cls(tuple(units), names, np.ones(len(units), dtype=bool), *np.hstack(ranges))
 
     def of(self, unit):
         """Positions of a unit's inputs."""
@@ -92,12 +95,8 @@ class PlantInputs:
 
     def check_known(self, change):
         """Refuse a change of an input that never moved in `fit`."""
-        unknown = [
-            name
-            for name, moves, column in zip(self.names, self.active, change.T, strict=True)
-            if not moves and column.any()
-        ]
-        if unknown:
+        unknown = np.array(self.names, dtype=object)[~self.active & change.any(axis=0)]
+        if len(unknown):
             raise ValueError(
                 f"Inputs {listed(unknown)} never moved in `fit`: their effect is not known. Known are "
                 f"{listed(self.active_names)}."
@@ -111,47 +110,35 @@ class PlantInputs:
                 warnings.warn(
                     f"Input {self.names[k]!r} is asked for values from {low:.4g} to {high:.4g}, but was only "
                     f"seen from {self.low[k]:.4g} to {self.high[k]:.4g}: the answer extrapolates.",
-                    UserWarning,
                     stacklevel=4,
                 )
 
     def table(self, excitation):
         """Labelled table of the server's diagnostics, one row per input."""
-        frame = pd.DataFrame(
-            {
-                "unit": self.units,
-                "input": self.names,
-                "low": self.low,
-                "high": self.high,
-                "active": self.active,
-            }
-        )
-        for column in excitation:
-            values = np.full(len(frame), np.nan)
-            values[self.active] = excitation[column]
-            frame[column] = values
+        columns = {"unit": self.units, "input": self.names, "low": self.low, "high": self.high}
+        frame = pd.DataFrame(columns | {"active": self.active})
+        for column, values in excitation.items():
+            frame[column] = np.nan
+            frame.loc[self.active, column] = np.asarray(values)
         return frame
 
 
 def filled_inputs(data, missing):
     """The record with gaps in its inputs filled, or refused."""
-    filled = []
-    for U, names in zip(data.inputs, data.layout.inputs, strict=True):
+    filled = list(data.inputs)
+    for m, (U, names) in enumerate(zip(data.inputs, data.layout.inputs, strict=True)):
         if U is None or np.isfinite(U).all():
-            filled.append(U)
             continue
         if missing == "hold":
             parts = [pd.DataFrame(U[a:b]).ffill().to_numpy() for a, b in episodes(data.starts, len(U))]
-            U = np.concatenate(parts)
+            filled[m] = U = np.concatenate(parts)
         gaps = [name for name, column in zip(names, U.T, strict=True) if np.isnan(column).any()]
         if gaps:
-            what = "at the start of an episode, where there is no value to hold" if missing == "hold" else ""
+            where = " at the start of an episode, where there is no value to hold" if missing == "hold" else ""
             raise ValueError(
-                f"Inputs {listed(gaps)} have missing values {what}".rstrip()
-                + ": an input has to be known at every time step. Fill them in, or let the last value hold "
-                "with missing_inputs='hold'."
+                f"Inputs {listed(gaps)} have missing values{where}: an input has to be known at every time "
+                "step. Fill them in, or let the last value hold with missing_inputs='hold'."
             )
-        filled.append(U)
     return replace(data, inputs=tuple(filled))
 
 
@@ -164,19 +151,16 @@ def warn_of_excitation(table, share=1e-3):
         warnings.warn(
             f"Inputs {listed(hardly)} hardly move on their own: other inputs and the states explain all but "
             f"{share:.1%} of their variance. Their effects are poorly known; look at the standard errors.",
-            UserWarning,
             stacklevel=3,
         )
 
 
 def warn_of_feedback(server):
     """Warn that inputs depend on measurements, and say what was done about it."""
-    controlled = getattr(server, "controlled_units_", ())
-    if controlled:
+    if controlled := getattr(server, "controlled_units_", ()):
         warnings.warn(
             f"Inputs of {listed(controlled)} depend on measurements (see `feedback_`). The likelihood given "
             "the inputs stays valid and standard errors of effects come from its observed curvature; choose "
             "by `loops` whether the controllers respond in counterfactuals.",
-            UserWarning,
             stacklevel=3,
         )

@@ -17,8 +17,7 @@ def unit_name(n, names):
     elif isinstance(n, int | np.integer) and not isinstance(n, bool) and 0 <= n < len(names):
         return names[n]
     raise ValueError(
-        f"Got unknown unit {n!r}; give a name or a position from 0 to {len(names) - 1}. Known are "
-        f"{listed(names)}."
+        f"Got unknown unit {n!r}; give a name or a position from 0 to {len(names) - 1}. Known are {listed(names)}."
     )
 
 
@@ -26,10 +25,8 @@ def trajectory(value, what, horizon, names):
     """Inputs of one unit at each step from a constant or a trajectory, shape (horizon, n_inputs)."""
     array = _as_numbers(value, f"{what} of input {listed(names)}")
     k = len(names)
-    if array.ndim == 0 and k == 1:
-        array = array.reshape(1)
-    if array.ndim == 1 and len(array) == k:
-        array = np.tile(array, (horizon, 1))
+    if array.ndim < 2 and array.size == k:
+        array = np.broadcast_to(array, (horizon, k))
     elif array.shape == (horizon,) and k == 1:
         array = array[:, None]
     if array.shape != (horizon, k):
@@ -37,8 +34,7 @@ def trajectory(value, what, horizon, names):
             f"{what} has shape {np.shape(value)}; give {k} constant(s), one for each of the inputs "
             f"{listed(names)}, or a trajectory of shape ({horizon}, {k})."
         )
-    if not np.isfinite(array).all():
-        raise ValueError(f"{what} has values that are missing or infinite.")
+    _check_finite(array, what)
     return array
 
 
@@ -56,8 +52,7 @@ def replaced_input(value, recorded, index, name):
             f"Got {np.shape(value)} values for input {name!r}, expected a number or one for each of the "
             f"{len(recorded)} rows."
         )
-    if not np.isfinite(series).all():
-        raise ValueError(f"The series for input {name!r} has values that are missing or infinite.")
+    _check_finite(series, f"The series for input {name!r}")
     return series
 
 
@@ -66,13 +61,18 @@ def whatif_table(times, columns, factual, effect, std, confidence):
     half = stats.norm.ppf((1 + confidence) / 2) * std
     other = factual + effect
     n_samples, d = factual.shape
-    values = {"factual": factual, "counterfactual": other, "effect": effect}
-    values |= {"low": other - half, "high": other + half}
-    table = {
+    blocks = {"factual": factual, "counterfactual": other, "effect": effect}
+    blocks |= {"low": other - half, "high": other + half}
+    places = {
         "time": np.repeat(np.asarray(times), d),
-        "column": np.tile(np.asarray(columns, object), n_samples),
+        "column": np.tile(np.array(columns, object), n_samples),
     }
-    return pd.DataFrame(table | {name: block.ravel() for name, block in values.items()})
+    return pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()})
+
+
+def _check_finite(array, what):
+    if not np.isfinite(array).all():
+        raise ValueError(f"{what} has values that are missing or infinite.")
 
 
 def _as_numbers(value, what):

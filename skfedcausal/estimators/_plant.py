@@ -1,12 +1,13 @@
 """What the estimators of plants share once fitted: predictions, states, likelihoods, links, the oracle."""
 
+from functools import wraps
 from numbers import Integral
+from types import MethodType
 
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.utils import check_random_state
-from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.pooled import PooledTransport, unit_trainings
@@ -22,9 +23,26 @@ from ._undecidable import undecidable_units, undecided, warn_undecidable
 _MODELS = ("augmented", "client", "server")
 
 
-def server_answers(name):
-    """Methods that an estimator has where its server has one of the name."""
-    return available_if(lambda self: hasattr(LikelihoodServer if self.server is None else self.server, name))
+class where_server:
+    """A question for estimators whose server has `name`; elsewhere the error says which fit could answer."""
+
+    def __init__(self, name, example="LikelihoodServer"):
+        self._name, self._example = name, example
+
+    def __call__(self, question):
+        self._function = question
+        return self
+
+    def __get__(self, estimator, owner=None):
+        if estimator is None:
+            return self._function
+        server = LikelihoodServer() if estimator.server is None else estimator.server
+        if not getattr(server, self._name, False):
+            raise AttributeError(
+                f"{owner.__name__}.{self._function.__name__} is not answered by a fit with "
+                f"{type(server).__name__}; fit with server={self._example}(...)."
+            )
+        return MethodType(self._function, estimator)
 
 
 class PlantEstimator(FederatedEstimator):
@@ -40,10 +58,6 @@ class PlantEstimator(FederatedEstimator):
         return server
 
     def _store_fit(self, server, exchange):
-        self.client_names_ = server.names_
-        self.transition_ = server.transition_
-        self.process_cov_ = server.process_cov_
-        self.state_slices_ = server.state_slices_
         self.links_, self._undecidable = server.links_, ()
         if self.noise_covariance_:
             self._undecidable = undecidable_units(server, self.noise_covariance_, self.clients_)
@@ -139,10 +153,13 @@ class PlantEstimator(FederatedEstimator):
             index = None if units.index is None else units.index[start:]
             return self._table(self._mapped(units, predicted[start:]), index)
 
+    def _by_unit(self, states):
+        """Pairs of every unit's name and its own among the states of all."""
+        return [(name, np.ascontiguousarray(states[:, rows])) for name, rows in self.state_slices_.items()]
+
     def _mapped(self, units, states):
         """Expected measurements of states: every unit maps its own through its sensors."""
-        own = {name: np.ascontiguousarray(states[:, rows]) for name, rows in self.state_slices_.items()}
-        replies = {name: PredictionReply(states) for name, states in own.items()}
+        replies = {name: PredictionReply(own) for name, own in self._by_unit(states)}
         return units.exchange.ask(replies, Measurements)
 
     def transform(self, X=None, *, inputs=None, lengths=None):
@@ -177,31 +194,9 @@ class PlantEstimator(FederatedEstimator):
         """
         check_is_fitted(self)
         return np.array(
-            [
-                f"{name}__state{k}"
-                for name, rows in self.state_slices_.items()
-                for k in range(rows.stop - rows.start)
-            ],
+            [f"{name}__state{k}" for name, rows in self.state_slices_.items() for k in range(rows.stop - rows.start)],
             dtype=object,
         )
-
-    def score_samples(self, X=None, *, inputs=None, lengths=None):
-        """Log-density of all measurements at each time step given the past.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : list or dict, default=None
-            As in `fit`.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            In nats; it depends on the units of the sensors. Exact for missing measurements.
-        """
-        with self._asking(X, inputs, lengths) as units:
-            return self.server_.filter(units.messages(const=True)).log_likelihood()
 
     def score(self, X=None, y=None, *, inputs=None, lengths=None):
         """Mean of :meth:`score_samples`.
@@ -325,7 +320,7 @@ class PlantEstimator(FederatedEstimator):
 
     # -- links -----------------------------------------------------------------------------------
 
-    @server_answers("spectrum")
+    @where_server("spectrum")
     def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, level=None):
         """Geweke's measure of the influence of one unit on another over frequency.
 
@@ -361,7 +356,7 @@ class PlantEstimator(FederatedEstimator):
         settings = {"conditional": conditional, "n_frequencies": n_frequencies, "level": level}
         return self.server_.spectrum(cause, effect, **settings)
 
-    @server_answers("link_intervals")
+    @where_server("link_intervals")
     def link_intervals(self, level=0.95, *, geweke=False):
         """Intervals of the strength of every link between states, and what would decide them.
 
@@ -385,7 +380,7 @@ class PlantEstimator(FederatedEstimator):
         check_is_fitted(self)
         return self.server_.link_intervals(level, geweke=geweke)
 
-    @server_answers("benefit")
+    @where_server("benefit")
     def benefit(self, X=None, *, inputs=None, lengths=None, held_out=0.3, by="unit"):
         """What every unit gains from joining, on rows that nothing was learned from.
 
@@ -453,11 +448,8 @@ class PlantEstimator(FederatedEstimator):
     def _with_bytes(self, table):
         """The table with what joining took in `fit`."""
         paid = self.communication_["per_client"]
-        bytes_paid = {
-            direction: [paid[name][direction] for name in table.index]
-            for direction in ("bytes_up", "bytes_down")
-        }
-        return table.assign(**bytes_paid)
+        sent = {way: [paid[name][way] for name in table.index] for way in ("bytes_up", "bytes_down")}
+        return table.assign(**sent)
 
     @property
     def benefit_(self):
@@ -477,7 +469,7 @@ class PlantEstimator(FederatedEstimator):
             )
         return self._with_bytes(table)
 
-    @server_answers("test_links")
+    @where_server("test_links")
     def test_links(self, X=None, method="lr", *, inputs=None, lengths=None):
         """Test every link between states given the others, by one of the three classical tests.
 
@@ -510,7 +502,7 @@ class PlantEstimator(FederatedEstimator):
         with self._asking(X, inputs, lengths) as units:
             return undecided(self.server_.test_links(units.messages(), method), self._undecidable)
 
-    @server_answers("lag_orders")
+    @where_server("lag_orders")
     def lag_orders(self, X=None, max_lags=5, *, inputs=None, lengths=None, held_out=0.3):
         """How many lags of the units' states a record asks for.
 
@@ -551,7 +543,7 @@ class PlantEstimator(FederatedEstimator):
         with self._asking(X, inputs, lengths) as units:
             return self.server_.lag_orders(units.messages(), max_lags, held_out=held_out)
 
-    @server_answers("lagged_links")
+    @where_server("lagged_links")
     def lagged_links(self, X=None, n_lags="aic", *, max_lags=5, by="pair", inputs=None, lengths=None):
         """Links that act after several time steps, and their delays.
 
@@ -604,10 +596,8 @@ class PlantEstimator(FederatedEstimator):
         'cause effect  delay\\nunit0  unit2    1.0'
         """
         with self._asking(X, inputs, lengths) as units:
-            table, index = (
-                self.server_.lagged_links(units.messages(), n_lags, max_lags=max_lags, by=by),
-                units.index,
-            )
+            table = self.server_.lagged_links(units.messages(), n_lags, max_lags=max_lags, by=by)
+            index = units.index
         if isinstance(index, pd.DatetimeIndex):
             steps = pd.Series(index).diff().median().total_seconds()
             column = "delay" if by == "pair" else "lag"
@@ -644,7 +634,7 @@ class PlantEstimator(FederatedEstimator):
                 graph.add_edge(cause, effect, key=kind, weight=link["strength"], **link)
         return graph
 
-    @server_answers("bootstrap_links")
+    @where_server("bootstrap_links")
     def bootstrap_links(
         self,
         X=None,
@@ -727,7 +717,7 @@ class PlantEstimator(FederatedEstimator):
             n_jobs=n_jobs,
         )
 
-    @server_answers("stable_links")
+    @where_server("stable_links")
     def stable_links(
         self,
         X=None,
@@ -811,7 +801,7 @@ class PlantEstimator(FederatedEstimator):
 
     # -- training by gradients -------------------------------------------------------------------
 
-    @available_if(lambda self: getattr(self.server, "trains_units", False))
+    @where_server("trains_units", "GradientServer")
     def losses(self, X=None, *, inputs=None, lengths=None):
         """Client and server losses of gradient training on a record, for estimators with a GradientServer.
 
@@ -830,15 +820,12 @@ class PlantEstimator(FederatedEstimator):
         """
         with self._asking(X, inputs, lengths) as units:
             predicted = self.server_.filter(units.messages()).predicted
-            own = {
-                name: np.ascontiguousarray(predicted[:, rows]) for name, rows in self.state_slices_.items()
-            }
-            told = {name: LossRequest(states) for name, states in own.items()}
+            told = {name: LossRequest(own) for name, own in self._by_unit(predicted)}
             answers = units.exchange.ask(told, LossAnswer)
         rows = [{"client": answer.client, "server": answer.server} for answer in answers.values()]
         return pd.DataFrame(rows, index=pd.Index(list(answers), name="unit"))
 
-    @available_if(lambda self: getattr(self.server, "trains_units", False))
+    @where_server("trains_units", "GradientServer")
     def training_problems(self, X, *, inputs=None, lengths=None):
         """Every unit's problem of gradient training on a record, for ``skfedcausal.theory.unified``.
 
@@ -918,3 +905,16 @@ class PlantEstimator(FederatedEstimator):
     def _plant_matrix(self):
         """Everything that acts on the states."""
         return self.transition_
+
+
+def _record_optional(method):
+    """The method without the X that scikit-learn's wrapper of `transform` asks for; sites have a record."""
+
+    @wraps(method)
+    def asked(self, X=None, **settings):
+        return method(self, X, **settings)
+
+    return asked
+
+
+PlantEstimator.transform = _record_optional(PlantEstimator.transform)  # type: ignore[method-assign]

@@ -1,6 +1,7 @@
 """What a budget buys: the plant that would be learned at every epsilon, tried out before anything is sent."""
 
 import warnings
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -30,10 +31,11 @@ def privacy_curve(estimator, record, epsilons, n_draws, random_state):
     seeds = check_random_state(random_state).randint(2**31 - 1, size=(len(epsilons), n_draws))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what noise does to a fit is what the table is for
-        clear = _Outcome(_tried(estimator, record, None))
+        clear = _outcome(estimator, record, None)
         rows = []
         for epsilon, draws in zip(epsilons, seeds, strict=True):
-            trials = [_trial(estimator, record, epsilon, seed, clear) for seed in draws]
+            twins = [mechanism.trial(epsilon, int(seed)) for seed in draws]
+            trials = [_beside(clear, _outcome(estimator, record, twin)) for twin in twins]
             rows.append({"epsilon": epsilon, **pd.DataFrame(trials).mean().to_dict()})
     table = pd.DataFrame(rows)
     table["useful"] = _useful(table, clear)
@@ -49,51 +51,42 @@ def privacy_curve(estimator, record, epsilons, n_draws, random_state):
     return table
 
 
-def _trial(estimator, record, epsilon, seed, clear):
-    twin = estimator.privacy.trial(epsilon, int(seed))
-    return _Outcome(_tried(estimator, record, twin)).against(clear)
+class _Outcome(NamedTuple):
+    """Links of a fit, its largest noise, and its forecast errors in standard deviations, judged at home."""
+
+    links: set
+    noise_to_signal: float
+    forecast_error: float
 
 
-def _tried(estimator, record, mechanism):
-    """Copy fitted in this process under a mechanism of its own, its forecasts and the raw record."""
+def _outcome(estimator, record, mechanism):
+    """Of a copy fitted in this process under a mechanism of its own, judged against the raw record."""
     trial = clone(estimator).set_params(privacy=mechanism, transport=None).fit(**record)
     with config_context(transform_output="default"):
         predicted = trial.set_output(transform="default").predict(**record, model="server")
-    return trial, predicted, trial._read(record["X"], record["inputs"], record["lengths"]).table()
+    measured = trial._read(record["X"], record["inputs"], record["lengths"]).table()
+    found = trial.links_[trial.links_["p_adjusted"] < LEVEL]
+    errors, ratios = [], [0.0]
+    for name, where in zip(trial.layout_.names, trial.layout_.output_places()[0], strict=True):
+        Y, scale = measured[:, where], np.nanstd(measured[:, where], axis=0)
+        moving = scale > 0
+        errors.append(np.nanmean(((Y - predicted[:, where])[:, moving] / scale[moving]) ** 2))
+        if name in trial.noise_covariance_:
+            noise = np.diag(trial.noise_covariance_[name]).max()
+            ratios.append(np.sqrt(noise) / largest_deviation(Y))
+    links = set(zip(found["cause"], found["effect"], found["kind"], strict=True))
+    return _Outcome(links, max(ratios), float(np.sqrt(np.mean(errors))))
 
 
-class _Outcome:
-    """Links and forecasts of a fit, judged at home against the raw record."""
-
-    def __init__(self, trial):
-        fitted, predicted, measured = trial
-        table = fitted.links_
-        found = table[table["p_adjusted"] < LEVEL]
-        self.links = set(zip(found["cause"], found["effect"], found["kind"], strict=True))
-        self.errors, self.noise_to_signal = [], []
-        positions, _ = fitted.layout_.output_places()
-        for name, where in zip(fitted.layout_.names, positions, strict=True):
-            Y, scale = measured[:, where], np.nanstd(measured[:, where], axis=0)
-            moving = scale > 0
-            self.errors.append(np.nanmean(((Y - predicted[:, where])[:, moving] / scale[moving]) ** 2))
-            if name in fitted.noise_covariance_:
-                noise = np.diag(fitted.noise_covariance_[name]).max()
-                self.noise_to_signal.append(np.sqrt(noise) / largest_deviation(Y))
-
-    @property
-    def forecast(self):
-        """Root mean square of the prediction errors in standard deviations of the measurements."""
-        return float(np.sqrt(np.mean(self.errors)))
-
-    def against(self, clear):
-        kept = len(self.links & clear.links) / len(clear.links) if clear.links else np.nan
-        return {
-            "noise_to_signal": max(self.noise_to_signal),
-            "links_kept": kept,
-            "links_added": len(self.links - clear.links),
-            "forecast_error": self.forecast,
-            "forecast_ratio": self.forecast / clear.forecast,
-        }
+def _beside(clear, noised):
+    """What noise leaves of a fit."""
+    return {
+        "noise_to_signal": noised.noise_to_signal,
+        "links_kept": len(noised.links & clear.links) / len(clear.links) if clear.links else np.nan,
+        "links_added": len(noised.links - clear.links),
+        "forecast_error": noised.forecast_error,
+        "forecast_ratio": noised.forecast_error / clear.forecast_error,
+    }
 
 
 def _useful(table, clear):

@@ -7,7 +7,7 @@ try:
     from sklearn.callback import CallbackSupportMixin, with_callbacks
 except ImportError:  # scikit-learn before 1.9
 
-    class CallbackSupportMixin:
+    class CallbackSupportMixin:  # type: ignore[no-redef]
         """Estimators have no callbacks in this version of scikit-learn."""
 
     def with_callbacks(method):

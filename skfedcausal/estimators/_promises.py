@@ -28,8 +28,6 @@ def check_noise_can_be_told(templates):
 
 def mechanisms(privacy):
     """The mechanism for messages and the one for flags among those given, None where there is none."""
-    if privacy is None:
-        return None, None
     given = privacy if isinstance(privacy, list | tuple) else [privacy]
     given = [mechanism for mechanism in given if mechanism is not None]
     for mechanism in given:
@@ -62,28 +60,23 @@ def told_promise(promises, names):
     """What the sites say has been spent, and what they promise."""
     known = {name: _account(name, promises[name]) for name in names if name in promises}
     spent = {name: account.spent(promises[name].delta) for name, account in known.items()}
-    nothing = PrivacySpent(float("inf"), 0.0, float("inf"), "none")
-    every = {name: spent.get(name, nothing) for name in names}
+    every = {name: spent.get(name, NO_PROMISE[0]) for name in names}
     worst = max(every.values(), key=lambda one: (one.epsilon, one.mu))
     units = {one.unit for one in every.values()}
     per_client = {name: {"epsilon": one.epsilon, "mu": one.mu} for name, one in every.items()}
     worst = replace(worst, unit=units.pop() if len(units) == 1 else "mixed", per_client=per_client)
-    tables = [account.table for account in known.values()]
-    table = pd.concat(tables, ignore_index=True) if tables else PrivacyAccountant().table
-    statements = {}
+    if not known:
+        return worst, *NO_PROMISE[1:]
+    table = pd.concat([account.table for account in known.values()], ignore_index=True)
+    statements: dict[str, list[str]] = {}
     for name in names:
         words = NOT_PRIVATE
         if name in known:
-            words = _mechanism(promises[name], known[name]).statement(
-                spent[name], [name], promises[name].rows
-            )
+            told = promises[name]
+            words = _mechanism(told, known[name]).statement(spent[name], [name], told.rows)
         statements.setdefault(words, []).append(name)
     words = " ".join(f"{', '.join(units)}: {text}" for text, units in statements.items())
-    if known:
-        words = f"According to the accounts of the sites. {words}"
-    else:
-        words = NOT_PRIVATE
-    return worst, table, words
+    return worst, table, f"According to the accounts of the sites. {words}"
 
 
 def _account(name, promise):
@@ -99,16 +92,8 @@ def _account(name, promise):
 
 def _mechanism(promise, account):
     """The mechanism that a site says it has, for its statement."""
-    return GaussianMechanism(
-        mu=promise.mu,
-        delta=promise.delta,
-        clip_norm=promise.clip_norm,
-        event_radius=promise.event_radius,
-        unit=promise.unit,
-        relation=promise.relation,
-        window=promise.window,
-        accountant=account,
-    )
+    told = ("mu", "delta", "clip_norm", "event_radius", "unit", "relation", "window")
+    return GaussianMechanism(**{name: getattr(promise, name) for name in told}, accountant=account)
 
 
 def unaccounted(privacy):

@@ -1,73 +1,70 @@
 """A plant whose rows come in batches: where the watch stands, and the verdicts that units are told."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
+from ..containers import episode_starts
 from ..containers.rows import StreamTimes
 from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..message.watching import FlagMessage, VerdictReply
-from ..server.watching.detector import StreamState
-from ..server.watching.flags import FlagState
+from ..server.watching.flags import FlagWatch
 from ..server.watching.incidents import incident_row, incident_table
+from ..statespace.episodes import episodes
 
 _REMEMBERED = 300  # rows whose times are kept
 
 
 class PlantStream:
-    """The batches of a stream so far, and the incidents in them.
+    """The rows of a plant so far and the incidents that a RootCauseServer or FlagWatch finds in them."""
 
-    Parameters
-    ----------
-    root_cause : RootCauseServer
-        Judges states.
-    flag_watch : FlagWatch, default=None
-        Judges flags, which units send in place of states.
-    """
-
-    def __init__(self, root_cause, flag_watch=None):
-        self._root_cause, self._flag_watch = root_cause, flag_watch
-        self._state, self._first, self._n_rows = self._new_state(), 0, 0
+    def __init__(self, watch, names):
+        self._watch, self._names = watch, names
+        self._flags = isinstance(watch, FlagWatch)
+        self._state, self._first, self._n_rows = watch.new_state(), 0, 0
         self._verdicts = {}
         self.n_batches = 0
-        self.units = self.exchange = self.noised = None  # of a stream in this process
-        self.last_time, self._times = None, StreamTimes(_REMEMBERED)
+        self.units: Any = None  # of a stream in this process, as the next two
+        self.exchange: Any = None
+        self.noised = None
+        self.last_time = None
+        self._times: StreamTimes | None = StreamTimes(_REMEMBERED)
+
+    def __reduce__(self):
+        """A copy starts another stream: the last rows of this one stay with its units."""
+        return PlantStream, (self._watch, self._names)
 
     @property
-    def request(self):
-        """What units are asked for the next batch."""
-        return WatchRequest(self.n_batches + 1, flags=self._flag_watch is not None)
+    def question(self):
+        """What units are asked for the next batch, and the type of their answers."""
+        answer = FlagMessage if self._flags else StateMessage
+        return WatchRequest(self.n_batches + 1, flags=self._flags), answer
 
-    @property
-    def answer(self):
-        """Type of message that they answer with."""
-        return StateMessage if self._flag_watch is None else FlagMessage
+    def push(self, answers, lengths=None):
+        """Incidents that the next rows start or change, as (first row of their episode, verdict).
 
-    def push(self, answers):
-        """Incidents that the next batch starts or changes, as (first row of their episode, verdict)."""
-        changed = self._flags_judged(answers) if self._flag_watch else self._states_judged(answers)
+        `lengths` are those of the episodes in the rows, None for flags of one episode. The first of them goes
+        on where the last rows ended.
+        """
+        if self._flags:
+            rows = flag_array(answers, self._names)
+            lengths = (len(rows),) if lengths is None else lengths
+        else:
+            lengths = self._same_lengths(answers)
+        changed = []
+        for k, (i, j) in enumerate(episodes(episode_starts(lengths), sum(lengths))):
+            if k:
+                self._state, self._first = self._watch.new_state(), self._n_rows
+            part = rows[i:j] if self._flags else {name: one.rows(i, j) for name, one in answers.items()}
+            changed += [(self._first, verdict) for verdict in self._watch.push(part, self._state)]
+            self._n_rows += j - i
         self._verdicts |= {start + verdict.detected: (start, verdict) for start, verdict in changed}
         self.n_batches += 1
         return changed
 
-    def table(self, names):
-        """All incidents as they are known now."""
-        found = [self._verdicts[detected] for detected in sorted(self._verdicts)]
-        return incident_table([incident_row(verdict, names, start) for start, verdict in found])
-
-    def dated(self, changed, names, index):
-        """Rows of the table of changed incidents, places as times if all rows so far had them."""
-        if not isinstance(index, pd.DatetimeIndex):
-            self._times = None
-        if self._times is None:
-            return [incident_row(verdict, names, first) for first, verdict in changed]
-        self._times.extend(index)
-        table = [incident_row(verdict, names, index=self._times) for _, verdict in changed]
-        self._times.keep([row for _, v in changed if v.open for row in (v.start, v.detected)])
-        return table
-
-    def _states_judged(self, messages):
-        changed, row = [], 0
+    def _same_lengths(self, messages):
         lengths = {name: message.lengths for name, message in messages.items()}
         if len(set(lengths.values())) > 1:
             sent = ", ".join(f"{name} sent {sum(rows)}" for name, rows in lengths.items())
@@ -75,26 +72,35 @@ class PlantStream:
                 f"Batch {self.n_batches + 1} has not the same rows at all units: {sent}. Cut their records "
                 "at the same times."
             )
-        for k, length in enumerate(next(iter(lengths.values()))):
-            if k > 0:  # the first episode goes on where the last batch ended
-                self._state, self._first = self._new_state(), self._n_rows
-            part = {name: message.rows(row, row + length) for name, message in messages.items()}
-            changed += [(self._first, verdict) for verdict in self._root_cause.push(part, self._state)]
-            row, self._n_rows = row + length, self._n_rows + length
-        return changed
+        return next(iter(lengths.values()))
 
-    def _flags_judged(self, answers):
-        flags = np.stack([answer.pairs for answer in answers.values()], axis=1).astype(np.uint8)
-        return [(0, verdict) for verdict in self._flag_watch.push(flags, self._state)]
+    def table(self):
+        """All incidents as they are known now."""
+        found = [self._verdicts[detected] for detected in sorted(self._verdicts)]
+        return incident_table([incident_row(verdict, self._names, start) for start, verdict in found])
 
-    def _new_state(self):
-        return StreamState() if self._flag_watch is None else FlagState()
+    def dated(self, changed, index=None):
+        """Table of changed incidents, places as times if all rows so far had them."""
+        if not isinstance(index, pd.DatetimeIndex):
+            self._times = None
+        if self._times is None:
+            return incident_table([incident_row(verdict, self._names, first) for first, verdict in changed])
+        self._times.extend(index)
+        rows = [incident_row(verdict, self._names, index=self._times) for _, verdict in changed]
+        self._times.keep([row for _, v in changed if v.open for row in (v.start, v.detected)])
+        return incident_table(rows)
+
+
+def flag_array(answers, names):
+    """Flags in the answers of these units, integers of shape (n_samples, n_units, 2)."""
+    return np.stack([answers[name].pairs for name in names], axis=1).astype(np.uint8)
 
 
 def verdict_reply(found):
     """Verdict on incidents given as (first row of their episode, verdict)."""
     rows = [(v.start + first, v.detected + first, v.last + first) for first, v in found]
-    return VerdictReply(rows, [int(v.probability.argmax()) for _, v in found])
+    roots = [v.probability.argmax() for _, v in found]
+    return VerdictReply(np.array(rows, dtype=int).reshape(-1, 3), np.array(roots, dtype=int))
 
 
 def flag_verdict(roots, n_units):

@@ -22,23 +22,15 @@ def undecidable_units(server, noise, clients):
     if not noise or not hasattr(server, "unshrunk_transition_"):
         return ()
     states = stationary_covariance(server.unshrunk_transition_, server.process_cov_)
-    return tuple(
-        name
-        for name, rows in server.state_slices_.items()
-        if name in noise
-        and _found_states(clients.get(name))
-        and _SHARE * _strongest(server.information_[rows, rows], states[rows, rows])
-        < np.sqrt(len(noise[name]) / server.n_samples_)
-    )
-
-
-def _found_states(client):
-    return client is None or (client.n_states == "auto" and client.C is None)
-
-
-def _strongest(J, covariance):
-    """Largest signal-to-noise ratio of the states of a unit."""
-    return float(np.linalg.eigvals(J @ covariance).real.max())
+    hidden = []
+    for name, rows in server.state_slices_.items():
+        client = clients.get(name)
+        searched = client is None or (client.n_states == "auto" and client.C is None)
+        if name in noise and searched:
+            strongest = np.linalg.eigvals(server.information_[rows, rows] @ states[rows, rows]).real.max()
+            if _SHARE * strongest < np.sqrt(len(noise[name]) / server.n_samples_):
+                hidden.append(name)
+    return tuple(hidden)
 
 
 def undecided(table, units):

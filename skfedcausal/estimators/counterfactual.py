@@ -1,8 +1,9 @@
 """Federated counterfactuals: what if a unit of a plant had been operated differently?"""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,6 +23,7 @@ from ._progress import with_callbacks
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class FederatedCounterfactualEstimator(PlantEstimator):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.
 
@@ -121,45 +123,15 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     (5, 16)
     """
 
+    input_columns: Any = None
+    missing_inputs: str = "error"
+
     _parameter_constraints = {
         **PlantEstimator._parameter_constraints,
         "server": [HasMethods("effects"), None],
         "input_columns": ["array-like", callable, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
     }
-
-    def __init__(
-        self,
-        client=None,
-        *,
-        client_labels="from_columns",
-        augmenter=None,
-        server=None,
-        privacy=None,
-        transport=None,
-        wire_dtype="float64",
-        n_jobs=None,
-        random_state=None,
-        input_columns=None,
-        missing_inputs="error",
-        lost_units=None,
-        max_bytes=None,
-        verbose=False,
-    ):
-        self.client = client
-        self.client_labels = client_labels
-        self.augmenter = augmenter
-        self.server = server
-        self.privacy = privacy
-        self.transport = transport
-        self.wire_dtype = wire_dtype
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.input_columns = input_columns
-        self.missing_inputs = missing_inputs
-        self.lost_units = lost_units
-        self.max_bytes = max_bytes
-        self.verbose = verbose
 
     _has_inputs = True
 
@@ -235,11 +207,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         known = self._plant_inputs
         self.input_ = known.expand(server.input_)
         self.input_names_ = known.names
-        ends = np.cumsum([len(known.of(name)) for name in server.names_])
-        starts = [0, *ends[:-1]]
-        self.input_slices_ = {
-            name: slice(int(a), int(b)) for name, a, b in zip(server.names_, starts, ends, strict=True)
-        }
+        ends = np.cumsum([0, *(len(known.of(name)) for name in server.names_)]).tolist()
+        self.input_slices_ = dict(zip(server.names_, map(slice, ends[:-1], ends[1:]), strict=True))
         self.excitation_ = known.table({} if server.excitation_ is None else server.excitation_)
         self.feedback_ = server.feedback_
 
@@ -248,9 +217,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     # -- questions -------------------------------------------------------------------------------
 
-    def counterfactual(
-        self, n, u0, u1, *, horizon=1, level="measurement", return_std=False, loops="hold", split=False
-    ):
+    def counterfactual(self, n, u0, u1, *, horizon=1, level="measurement", return_std=False, loops="hold", split=False):
         """Effect on every unit of operating unit `n` with the inputs `u1` instead of `u0`.
 
         Parameters
@@ -306,9 +273,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         known, own = self._plant_inputs, self._plant_inputs.of(name)
         if not own:
             with_inputs = [unit for unit in self.client_names_ if known.of(unit)]
-            raise ValueError(
-                f"Unit {name!r} has no inputs; units with inputs are {', '.join(with_inputs) or 'none'}."
-            )
+            raise ValueError(f"Unit {name!r} has no inputs; units with inputs are {', '.join(with_inputs) or 'none'}.")
         names = [known.names[k] for k in own]
         before, after = (trajectory(u, f"u{k}", horizon, names) for k, u in enumerate((u0, u1)))
         for values in (before, after):
@@ -319,17 +284,13 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         steps = pd.RangeIndex(1, horizon + 1, name="step")
         parts = {known.names[k]: _only(change, k) for k in own}
         frames = [
-            self._effect_frames(part, held, loops, level, steps)
-            for part in (parts.values() if split else [change])
+            self._effect_frames(part, held, loops, level, steps) for part in (parts.values() if split else [change])
         ]
-        effect, std = zip(*frames, strict=True)
-        if not split:
-            return (effect[0], std[0]) if return_std else effect[0]
-        effect, std = (
-            pd.concat(dict(zip(parts, frames, strict=True)), axis=1, names=["input", "column"])
-            for frames in (effect, std)
-        )
-        return (effect, std) if return_std else effect
+        tables = [
+            pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"]) if split else some[0]
+            for some in zip(*frames, strict=True)
+        ]
+        return tuple(tables) if return_std else tables[0]
 
     def whatif(self, X, do, *, inputs=None, lengths=None, confidence=0.9, loops="hold", split=False):
         """Replay a record under other inputs.
@@ -434,9 +395,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             raise ValueError("No unit of this plant has inputs that moved in `fit`.")
         with self._asking_models() as exchange:
             answer = exchange.ask({name: AggregateRequest(float(scale))}, Measurements)[name]
-        return pd.Series(
-            answer.values[0], index=list(answer.columns), name="aggregate of all other units' inputs"
-        )
+        return pd.Series(answer.values[0], index=list(answer.columns), name="aggregate of all other units' inputs")
 
     def transfer_function(self):
         """The learned plant from inputs to expected measurements, ``G(z) = C (z I - A)^-1 B``.
@@ -446,9 +405,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         TransferFunction
         """
         check_is_fitted(self)
-        unit_states = {
-            name: EffectReply(np.eye(rows.stop - rows.start)) for name, rows in self.state_slices_.items()
-        }
+        unit_states = {name: EffectReply(np.eye(rows.stop - rows.start)) for name, rows in self.state_slices_.items()}
         with self._asking_models() as exchange:
             answers = exchange.ask(unit_states, Measurements)
         positions, columns = self._places(answers)
@@ -472,20 +429,18 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         """Effect and standard error (NaN where the server has none) as labelled tables."""
         replies = self._effects(change, held, loops)
         if level == "state":
+            if self._channel is not None:  # each site maps the effect on its own sensors, for itself
+                self._channel.tell({name: replace(reply, keep=True) for name, reply in replies.items()})
             known = [replies[name] for name in self.client_names_]
-            blocks = [np.hstack([reply.states for reply in known])]
-            variances = [
-                np.full(reply.states.shape, np.nan)
-                if reply.covariances is None
-                else np.diagonal(reply.covariances, axis1=1, axis2=2)
-                for reply in known
-            ]
-            blocks.append(np.sqrt(np.hstack(variances).clip(0)))
-            columns = self.get_feature_names_out()
+            effect, columns = np.hstack([reply.states for reply in known]), self.get_feature_names_out()
+            variance = np.full_like(effect, np.nan)
+            if all(reply.covariances is not None for reply in known):
+                own = [np.diagonal(reply.covariances, axis1=1, axis2=2) for reply in known]
+                variance = np.hstack(own).clip(0)
         else:
             with self._asking_models() as exchange:
                 effect, variance, columns = self._mapped_effect(exchange, replies)
-            blocks = [effect, np.sqrt(variance)]
+        blocks = effect, np.sqrt(variance)
         return tuple(pd.DataFrame(block, index=steps, columns=list(columns)) for block in blocks)
 
     def _mapped_effect(self, exchange, replies):
@@ -511,11 +466,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     def _recorded_inputs(self, units, messages):
         """Inputs of the record, shape (n_samples, n_inputs); those that sites leave out are zero."""
-        if units.inputs is not None:
-            recorded = [U for U in units.inputs if U is not None]
-            return np.concatenate(recorded, axis=1) if recorded else np.zeros((units.n_samples, 0))
-        recorded = [message.inputs for message in messages.values() if message.inputs is not None]
-        return np.hstack(recorded) if recorded else np.zeros((units.n_samples, 0))
+        series = units.inputs or [message.inputs for message in messages.values()]
+        return np.hstack([np.zeros((units.n_samples, 0)), *(U for U in series if U is not None)])
 
     def _factual(self, units, messages):
         """Measurements of the record, expected ones where they are missing, the variance of those, names."""

@@ -2,7 +2,9 @@
 
 import secrets
 from collections.abc import Mapping
+from dataclasses import dataclass
 from numbers import Real
+from typing import Any
 
 import joblib
 import numpy as np
@@ -12,7 +14,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.units import UnitStreams, randomised_flags, released
+from ..client.units import UnitStreams, randomised_flags, units_alone
 from ..containers.rows import (
     check_following,
     check_sampling,
@@ -26,8 +28,8 @@ from ..message.watching import FlagMessage
 from ..privacy.mechanism import PrivacyMechanism
 from ..server.gradient.server import GradientServer
 from ..server.moments import MomentServer
-from ..server.watching.detector import RootCauseServer, StreamState
-from ..server.watching.flags import FlagState, FlagWatch, needed_answers, roots_of_flags
+from ..server.watching.detector import RootCauseServer
+from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
 from ..server.watching.incidents import (
     UNDECIDED,
     incident_row,
@@ -39,11 +41,12 @@ from ..statespace.episodes import episodes
 from ._base import FederatedEstimator
 from ._progress import with_callbacks
 from ._promises import mechanisms, promise
-from ._streams import PlantStream, flag_verdict, verdict_reply
+from ._streams import PlantStream, flag_array, flag_verdict, verdict_reply
 
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class FederatedRCADetector(FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
@@ -153,6 +156,13 @@ class FederatedRCADetector(FederatedEstimator):
     'unit2'
     """
 
+    evidence: str = "innovations"
+    statistic: str = "both"
+    false_alarm_rate: float | str = 1e-3
+    percentile: float = 95.0
+    horizon: int = 1
+    prior: Any = None
+
     _parameter_constraints = {
         **FederatedEstimator._parameter_constraints,
         "privacy": [PrivacyMechanism, list, tuple, None],
@@ -164,46 +174,7 @@ class FederatedRCADetector(FederatedEstimator):
         "prior": ["array-like", dict, None],
     }
 
-    def __init__(
-        self,
-        client=None,
-        *,
-        client_labels="from_columns",
-        augmenter=None,
-        server=None,
-        privacy=None,
-        transport=None,
-        wire_dtype="float64",
-        evidence="innovations",
-        statistic="both",
-        false_alarm_rate=1e-3,
-        percentile=95.0,
-        horizon=1,
-        prior=None,
-        n_jobs=None,
-        random_state=None,
-        lost_units=None,
-        max_bytes=None,
-        verbose=False,
-    ):
-        self.client = client
-        self.client_labels = client_labels
-        self.augmenter = augmenter
-        self.server = server
-        self.privacy = privacy
-        self.transport = transport
-        self.wire_dtype = wire_dtype
-        self.evidence = evidence
-        self.statistic = statistic
-        self.false_alarm_rate = false_alarm_rate
-        self.percentile = percentile
-        self.horizon = horizon
-        self.prior = prior
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.lost_units = lost_units
-        self.max_bytes = max_bytes
-        self.verbose = verbose
+    _default_server, _monitors = MomentServer, True
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -238,8 +209,6 @@ class FederatedRCADetector(FederatedEstimator):
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
-        if inputs is not None:
-            raise ValueError("FederatedRCADetector has no inputs; give them as sensors of their unit.")
         plant = self._read_new(X, inputs, lengths)
         warn_of_gaps(plant.index, plant.starts)
         self._set_budget(plant.index)
@@ -289,7 +258,7 @@ class FederatedRCADetector(FederatedEstimator):
             exchange.ask(nominal, Acknowledgement)
 
     def _new_server(self):
-        server = super()._new_server(MomentServer)
+        server = super()._new_server()
         if isinstance(server, GradientServer):
             raise TypeError(
                 "FederatedRCADetector compares units by a density of the whole plant, which GradientServer "
@@ -297,15 +266,8 @@ class FederatedRCADetector(FederatedEstimator):
             )
         return server
 
-    def _exchange(self, transport, ledger, **settings):
-        return super()._exchange(transport, ledger, monitor=True, **settings)
-
     def _store_fit(self, server, exchange):
         """What is nominal, from the messages that the plant was learned from."""
-        self.client_names_ = server.names_
-        self.transition_ = server.transition_
-        self.process_cov_ = server.process_cov_
-        self.state_slices_ = server.state_slices_
         messages = exchange.messages
         watch_budget(self._run_length, len(next(iter(messages.values())).z))
         rng = check_random_state(0 if self.random_state is None else self.random_state)
@@ -315,7 +277,9 @@ class FederatedRCADetector(FederatedEstimator):
         self.thresholds_ = dict(self._root_cause.levels.thresholds)
         self.false_alarms_ = self._root_cause.levels.false_alarms
         self._flagger = secrets.token_hex(8)
-        self._needed = self._needed_flags()
+        self._watch: Any = self._root_cause
+        if self.evidence == "flags":
+            self._watch = FlagWatch(int(self.horizon), self._needed_flags())
         self.reset()
 
     def _needed_flags(self):
@@ -359,42 +323,33 @@ class FederatedRCADetector(FederatedEstimator):
             words = f"{of_messages} Flags of watched records: {of_flags}"
         return spent, table, words
 
-    def _released(self, plant):
-        """A record with the noise of the nominal one, under which the thresholds were set."""
-        mechanism = self._checked_mechanism()
-        if mechanism is None:
-            return plant, {}
-        plant, noise = released(mechanism, plant, self._noise)
+    def _sites(self, plant, watched):
+        """Units about a watched record, which may tell their states or nothing but flags."""
+        messages, of_flags = mechanisms(self.privacy)
+        if of_flags is None or not watched or self.evidence != "flags":
+            if messages is None and of_flags is not None:
+                raise ValueError(
+                    "RandomizedResponse protects flags, and this method needs states. Use flags, incidents, predict "
+                    "or predict_root_cause, or fit with privacy=[GaussianMechanism(...), RandomizedResponse(...)]."
+                )
+            return super()._sites(plant, watched)
+        pairs = randomised_flags(of_flags, plant, self._units, self._flagger)
         self._store_promise(plant.n_samples)
-        return plant, noise
+        return units_alone(self._units, plant.layout, pairs)
+
+    def _released(self, plant, noise=None):
+        """A record with the noise of the nominal one, under which the thresholds were set."""
+        return super()._released(plant, self._noise if noise is None else noise)
 
     def _checked_mechanism(self):
         """The mechanism for messages, which must be the one that the thresholds were set under."""
-        mechanism = self._message_mechanism
-        self._check_mechanism(mechanism)
+        mechanism = super()._checked_mechanism()
         if _promise_key(mechanism) != self._promised:
             raise ValueError(
                 "`privacy` is not what it was when the detector was fitted: its thresholds hold for the "
                 "noise they were set under. Fit it again."
             )
         return mechanism
-
-    def _check_states_may_leave(self):
-        """Refuse to look at states where only flags are protected."""
-        if self._message_mechanism is None and self.privacy is not None:
-            raise ValueError(
-                "RandomizedResponse protects flags, and this method needs states. Use flags, incidents, "
-                "predict or predict_root_cause, or fit with "
-                "privacy=[GaussianMechanism(...), RandomizedResponse(...)]."
-            )
-
-    def _flags_to_send(self, plant):
-        mechanism = mechanisms(self.privacy)[1]
-        if mechanism is None:
-            return None
-        pairs = randomised_flags(mechanism, plant, self._units, self._flagger)
-        self._store_promise(plant.n_samples)
-        return pairs
 
     # -- following -------------------------------------------------------------------------------
 
@@ -405,40 +360,20 @@ class FederatedRCADetector(FederatedEstimator):
         warn_of_gaps(plant.index, plant.starts)
         return plant
 
-    def _asking_evidence(self, X, inputs, lengths):
-        return self._asking(X, inputs, lengths, flags=self.evidence == "flags")
-
-    def _messages(self, units, **wishes):
-        """Messages about a record that is watched, if states may leave at all."""
-        self._check_states_may_leave()
-        return units.messages(**wishes)
-
-    def _flag_array(self, units):
-        """Flags as the server gets them, shape (n_samples, n_units, 2)."""
-        arrived = units.exchange.ask_all(FlagsRequest(), FlagMessage)
-        return np.stack([arrived[name].pairs for name in self.client_names_], axis=1).astype(np.uint8)
-
-    @property
-    def _flag_watch(self):
-        return FlagWatch(int(self.horizon), self._needed)
+    def _evidence_of(self, units):
+        """Answers of the units about a record, of the kind that is watched."""
+        if self.evidence == "flags":
+            return units.exchange.ask_all(FlagsRequest(), FlagMessage)
+        return units.messages()
 
     def _verdicts(self, units):
         """Incidents of every episode, as (first row of the episode, verdict); the units are told."""
-        if self.evidence == "flags":
-            flags, watch = self._flag_array(units), self._flag_watch
-            found = [
-                (start, verdict)
-                for start, stop in episodes(units.starts, len(flags))
-                for verdict in watch.push(flags[start:stop], FlagState())
-            ]
-        else:
-            found = [
-                (start, verdict)
-                for start, part in _episodes(self._messages(units), units.starts)
-                for verdict in self._root_cause.push(part, StreamState())
-            ]
-        units.exchange.tell(dict.fromkeys(self.client_names_, verdict_reply(found)))
+        found = PlantStream(self._watch, self.client_names_).push(self._evidence_of(units), units.lengths)
+        self._tell(units.exchange, verdict_reply(found))
         return found
+
+    def _tell(self, exchange, verdict):
+        exchange.tell(dict.fromkeys(self.client_names_, verdict))
 
     def incidents(self, X=None, *, inputs=None, lengths=None):
         """Incidents in a record.
@@ -460,7 +395,7 @@ class FederatedRCADetector(FederatedEstimator):
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability
             its share of these steps.
         """
-        with self._asking_evidence(X, inputs, lengths) as units:
+        with self._asking(X, inputs, lengths, watched=True) as units:
             found, index = self._verdicts(units), units.index
         index = index if isinstance(index, pd.DatetimeIndex) else None
         return incident_table([incident_row(v, self.client_names_, start, index) for start, v in found])
@@ -478,15 +413,13 @@ class FederatedRCADetector(FederatedEstimator):
         -------
         ndarray of str, shape (n_samples,)
         """
-        with self._asking_evidence(X, inputs, lengths) as units:
+        with self._asking(X, inputs, lengths, watched=True) as units:
             if self.evidence == "flags":
-                flags, bounds = self._flag_array(units), episodes(units.starts, units.n_samples)
-                roots = np.concatenate(
-                    [roots_of_flags(flags[i:j], int(self.horizon), self._needed) for i, j in bounds]
-                )
-                names = self.client_names_
-                units.exchange.tell(dict.fromkeys(names, flag_verdict(roots, len(names))))
-                return np.array([*names, UNDECIDED, ""], dtype=object)[roots].astype(str)
+                flags = flag_array(self._evidence_of(units), self.client_names_)
+                bounds, watch = episodes(units.starts, len(flags)), self._watch
+                roots = np.concatenate([roots_of_flags(flags[i:j], watch.horizon, watch.needed) for i, j in bounds])
+                self._tell(units.exchange, flag_verdict(roots, len(self.client_names_)))
+                return np.array([*self.client_names_, UNDECIDED, ""], dtype=object)[roots].astype(str)
             found = self._verdicts(units)
         roots = np.full(units.n_samples, "", dtype=object)
         for start, stop in episodes(units.starts, units.n_samples):
@@ -539,7 +472,7 @@ class FederatedRCADetector(FederatedEstimator):
             start, end = position(start, units.index, 0), position(end, units.index, n_samples)
             if not 0 <= start < end <= n_samples:
                 raise ValueError(f"start={start}, end={end} is no window of a record of {n_samples} rows.")
-            _, probability, score = self._root_cause.attribute(self._messages(units), start, end)
+            _, probability, score = self._root_cause.attribute(units.messages(), start, end)
         order = np.argsort(-probability, kind="stable")
         names = np.array(self.client_names_, dtype=object)
         columns = {"client": names[order], "probability": probability[order], "statistic": score[order]}
@@ -559,8 +492,11 @@ class FederatedRCADetector(FederatedEstimator):
         ndarray of shape (n_samples, n_units)
         """
         with self._asking(X, inputs, lengths) as units:
-            parts = _episodes(self._messages(units), units.starts)
-            return np.concatenate([self._root_cause.relative_levels(part) for _, part in parts])
+            messages, levels = units.messages(), []
+            for start, stop in episodes(units.starts, units.n_samples):
+                part = {name: message.rows(start, stop) for name, message in messages.items()}
+                levels.append(self._root_cause.relative_levels(part))
+        return np.concatenate(levels)
 
     def get_feature_names_out(self, input_features=None):
         """Names of the units.
@@ -600,8 +536,8 @@ class FederatedRCADetector(FederatedEstimator):
         if self.evidence != "flags":
             raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
         columns = [f"{name}__{z}" for name in self.client_names_ for z in ("Z_c", "Z_a")]
-        with self._asking_evidence(X, inputs, lengths) as units:
-            flags = self._flag_array(units)
+        with self._asking(X, inputs, lengths, watched=True) as units:
+            flags = flag_array(self._evidence_of(units), self.client_names_)
             return pd.DataFrame(flags.reshape(len(flags), -1), columns=columns, index=units.index)
 
     def report(self, incident, path, *, X=None, title=None):
@@ -684,40 +620,22 @@ class FederatedRCADetector(FederatedEstimator):
         plant = self._read(batch)
         stream = self._stream
         stream.last_time = check_following(plant.index, stream.last_time, self._period)
-        if stream.exchange is None:
+        if stream.units is None:
             self._check_units(self.client_names_)
             stream.units = UnitStreams(self._units, self.layout_)
             stream.exchange = self._exchange(self._transport(stream.units.sites), self.stream_ledger_)
-        if stream.units.put(plant, self._noised_stream(stream)):
+        if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
+            stream.noised = mechanism.stream(self._noise)
+        if stream.units.put(plant, stream.noised):
             self._store_promise(plant.n_samples)
-        changed = stream.push(stream.exchange.ask_all(stream.request, stream.answer))
+        changed = stream.push(stream.exchange.ask_all(*stream.question))
         if changed:
-            stream.exchange.tell(dict.fromkeys(self.client_names_, verdict_reply(changed)))
-        return incident_table(stream.dated(changed, self.client_names_, plant.index))
-
-    def _noised_stream(self, stream):
-        """What adds noise to the rows of a stream, None without a mechanism."""
-        if self.privacy is None and not self.noise_covariance_:
-            return None
-        if stream.noised is None:
-            self._check_states_may_leave()
-            stream.noised = self._checked_mechanism().stream(self._noise)
-        return stream.noised
+            self._tell(stream.exchange, verdict_reply(changed))
+        return stream.dated(changed, plant.index)
 
     def reset(self):
         """Forget the stream followed so far; the next :meth:`update` starts an episode."""
-        self._followed, self.stream_ledger_ = None, StreamLedger()
-
-    @property
-    def _stream(self):
-        if self._followed is None:
-            flags = self._flag_watch if self.evidence == "flags" else None
-            self._followed = PlantStream(self._root_cause, flags)
-        return self._followed
-
-    def __getstate__(self):
-        """Without a stream, the last rows of which stay with its units: a copy starts another one."""
-        return {**super().__getstate__(), "_followed": None}
+        self._stream, self.stream_ledger_ = PlantStream(self._watch, self.client_names_), StreamLedger()
 
     def watch_sites(self, *, wait=0.0):
         """Incidents in the records that the sites have to be watched, after :meth:`fit_sites`.
@@ -757,7 +675,7 @@ class FederatedRCADetector(FederatedEstimator):
         check_is_fitted(self)
         if self._channel is None:
             raise AttributeError("`site_incidents_` is there after `fit_sites` only.")
-        return self._stream.table(self.client_names_)
+        return self._stream.table()
 
     def follow_sites(self, *, wait=0.0):
         """Follow the records that the sites have to be watched, as :meth:`watch_sites` does.
@@ -782,32 +700,15 @@ class FederatedRCADetector(FederatedEstimator):
             raise ValueError("There are no sites to be asked: `fit_sites` first.")
         exchange, stream = self._channel, self._stream
         while True:
-            answers = exchange.ask_when_there(stream.request, stream.answer, wait)
+            answers = exchange.ask_when_there(*stream.question, wait)
             if answers is None:
                 return
             changed = stream.push(answers)
-            exchange.tell(dict.fromkeys(self.client_names_, verdict_reply(changed)))
+            self._tell(exchange, verdict_reply(changed))
             self._store_told_promises()
-            yield incident_table([incident_row(v, self.client_names_, start) for start, v in changed])
+            yield stream.dated(changed)
 
     # -- scores --------------------------------------------------------------------------------------
-
-    def score_samples(self, X=None, *, inputs=None, lengths=None):
-        """Log-density of all measurements at each time step given the past, shape (n_samples,).
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs, lengths
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray of shape (n_samples,)
-            In nats.
-        """
-        with self._asking(X, inputs, lengths) as units:
-            return self.server_.filter(self._messages(units, const=True)).log_likelihood()
 
     def score(self, X=None, y=None, *, inputs=None, lengths=None):
         """Macro F1 of the roots per time step against `y`, or the mean of :meth:`score_samples`.
@@ -838,9 +739,7 @@ def _prior(prior, names):
         return np.full(len(names), 1 / len(names))
     if isinstance(prior, Mapping):
         if set(prior) != set(names):
-            raise ValueError(
-                f"`prior` names {sorted(prior)}, the units are {sorted(names)}. Name every unit."
-            )
+            raise ValueError(f"`prior` names {sorted(prior)}, the units are {sorted(names)}. Name every unit.")
         prior = [prior[name] for name in names]
     weights = np.asarray(prior, dtype=float)
     if weights.shape != (len(names),) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
@@ -849,15 +748,6 @@ def _prior(prior, names):
             f"units {', '.join(names)}."
         )
     return weights / weights.sum()
-
-
-def _episodes(messages, starts):
-    """First row and messages of every episode."""
-    n_samples = len(next(iter(messages.values())).z)
-    for start, stop in episodes(starts, n_samples):
-        whole = stop - start == n_samples
-        rows = messages if whole else {name: each.rows(start, stop) for name, each in messages.items()}
-        yield start, rows
 
 
 def _promise_key(mechanism):

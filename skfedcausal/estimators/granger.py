@@ -110,35 +110,6 @@ class FederatedGrangerEstimator(PlantEstimator):
     'cause effect   verdict\\nunit0  unit2 influence'
     """
 
-    def __init__(
-        self,
-        client=None,
-        *,
-        client_labels="from_columns",
-        augmenter=None,
-        server=None,
-        privacy=None,
-        transport=None,
-        wire_dtype="float64",
-        n_jobs=None,
-        random_state=None,
-        lost_units=None,
-        max_bytes=None,
-        verbose=False,
-    ):
-        self.client = client
-        self.client_labels = client_labels
-        self.augmenter = augmenter
-        self.server = server
-        self.privacy = privacy
-        self.transport = transport
-        self.wire_dtype = wire_dtype
-        self.n_jobs = n_jobs
-        self.random_state = random_state
-        self.lost_units = lost_units
-        self.max_bytes = max_bytes
-        self.verbose = verbose
-
     @with_callbacks
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
         """Learn the plant.
@@ -179,9 +150,4 @@ class FederatedGrangerEstimator(PlantEstimator):
         self._validate_params()
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
-        if inputs is not None:
-            raise ValueError(
-                "FederatedGrangerEstimator has no inputs; give them as sensors of their unit, or use "
-                "FederatedCounterfactualEstimator."
-            )
         return self._fit_units(self._read_new(X, inputs, lengths))

@@ -22,7 +22,5 @@ def file_name(name):
     """Name of a unit or a run as the name of a file or folder."""
     quoted = quote(name, safe=" ")
     if not quoted or quoted.startswith("."):
-        raise ValueError(
-            f"{name!r} cannot name a unit or a run whose packets travel: give letters or digits."
-        )
+        raise ValueError(f"{name!r} cannot name a unit or a run whose packets travel: give letters or digits.")
     return quoted

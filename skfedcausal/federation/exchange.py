@@ -37,9 +37,7 @@ class Attendance:
         there = len(self._names) - len(self.dropped | set(problems))
         needed = self.rule.needed(len(self._names)) if needed is None else needed
         if there < needed:
-            raise ClientError(
-                f"{text}\n{there} of {len(self._names)} units are there; the quorum is {needed}."
-            )
+            raise ClientError(f"{text}\n{there} of {len(self._names)} units are there; the quorum is {needed}.")
         for name, problem in problems.items():
             packet = packets[name]
             _LOG.warning("Without unit %r in round %d (%s): it %s", name, packet.round, packet.op, problem)
@@ -64,8 +62,7 @@ class Exchange:
         for method in ("clients", "exchange", "close"):
             if not hasattr(transport, method):
                 raise TypeError(
-                    f"The transport is a {type(transport).__name__} without `{method}`. Give "
-                    "an object with the "
+                    f"The transport is a {type(transport).__name__} without `{method}`. Give an object with the "
                     "methods of an InProcessTransport."
                 )
         self._transport, self.ledger, self.dtype = transport, ledger, dtype
@@ -102,7 +99,9 @@ class Exchange:
             requests = question.requests
             request = next(iter(requests.values()))
             if self._monitor and isinstance(request, FitRequest):
-                requests = {name: replace(one, monitor=True) for name, one in requests.items()}
+                requests = {
+                    name: replace(one, monitor=True) for name, one in requests.items() if isinstance(one, FitRequest)
+                }
             self.round += request.NEW_ROUND
             answers = self.ask(requests, question.answer, needed=question.needed)
             if question.answer in (StateMessage, LocalModel):
@@ -154,6 +153,13 @@ class Exchange:
         if not self.one_way:
             self.ask(replies, Acknowledgement, needed=0)  # what is known is known
 
+    def connect(self, transport):
+        """Reach the same units over another transport."""
+        self._transport = transport
+
+    def __getstate__(self):
+        return {**vars(self), "_transport": None}  # neither keys nor records of units go into a pickle
+
     def close(self):
         """Let go of the transport."""
         self._transport.close()
@@ -161,6 +167,11 @@ class Exchange:
     # -- packets ---------------------------------------------------------------------------------
 
     def _packets(self, requests):
+        if self._transport is None:
+            raise ClientError(
+                "This estimator comes from a pickle or a copy, which holds neither keys nor records of the "
+                "sites. Call `connect(transport)` to reach them again."
+            )
         known = self._transport.clients()
         unknown = [name for name in requests if name not in known]
         if unknown:

@@ -91,9 +91,7 @@ class FileTransport(FramedTransport):
         path = self._file(name, "outbox")
         try:
             if path.stat().st_size > self._max_frame:
-                return self._refused(
-                    name, f"A file of {path.stat().st_size} bytes is larger than {self._max_frame}."
-                )
+                return self._refused(name, f"A file of {path.stat().st_size} bytes is larger than {self._max_frame}.")
             frame = path.read_bytes()
         except OSError:
             return None

@@ -158,9 +158,7 @@ class Gate:
 
     def _checked(self, envelope, payload):
         if envelope.site != self.name or envelope.direction != "down":
-            raise PacketError(
-                f"Packet is for {envelope.site!r} ({envelope.direction}), not for {self.name!r}: astray."
-            )
+            raise PacketError(f"Packet is for {envelope.site!r} ({envelope.direction}), not for {self.name!r}: astray.")
         packet = Packet.decode(payload)
         self._enter(envelope.run)
         return packet
@@ -233,9 +231,7 @@ class Gate:
         if not head.exists():
             write_whole(head, json.dumps(about).encode())
         elif json.loads(head.read_text()) != about:
-            raise PacketError(
-                f"Run {run!r} was begun on another record of {self.name!r}: give the run a new name."
-            )
+            raise PacketError(f"Run {run!r} was begun on another record of {self.name!r}: give the run a new name.")
         state, sequence = self._replayed(run, journal)
         self.run, self._journal, self.state, self._sequence = run, journal, state, sequence
 

@@ -104,9 +104,7 @@ class Ledger:
         int
         """
         return sum(
-            entry.n_bytes
-            for entry in self.entries
-            if entry.direction == direction and client in (None, entry.client)
+            entry.n_bytes for entry in self.entries if entry.direction == direction and client in (None, entry.client)
         )
 
     @property
@@ -121,9 +119,7 @@ class Ledger:
             key = entry.client, entry.direction, entry.op, purpose(entry.op)
             packets, n_bytes, fields = rows.get(key, (0, 0, entry.fields))
             rows[key] = packets + 1, n_bytes + entry.n_bytes, fields
-        table = [
-            (*key, packets, n_bytes, _in_words(fields)) for key, (packets, n_bytes, fields) in rows.items()
-        ]
+        table = [(*key, packets, n_bytes, _in_words(fields)) for key, (packets, n_bytes, fields) in rows.items()]
         columns = ["client", "direction", "op", "purpose", "packets", "bytes", "fields"]
         return pd.DataFrame(table, columns=columns)
 

@@ -72,7 +72,5 @@ def _fields(packets):
 
 def _table(header, rows):
     head = "".join(f"<th>{escape(str(cell))}</th>" for cell in header)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
-    )
+    body = "".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     return f"<table>{f'<tr>{head}</tr>' if head else ''}{body}</table>"

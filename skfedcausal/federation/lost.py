@@ -50,9 +50,7 @@ class LostUnits:
         whole = isinstance(self.quorum, Integral) and not isinstance(self.quorum, bool)
         share = isinstance(self.quorum, Real) and not isinstance(self.quorum, Integral)
         if not ((whole and self.quorum >= 1) or (share and 0 < self.quorum <= 1)):
-            raise ValueError(
-                f"quorum={self.quorum!r}; give a number of units, or a share above 0 and up to 1."
-            )
+            raise ValueError(f"quorum={self.quorum!r}; give a number of units, or a share above 0 and up to 1.")
         if self.timeout is not None and not self.timeout > 0:
             raise ValueError(f"timeout={self.timeout!r}; give seconds above 0, or None.")
         if self.stale not in ("hold", "skip"):

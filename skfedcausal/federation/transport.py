@@ -92,9 +92,7 @@ class Transport(Protocol):
         tuple of str
         """
 
-    def exchange(
-        self, out: Mapping[str, Packet], *, timeout: float | None = None
-    ) -> dict[str, Packet | Failure]:
+    def exchange(self, out: Mapping[str, Packet], *, timeout: float | None = None) -> dict[str, Packet | Failure]:
         """Send one packet to each named client and collect the answers.
 
         A client that does not answer within `timeout` seconds (None: the transport's own limit) is a
@@ -147,9 +145,7 @@ class InProcessTransport:
     """
 
     def __init__(self, workers, n_jobs=None, backend=None):
-        self._sites = {
-            name: worker if isinstance(worker, Site) else Site(worker) for name, worker in workers.items()
-        }
+        self._sites = {name: worker if isinstance(worker, Site) else Site(worker) for name, worker in workers.items()}
         self._n_jobs = n_jobs
         self._backend = backend
 

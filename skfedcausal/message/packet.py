@@ -170,9 +170,7 @@ def _usual_header(op, round, specs):
 
 
 def _header_text(op, round, specs, scalars):
-    arrays = {
-        name: [dtype, list(shape), leading][: 3 if leading else 2] for name, dtype, shape, leading in specs
-    }
+    arrays = {name: [dtype, list(shape), leading][: 3 if leading else 2] for name, dtype, shape, leading in specs}
     header = {"op": op, "round": round, "arrays": arrays, "scalars": scalars}
     _check_header(header)
     text = _dumped(header)

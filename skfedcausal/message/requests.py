@@ -1,5 +1,6 @@
 """Requests of the server, and the answers to them that are no states: each request names its answer."""
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -37,7 +38,7 @@ class Ask(NamedTuple):
     True
     """
 
-    requests: dict[str, Message]
+    requests: Mapping[str, Message]
     answer: type[Message]
     needed: int | None = None
 
@@ -104,9 +105,7 @@ class LawRequest(Message, op=LAW_REQUEST, answer=FeedbackLaw):
     NEW_ROUND = False
 
 
-class TrainRequest(
-    Message, op=TRAIN, answer=LocalModel, first="relay stepwise start_scale seed constant dtype"
-):
+class TrainRequest(Message, op=TRAIN, answer=LocalModel, first="relay stepwise start_scale seed constant dtype"):
     """Asks for the unit's own model before training by gradients.
 
     Attributes
@@ -239,9 +238,7 @@ class FlagsRequest(Message, op="flag"):
 
     def _check(self, packet):
         if self.percentile is not None and self.percentile > 100:
-            raise PacketError(
-                f"Scalar 'percentile' of packet 'flag' is {self.percentile}, expected at most 100."
-            )
+            raise PacketError(f"Scalar 'percentile' of packet 'flag' is {self.percentile}, expected at most 100.")
 
 
 class LossAnswer(Message, op="losses"):

@@ -60,9 +60,7 @@ def wire(kind: str, purpose: str, *, default: Any = MISSING, array="", of="", le
     rule = Rule.kinds[name]
     shape = tuple(int(letter) if letter.isdigit() else letter for letter in letters)
     optional = default is None or (issubclass(rule, Scalar) and default is not MISSING)
-    declared = rule(
-        shape, purpose, optional, array, tuple(of.split()), rule.floor if least is None else least
-    )
+    declared = rule(shape, purpose, optional, array, tuple(of.split()), rule.floor if least is None else least)
     return field(default=default, metadata={"wire": declared})
 
 
@@ -176,9 +174,7 @@ class Message:
             needed = {rule.array for rule in cls._SCALARS if not rule.optional}
             known = {rule.array for rule in cls._SCALARS}
             if not needed <= told.keys() <= known:
-                raise PacketError(
-                    f"Packet {cls.OP!r} has the scalars {sorted(told)}, expected {sorted(known)}."
-                )
+                raise PacketError(f"Packet {cls.OP!r} has the scalars {sorted(told)}, expected {sorted(known)}.")
             for scalar in cls._SCALARS:
                 if scalar.array in told:
                     scalar.read(told, sizes, values)
@@ -204,8 +200,6 @@ def described(op, name, array):
         "meaning": purposes.get(name, UNKNOWN),
         "dtype": dtype,
         "shape": list(array.shape),
-        "bytes": code_size(
-            array.size, array.dtype.itemsize, n_leading(array)
-        ),  # without its line in the header
+        "bytes": code_size(array.size, array.dtype.itemsize, n_leading(array)),  # without its line in the header
         "rounding": _ROUNDING.get(dtype, "none, whole numbers"),
     }

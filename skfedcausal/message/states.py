@@ -63,21 +63,15 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
 
     z: np.ndarray = wire("whitened T p", "sufficient statistic of the states")
     patterns: np.ndarray = wire("informations k p p", "how precisely the sensors see the states")
-    index: ArrayOrNone = wire(
-        "positions T", "which sensors were seen in each time step", of="patterns", default=None
-    )
+    index: ArrayOrNone = wire("positions T", "which sensors were seen in each time step", of="patterns", default=None)
     lengths: tuple[int, ...] = wire("lengths e", "number of time steps of each episode", default=())
     const: ArrayOrNone = wire("numbers T", "rest of the log-density of each time step", default=None)
     transition: ArrayOrNone = wire("numbers p p", "dynamics of the unit's own states", default=None)
     process_cov: ArrayOrNone = wire("covariance p p", "process noise of the unit's own states", default=None)
     inputs: ArrayOrNone = wire("inputs T q", "the unit's inputs as they are", default=None)
     input_matrix: ArrayOrNone = wire("numbers p q", "how the inputs act on the unit's states", default=None)
-    off_subspace: ArrayOrNone = wire(
-        "numbers T", "distance of measurements from what states show", default=None
-    )
-    unpredicted: ArrayOrNone = wire(
-        "covariance p p", "what the past leaves unpredicted of the states", default=None
-    )
+    off_subspace: ArrayOrNone = wire("numbers T", "distance of measurements from what states show", default=None)
+    unpredicted: ArrayOrNone = wire("covariance p p", "what the past leaves unpredicted of the states", default=None)
 
     @property
     def J(self):
@@ -268,6 +262,8 @@ class EffectReply(Message, op="effect", answer=Measurements):
         Effect on the states.
     covariances : ndarray of shape (n_steps, n_states, n_states) or None
         Covariance of the estimated effect; None from a server that has none.
+    keep : bool or None
+        Whether the unit keeps the effect on its sensors to itself and answers with an acknowledgement.
 
     Examples
     --------
@@ -280,6 +276,7 @@ class EffectReply(Message, op="effect", answer=Measurements):
 
     states: np.ndarray = wire("series T p", "effect on the unit's states")
     covariances: ArrayOrNone = wire("covariances k p p", "their covariances", array="packed", default=None)
+    keep: bool | None = wire("flag", "whether the effect on the sensors stays at the unit", default=None)
 
     def _check(self, packet):
         _check_covariances(self, "steps")

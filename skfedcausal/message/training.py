@@ -380,9 +380,7 @@ class NoGradient(Message, op="no-gradient", answer=PredictedStates):
     """
 
 
-TO_SERVER = {
-    kind.OP: kind for kind in (LocalModel, AugmentedMessage, PredictedMessage, CorrectionMoments, BlockRow)
-}
+TO_SERVER = {kind.OP: kind for kind in (LocalModel, AugmentedMessage, PredictedMessage, CorrectionMoments, BlockRow)}
 TO_UNIT = {kind.OP: kind for kind in (TrainingPlan, GradientReply, BlockRow)}
 
 

@@ -121,9 +121,7 @@ class Charge:
 
     def __post_init__(self):
         if not (self.mu >= 0 and self.epsilon >= 0 and self.count >= 0):
-            raise ValueError(
-                f"A charge cannot be negative: mu={self.mu}, epsilon={self.epsilon}, count={self.count}."
-            )
+            raise ValueError(f"A charge cannot be negative: mu={self.mu}, epsilon={self.epsilon}, count={self.count}.")
 
 
 @dataclass(frozen=True)

@@ -123,11 +123,10 @@ def _warn_useless(mechanism, name, Y, plan):
         epsilon = mechanism.epsilon
         promise = f"mu {plan.charge.mu:.2g}" if epsilon is None else f"epsilon {epsilon:.2g}"
         _warn(
-            f"The noise on unit {name!r} is {ratio:.2g} times its strongest signal: a link that shows as a "
-            f"correlation of {_CORRELATION} needs about {needed:.1g} time steps, the record has {len(Y)}. "
-            f"At {promise} no link of that size can be told from noise; "
-            f"{_smallest_useful(plan.charge, mechanism.delta, ratio, len(Y))}. Use more, a smaller "
-            "event_radius or a longer record.",
+            f"The noise on unit {name!r} is {ratio:.2g} times its strongest signal: a link that shows as a correlation "
+            f"of {_CORRELATION} needs about {needed:.1g} time steps, the record has {len(Y)}. At {promise} no link of "
+            f"that size can be told from noise; {_smallest_useful(plan.charge, mechanism.delta, ratio, len(Y))}. Use "
+            "more, a smaller event_radius or a longer record.",
             UtilityWarning,
         )
 

@@ -287,9 +287,7 @@ def _of(value, name, parameter):
     if not isinstance(value, Mapping):
         return value
     if name not in value:
-        raise ValueError(
-            f"`{parameter}` names {sorted(value)} but not the unit {name!r}; give one value per unit."
-        )
+        raise ValueError(f"`{parameter}` names {sorted(value)} but not the unit {name!r}; give one value per unit.")
     return value[name]
 
 

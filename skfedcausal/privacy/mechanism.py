@@ -335,8 +335,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
             drawn = self.draw(Y[rows].shape, noise.std, rng)
             if np.shape(drawn) != Y[rows].shape:
                 raise ValueError(
-                    f"`draw` of {type(self).__name__} gave noise of shape {np.shape(drawn)}, expected "
-                    f"{Y[rows].shape}."
+                    f"`draw` of {type(self).__name__} gave noise of shape {np.shape(drawn)}, expected {Y[rows].shape}."
                 )
             added = on_grid(drawn, grid)
             values[rows] = bounds.center + bounds.scale * (on_grid(clipped(Y[rows], bounds), grid) + added)
@@ -489,10 +488,7 @@ class NoisedStream:
         if self._generators is None:
             names = "stream", len(account)
             self._generators = {name: generator(mechanism.random_state, name, *names) for name in records}
-        drawn = {
-            name: mechanism.noised(Y, self._noise[name], self._generators[name])
-            for name, Y in records.items()
-        }
+        drawn = {name: mechanism.noised(Y, self._noise[name], self._generators[name]) for name, Y in records.items()}
         return drawn, charged
 
     def _plan(self, name, n_rows):

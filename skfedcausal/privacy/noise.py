@@ -123,9 +123,7 @@ def normal_noise(shape, std, rng, sampler="float-grid"):
     grid = grid_of(std)
     if sampler == "float-grid":
         return on_grid(std * rng.standard_normal(shape), grid)
-    dp = import_optional(
-        "opendp.prelude", extra="privacy-secure", purpose="The exact discrete Gaussian sampler"
-    )
+    dp = import_optional("opendp.prelude", extra="privacy-secure", purpose="The exact discrete Gaussian sampler")
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T=int)), dp.l2_distance(T=float)
     measure = space >> dp.m.then_gaussian(std / grid)

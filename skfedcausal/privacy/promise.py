@@ -13,9 +13,7 @@ _PUBLIC = (
     "names, number of columns and rows, which values are missing, inputs, matrices given to the units' "
     "clients, settings chosen by looking at the data"
 )
-_NOT_COVERED = (
-    f"Not covered: {_PUBLIC}, and what shows of a unit's raw record without a message (warnings, timing)."
-)
+_NOT_COVERED = f"Not covered: {_PUBLIC}, and what shows of a unit's raw record without a message (warnings, timing)."
 
 
 def record_statement(
@@ -45,10 +43,7 @@ def record_statement(
     releases = "one release" if most == 1 else f"{most} releases"
     whole = ""
     if scope.unit != "client" and spent.delta > 0:  # seldom anything
-        whole = (
-            f" A unit's whole record of {n_samples} time steps is protected only to epsilon = "
-            f"{whole_epsilon:.3g}."
-        )
+        whole = f" A unit's whole record of {n_samples} time steps is protected only to epsilon = {whole_epsilon:.3g}."
     return (
         f"Differentially private per {scope}: all measurements of one unit at "
         f"{steps.get(scope.unit, 'all time steps')} {changed}, {_bound(clip_norm, event_radius)}, changes "
@@ -92,13 +87,12 @@ def paper_statement(mechanism, spent, names):
 def gradient_statement(mechanism, spent):
     """Promise of noise on a trusted server's gradients, and to whom."""
     return (
-        f"Differentially private per {mechanism.scope} against the other units: whatever changes in one "
-        "unit's record, the distribution of all gradients that the units were sent in training changes by "
-        f"at most {_loss(spent)}. Every gradient about one time step is clipped to norm "
-        f"{mechanism.gradient_clip:.4g}. Nothing is hidden from the server, which gets the units' states "
-        "without noise, nor from whoever sees what it learned (transition_, links_, its losses) or its "
-        f"answers about other records. Not covered either: {_PUBLIC}, and in which round training diverged, "
-        "should it."
+        f"Differentially private per {mechanism.scope} against the other units: whatever changes in one unit's record, "
+        f"the distribution of all gradients that the units were sent in training changes by at most {_loss(spent)}. "
+        f"Every gradient about one time step is clipped to norm {mechanism.gradient_clip:.4g}. Nothing is hidden from "
+        "the server, which gets the units' states without noise, nor from whoever sees what it learned (transition_, "
+        f"links_, its losses) or its answers about other records. Not covered either: {_PUBLIC}, and in which round "
+        "training diverged, should it."
     )
 
 

@@ -96,10 +96,9 @@ def add_departures(page, estimator):
     share = sent["bytes_up"] / sent["raw_bytes"] if sent["raw_bytes"] else 0.0
     rounds = f"{sent['rounds']} round{'s' * (sent['rounds'] != 1)}"
     page.heading("What data left the units").text(
-        f"For the fit {sent['bytes_up']:,} bytes went up in {rounds}, "
-        f"{share:.0%} of the {sent['raw_bytes']:,} bytes of raw measurements. So far it has been "
-        f"{ledger.total('up'):,} bytes up and {ledger.total('down'):,} bytes down, every packet on the list "
-        "below. Rows of raw measurements and names of sensors are not among them."
+        f"For the fit {sent['bytes_up']:,} bytes went up in {rounds}, {share:.0%} of the {sent['raw_bytes']:,} bytes "
+        f"of raw measurements. So far it has been {ledger.total('up'):,} bytes up and {ledger.total('down'):,} bytes "
+        "down, every packet on the list below. Rows of raw measurements and names of sensors are not among them."
     )
     packets = pd.DataFrame(
         [(entry.direction, entry.op, entry.n_bytes, set(entry.fields)) for entry in ledger.entries],

@@ -68,9 +68,7 @@ class JointRecord:
         """Record of messages by unit name, of `names` and in their order if they are given."""
         names = tuple(messages) if names is None else tuple(names)
         if set(names) != set(messages):
-            raise ValueError(
-                f"Messages came from {sorted(messages)}, expected one from each of {sorted(names)}."
-            )
+            raise ValueError(f"Messages came from {sorted(messages)}, expected one from each of {sorted(names)}.")
         lengths = {name: messages[name].lengths for name in names}
         if len(set(lengths.values())) != 1:
             raise ValueError(f"The units' messages cover different episodes: {lengths}.")
@@ -119,10 +117,6 @@ class JointRecord:
     @cached_property
     def z(self):
         """Information vectors of the plant, shape (n_samples, n_states)."""
-        return self.stacked()
-
-    def stacked(self):
-        """The same formed anew, for who needs it once."""
         return side_by_side([part.z for part in self.parts])
 
     @cached_property
@@ -201,7 +195,7 @@ class JointRecord:
         states have the covariances `predicted` before a measurement.
         """
         if self.is_constant:
-            return [(1.0, self.block_diagonal([part.patterns[0] for part in self.parts]))]
+            return [(1.0, self.mean_information())]
         present = np.column_stack([_presence(part, self.n_samples) for part in self.parts])
         _, key = patterns_of(present)
         counts = np.bincount(key)
@@ -326,12 +320,11 @@ class Scores:
 
         The first `n_dropped` rows of every episode are left out, the same for plants that are compared.
         """
-        pieces, ends = [], [0]
+        pieces = []
         for start, stop in episodes(self._record.starts, self._record.n_samples):
             rows = [self.series[start + n_dropped - lag : stop - lag] for lag in range(n_plant_lags)]
             pieces.append(np.hstack(rows))
-            ends.append(ends[-1] + len(pieces[-1]))
-        series, starts = np.concatenate(pieces), tuple(ends[:-1])
+        series, starts = np.concatenate(pieces), (0, *accumulate(map(len, pieces[:-1])))
         sums = lag_covariances(series, range(n_lags + 2), starts)
         moments = TransitionMoments.from_sums(sums, series, starts)
         return moments.without_last_bits(np.tile(self._scale, n_plant_lags))

@@ -310,18 +310,13 @@ class LikelihoodServer(ServerLearner):
         """How a plant of these messages is estimated."""
         local: list[tuple | None] = []
         for name in names:
-            message = messages[name]
-            if message.transition is not None and message.process_cov is not None:
-                local.append((message.transition, message.process_cov, message.input_matrix))
-            elif self.fix_local:
-                raise ValueError(
-                    f"fix_local=True needs the own model of unit {name!r}, which it did not send."
-                )
-            else:
-                local.append(None)
-        own = ("fix_local", "sparsity", "alpha", "shrink", "level_shifts", "covariance", "max_iter", "tol")
-        settings = {name: getattr(self, name) for name in own}
-        return Settings(tuple(local), time_domain=self.likelihood == "time-domain", **settings)
+            A, Q, B = (getattr(messages[name], x) for x in ("transition", "process_cov", "input_matrix"))
+            is_known = A is not None and Q is not None
+            if self.fix_local and not is_known:
+                raise ValueError(f"fix_local=True needs the own model of unit {name!r}, which it did not send.")
+            local.append((A, Q, B) if is_known else None)
+        own = {name: value for name, value in self.get_params(deep=False).items() if name in Settings._fields}
+        return Settings(tuple(local), time_domain=self.likelihood == "time-domain", **own)
 
     def _keep(self, record, estimate, settings):
         """Keep the estimate of a plant; the record with the noise that its filter supposes."""
@@ -339,12 +334,11 @@ class LikelihoodServer(ServerLearner):
         self.coefficients_, self._parameters = estimate.coefficients, estimate.parameters
         is_exact = self.likelihood == "time-domain" or not (record.is_constant and record.determined.all())
         self.likelihood_ = "time-domain" if is_exact else "whittle"
-        self.level_shifts_ = estimate.shifts.table(record.names)
+        self.level_shifts_ = estimate.shifts.table
         scale = estimate.parameters.state_scale
         point = OperatingPoint.of(record, estimate.A, estimate.steps, estimate.levels, scale)
         self._operating_point = point
-        self.n_iter_, self.converged_ = estimate.n_iter, estimate.converged
-        self.gradient_norm_, self.has_prior_ = estimate.gradient_norm, estimate.has_prior
+        self.n_iter_, self.converged_, self.gradient_norm_, self.has_prior_ = estimate.climb
         self.information_ = record.mean_information()
         self.correlations_ = correlation_table(record.names, estimate)
         return record
@@ -390,9 +384,8 @@ class LikelihoodServer(ServerLearner):
         levels = {"alpha": self.alpha, "margin": self.margin}
         self.links_ = links_table(self.names_, partition, self._blocks, geweke, **levels)
         if partition.n_inputs and len(partition.input_pairs.pairs):
-            unknown = np.full_like(geweke, np.nan)  # Geweke's measure is between measured processes
-            blocks = estimate.blocks["input"]
-            inputs = links_table(self.names_, partition.input_pairs, blocks, unknown, **levels, kind="input")
+            family, blocks = partition.input_pairs, estimate.blocks["input"]
+            inputs = links_table(self.names_, family, blocks, **levels, kind="input")
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
 
     # -- the plant over a record -----------------------------------------------------------------
@@ -596,6 +589,4 @@ class LikelihoodServer(ServerLearner):
         self._validate_params()
         record = JointRecord.from_messages(messages)
         blocks = screen_plant(record)
-        unknown = np.full((record.partition.n_units,) * 2, np.nan)
-        levels = {"alpha": self.alpha, "margin": self.margin}
-        return links_table(record.names, record.partition, blocks, unknown, **levels)
+        return links_table(record.names, record.partition, blocks, alpha=self.alpha, margin=self.margin)

@@ -1,5 +1,6 @@
 """The plant from lagged moments and a fixed number of steps towards maximum likelihood: no search."""
 
+from dataclasses import dataclass
 from numbers import Integral
 
 import numpy as np
@@ -20,6 +21,7 @@ _FALSE_LINKS = 0.05  # false discovery rate of the links that are kept
 _SPARSE_STEPS = 5  # of expectation maximisation with these only
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class MomentServer(ServerLearner):
     """Estimate of the plant by errors-in-variables moments and a few steps of expectation maximisation.
 
@@ -65,10 +67,9 @@ class MomentServer(ServerLearner):
     (8, 8)
     """
 
-    _parameter_constraints = {"n_steps": [Interval(Integral, 0, None, closed="left")]}
+    n_steps: int = 20
 
-    def __init__(self, *, n_steps=20):
-        self.n_steps = n_steps
+    _parameter_constraints = {"n_steps": [Interval(Integral, 0, None, closed="left")]}
 
     def fit(self, messages):
         """Learn the plant from one message per unit.

@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from ..message.requests import Acknowledgement, Ask, FitRequest, LawRequest
+from ..message.schema import Message
 from ..message.states import FeedbackLaw, SmoothedReply, StateMessage, StateReply
 from .joint import JointRecord
 from .prediction import InputDrive, PlantFilter, smooth_plant
@@ -129,7 +130,8 @@ class ServerLearner(BaseEstimator, ABC):
         ValueError
             If a unit has no reply.
         """
-        first = dict.fromkeys(names, FitRequest(local_model=self.needs_local_model))
+        request = FitRequest(local_model=self.needs_local_model)
+        first: dict[str, Message] = dict.fromkeys(names, request)
         messages = dict((yield Ask(first, StateMessage)))
         self.fit(messages)
         for _ in range(1, self.n_rounds):
@@ -235,9 +237,7 @@ class ServerLearner(BaseEstimator, ABC):
         who, n = type(self).__name__, 0
         for learned in ("names_", "state_slices_", "transition_", "process_cov_"):
             if not hasattr(self, learned):
-                raise AttributeError(
-                    f"`fit` of {who} left no `{learned}` behind; every server has to set it."
-                )
+                raise AttributeError(f"`fit` of {who} left no `{learned}` behind; every server has to set it.")
         for name, message in messages.items():
             rows, expected = self.state_slices_.get(name), slice(n, n + message.z.shape[1])
             if rows != expected:
@@ -248,8 +248,7 @@ class ServerLearner(BaseEstimator, ABC):
             if np.shape(matrix) != (n, n) or not np.isfinite(matrix).all():
                 raise ValueError(
                     f"`{learned}` of {who} has shape {np.shape(matrix)} or is not finite; "
-                    f"give a matrix of {n} "
-                    "rows and columns."
+                    f"give a matrix of {n} rows and columns."
                 )
 
     @property
@@ -261,9 +260,7 @@ class ServerLearner(BaseEstimator, ABC):
         """Record of the units of `fit`, with their inputs."""
         record = JointRecord.from_messages(messages, names=self.names_)
         known = getattr(self, "input_slices_", dict.fromkeys(self.names_, slice(0, 0))).values()
-        came, learned = (
-            tuple(u.stop - u.start for u in each) for each in (record.partition.input_slices, known)
-        )
+        came, learned = (tuple(u.stop - u.start for u in each) for each in (record.partition.input_slices, known))
         if came != learned:
             raise ValueError(f"The units have {came} inputs, in `fit` they had {learned}.")
         return record
@@ -277,9 +274,7 @@ class ServerLearner(BaseEstimator, ABC):
         return PlantFilter(self.transition_, self.process_cov_, record, drive)
 
     def _smoothed(self, messages, A, B, **settings):
-        states, covariances = smooth_plant(
-            A, self.process_cov_, self._record(messages), self._drive(A, B), **settings
-        )
+        states, covariances = smooth_plant(A, self.process_cov_, self._record(messages), self._drive(A, B), **settings)
         return {
             name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
             for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..statespace.episodes import PIECE, column_mean
+from ..statespace.episodes import PIECE, column_mean, side_by_side
 from ..statespace.inputs import input_term
 from ..statespace.kalman import (
-    Covariances,
     CovarianceSchedule,
     covariance_schedule,
     filter_rows,
@@ -53,8 +52,9 @@ class PlantFilter:
         """``E[h_t | messages up to t]``, shape (n_samples, n)."""
         if not self._record.is_constant:
             return self._with_gaps[0]
-        z, settings = self._record.stacked(), {"starts": self._record.starts, "exogenous": self._exogenous}
-        return filtered_states(self._schedule, (z, None), out=z, **settings)
+        z = side_by_side([part.z for part in self._record.parts])
+        settings = {"starts": self._record.starts, "exogenous": self._exogenous, "out": z}
+        return filtered_states(self._schedule, (z, None), **settings)
 
     @cached_property
     def predicted(self):
@@ -68,10 +68,12 @@ class PlantFilter:
         """Filtered minus predicted states of rows `start` to `stop` of one episode."""
         if not self._record.is_constant:
             return self.filtered[start:stop] - self.predicted[start:stop]
-        updates = self.filtered[start:stop].copy()
+        updates, inputs = self.filtered[start:stop].copy(), self.inputs
         late = 1 if start in self._record.starts else 0
-        if self._drive is not None:
-            updates -= self._drive.rows(self.inputs, start, stop, is_first=bool(late))
+        if self._drive is not None and late:
+            updates -= self._drive.exogenous(inputs[start:stop], (0,))
+        elif self._drive is not None:
+            updates -= inputs[start - 1 : stop - 1] @ self._drive.B.T
         updates[late:] -= self.filtered[start + late - 1 : stop - 1] @ self._A.T
         return updates
 
@@ -96,8 +98,7 @@ class PlantFilter:
 
     @cached_property
     def _schedule(self):
-        J = self._record.block_diagonal([part.patterns[0] for part in self._record.parts])
-        return covariance_schedule(self._A, self._Q, J, self._P0)
+        return covariance_schedule(self._A, self._Q, self._record.mean_information(), self._P0)
 
     def carried(self, matrix, drive=None):
         """What the row before makes of the states, ``matrix @ E[h_(t-1) | messages up to t - 1]``.
@@ -134,7 +135,7 @@ class PlantFilter:
                     # before and after the unit's own measurement alone
                     J, P = part.covariances.J[:, own, own], part.covariances.predicted[:, own, own]
                     filtered = np.linalg.solve(np.eye(J.shape[1]) + P @ J, P)
-                    covariances = Covariances(J, P, filtered, None, None)
+                    covariances = part.covariances._replace(J=J, predicted=P, filtered=filtered)
                     z, means = record.z[part.rows, own], part.predicted[:, own]
                     terms[part.rows, m] = log_density_terms(covariances, z, means)
             return terms
@@ -175,12 +176,6 @@ class InputDrive:
         """Inputs and steps less their level, shape (n_samples, k)."""
         return record.known - self.level
 
-    def rows(self, inputs, start, stop, *, is_first):
-        """Rows `start` to `stop` of :meth:`exogenous`, all of one episode, whether or not its first ones."""
-        if is_first:
-            return self.exogenous(inputs[start:stop], (0,))
-        return inputs[start - 1 : stop - 1] @ self.B.T
-
     def exogenous(self, inputs, starts):
         """What they add to the state equation at each row, from the row before.
 
@@ -199,8 +194,7 @@ class OperatingPoint(NamedTuple):
     steps: tuple[int, ...]
     new_levels: np.ndarray  # (n, n_steps)
     spread: np.ndarray  # (n, n)
-    starts: tuple[int, ...]
-    n_samples: int
+    rows: tuple[int, ...]  # first ones of the episodes of the fit, and how many there are
     sums: np.ndarray | None  # (2, n) or None
 
     @classmethod
@@ -213,8 +207,7 @@ class OperatingPoint(NamedTuple):
             np.linalg.solve(np.eye(n) - A, levels),
             # driven states of unknown past: the variance of the record
             state_scale @ state_scale.T if record.partition.n_inputs else np.zeros((n, n)),
-            record.starts,
-            record.n_samples,
+            (*record.starts, record.n_samples),
             record.fingerprint() if steps else None,
         )
 
@@ -233,7 +226,7 @@ class OperatingPoint(NamedTuple):
         """
         if not self.steps:
             return record
-        is_fitted = record.starts == self.starts and record.n_samples == self.n_samples
+        is_fitted = (*record.starts, record.n_samples) == self.rows
         is_fitted = is_fitted and np.abs(record.fingerprint() - self.sums).max() < _SAME_RECORD
         return record.at_steps(self.steps if is_fitted else (0,) * len(self.steps))
 
@@ -243,7 +236,7 @@ def smooth_plant(A, Q, record, drive=None, *, intercept=True):
 
     The covariance of a unit that has the same sensors in every row is one for all of them, averaged.
     """
-    J = record.block_diagonal([part.patterns[0] for part in record.parts]) if record.is_constant else None
+    J = record.mean_information() if record.is_constant else None
     settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
     if drive is not None:
         A = np.hstack([A, drive.B])

@@ -1,6 +1,8 @@
 """A nonlinear model of the whole plant: any scikit-learn regressor from all states to all next states."""
 
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,6 +21,7 @@ from .moments import MomentServer
 from .plant import Acknowledgement, Ask, FitRequest
 
 
+@dataclass(repr=False, eq=False)
 class RegressorServer(MomentServer):
     """Plant learned as ``x_s[t] = f_s(x[t-1])`` with any scikit-learn regressor (eq. 5 of [1]_).
 
@@ -77,6 +80,15 @@ class RegressorServer(MomentServer):
     'unit0'
     """
 
+    estimator: Any = None
+    _: KW_ONLY
+    labels: str = "next"
+    batch_size: int = 64
+    n_epochs: int = 25
+    client_weight: float = 1.0
+    feedback: bool = True
+    random_state: Any = None
+
     _parameter_constraints = {
         **MomentServer._parameter_constraints,
         "estimator": [HasMethods(["fit", "predict"]), None],
@@ -87,27 +99,6 @@ class RegressorServer(MomentServer):
         "feedback": ["boolean"],
         "random_state": ["random_state"],
     }
-
-    def __init__(
-        self,
-        estimator=None,
-        *,
-        labels="next",
-        batch_size=64,
-        n_epochs=25,
-        client_weight=1.0,
-        feedback=True,
-        n_steps=20,
-        random_state=None,
-    ):
-        super().__init__(n_steps=n_steps)
-        self.estimator = estimator
-        self.labels = labels
-        self.batch_size = batch_size
-        self.n_epochs = n_epochs
-        self.client_weight = client_weight
-        self.feedback = feedback
-        self.random_state = random_state
 
     @property
     def regressor(self):
@@ -162,18 +153,11 @@ class RegressorServer(MomentServer):
             return
         messages = dict((yield Ask(dict.fromkeys(names, FitRequest()), StateMessage)))
         self.fit(messages)
-        training = self.corrections(messages)
-        requests = next(training)
-        while requests is not None:
-            answers = yield Ask(requests, PredictedStates, needed=len(requests))
-            try:
-                requests = training.send(answers)
-            except StopIteration:
-                requests = None
+        yield from self.corrections(messages)
         yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
 
     def corrections(self, messages):
-        """Algorithm 1 as a generator that yields one reply per unit and receives their predicted states.
+        """Algorithm 1 as a generator that yields requests to the units and receives their predicted states.
 
         Parameters
         ----------
@@ -196,7 +180,8 @@ class RegressorServer(MomentServer):
         n_pairs = sum(lengths) - len(lengths)
         n_batches = -(-n_pairs // self.batch_size)
         plan = NetworkPlan(self.batch_size, float(self.client_weight))
-        answers = yield dict.fromkeys(self.names_, plan)
+        requests: dict = dict.fromkeys(self.names_, plan)
+        answers = yield Ask(requests, PredictedStates, needed=len(requests))
         level, unit = np.hstack([answers[name].spread for name in self.names_])
         filtered, history = [], []
         for k in range(self.n_epochs * n_batches):
@@ -210,9 +195,10 @@ class RegressorServer(MomentServer):
             history.append([*(answers[name].loss for name in self.names_), *by_unit.mean(axis=0)])
             pull = 2 * gap / unit
             if self.feedback:
-                answers = yield {name: GradientReply(pull[:, at]) for name, at in self.state_slices_.items()}
+                requests = {name: GradientReply(pull[:, at]) for name, at in self.state_slices_.items()}
             else:
-                answers = yield dict.fromkeys(self.names_, NoGradient())
+                requests = dict.fromkeys(self.names_, NoGradient())
+            answers = yield Ask(requests, PredictedStates, needed=len(requests))
         self.network_ = ScaledMap(network, level, unit)
         means = np.array(history).reshape(-1, n_batches, 2 * len(self.names_)).mean(axis=1)
         columns = pd.MultiIndex.from_product([["client", "server"], self.names_], names=["loss", "unit"])
@@ -221,10 +207,9 @@ class RegressorServer(MomentServer):
     def _joined(self, answers, series):
         """Series of all units side by side."""
         parts = [getattr(answers[name], series) for name in self.names_]
-        for name, part, rows in zip(self.names_, parts, self.partition_.slices, strict=True):
-            expected = (len(parts[0]), rows.stop - rows.start)
-            if part is None or part.shape != expected:
-                came = None if part is None else part.shape
+        for (name, rows), part in zip(self.state_slices_.items(), parts, strict=True):
+            expected, came = (len(parts[0]), rows.stop - rows.start), getattr(part, "shape", None)
+            if came != expected:
                 raise ValueError(f"Unit {name!r} sent {series!r} of shape {came}, expected {expected}.")
         return np.hstack(parts)
 

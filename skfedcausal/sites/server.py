@@ -98,9 +98,7 @@ class ServerSettings:
         """
         estimator = self.new_estimator().fit_sites(transport)
         effects = [
-            estimator.counterfactual(
-                ask["unit"], ask["from"], ask["to"], horizon=ask.get("horizon", 1), level="state"
-            )
+            estimator.counterfactual(ask["unit"], ask["from"], ask["to"], horizon=ask.get("horizon", 1), level="state")
             for ask in self.questions
         ]
         incidents = self._watched(estimator, tell) if self.watch else None
@@ -177,6 +175,4 @@ def read_server_settings(path):
     everything = read_settings_file(path)
     tables = {name: everything.get(name, {}) for name in ("learner", "detector")}
     questions = everything.get("question", ())
-    return read_section(
-        everything, path, "server", ServerSettings, out="results", questions=questions, **tables
-    )
+    return read_section(everything, path, "server", ServerSettings, out="results", questions=questions, **tables)

@@ -219,9 +219,7 @@ class InformationColumns:
                 piece = copy(self)
                 piece.is_large = False
                 piece._all_transition = piece._all_covariance = piece._own_covariance = None
-                piece._free = FreeElements(
-                    free.rows[of_A], free.cols[of_A], free.first[of_Q], free.second[of_Q]
-                )
+                piece._free = FreeElements(free.rows[of_A], free.cols[of_A], free.first[of_Q], free.second[of_Q])
                 yield chosen, piece
 
 

@@ -129,9 +129,7 @@ class Innovations:
 
     def _through(self, A, z):
         states = z[:, None, None] * np.eye(len(A)) - A
-        return self.C @ np.linalg.solve(
-            states, np.broadcast_to(self._K.astype(complex), (len(z), *self._K.shape))
-        )
+        return self.C @ np.linalg.solve(states, np.broadcast_to(self._K.astype(complex), (len(z), *self._K.shape)))
 
 
 def loadings_of(J, partition):
@@ -172,6 +170,4 @@ def geweke_spectrum(A, Q, J, partition, effect, cause, *, conditional=True, n_fr
         n, logs, roots = 2 * n, finer, finer_roots
         if settled:
             break
-    return GewekeSpectrum(
-        midpoints(n), np.maximum(logs, 0.0), max(float(total), 0.0), bool(abs(roots) < _ROOTS)
-    )
+    return GewekeSpectrum(midpoints(n), np.maximum(logs, 0.0), max(float(total), 0.0), bool(abs(roots) < _ROOTS))

@@ -79,9 +79,7 @@ class FeedbackGains(NamedTuple):
     def scaled(self, S, D):
         """The laws for states ``S^-1 h`` and inputs ``D^-1 u``, D a vector."""
         inverse = 1 / D[:, None]
-        return FeedbackGains(
-            inverse * self.present @ S, inverse * self.previous @ S, inverse * self.persistence * D
-        )
+        return FeedbackGains(inverse * self.present @ S, inverse * self.previous @ S, inverse * self.persistence * D)
 
 
 class Response(NamedTuple):

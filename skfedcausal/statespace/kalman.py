@@ -137,8 +137,8 @@ class Covariances(NamedTuple):
     J: np.ndarray  # (n_rows, n, n)
     predicted: np.ndarray  # (n_rows, n, n)
     filtered: np.ndarray  # (n_rows, n, n)
-    carried: np.ndarray | None  # (n_rows, n, n)
-    step: np.ndarray | None  # (n_rows, n, n)
+    carried: np.ndarray  # (n_rows, n, n)
+    step: np.ndarray  # (n_rows, n, n)
 
 
 def covariance_rows(A, Q, J, start):

@@ -135,7 +135,5 @@ def numeric_jacobian(value, x, step=1e-6):
     """Central differences of a map of one point, shape (n_outputs, n_inputs)."""
     x = np.asarray(x, dtype=float)
     h = step * np.maximum(np.abs(x), 1.0)
-    columns = [
-        (np.asarray(value(x + d)) - np.asarray(value(x - d))) / (2 * h[k]) for k, d in enumerate(np.diag(h))
-    ]
+    columns = [(np.asarray(value(x + d)) - np.asarray(value(x - d))) / (2 * h[k]) for k, d in enumerate(np.diag(h))]
     return np.array(columns, dtype=float).T

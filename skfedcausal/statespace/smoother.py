@@ -133,17 +133,15 @@ def _level_response(schedule, n_samples):
 def _level(schedule, residual, response):
     """Maximum-likelihood level from the information innovations of the record without one."""
     J, (n_samples, n) = schedule.J, residual.shape
-    k = min(len(response), n_samples)
+    settled = len(response)  # from where all rows are alike
+    rests = [(1, rest) for rest in residual[:settled]]
+    if settled < n_samples:
+        rests.append((n_samples - settled, residual[settled:].sum(axis=0)))
     normal, right = np.zeros((n, n)), np.zeros(n)
-    for t in range(k):
+    for t, (count, rest) in enumerate(rests):
         _, Pf = schedule.at(t)
-        H = response[t] + np.eye(n)
-        normal += H.T @ (J - J @ Pf @ J) @ H
-        right += H.T @ (residual[t] - J @ (Pf @ residual[t]))
-    if k < n_samples:
-        Pf, H = schedule.filtered[-1], response[-1] + np.eye(n)
-        normal += (n_samples - k) * (H.T @ (J - J @ Pf @ J) @ H)
-        rest = residual[k:].sum(axis=0)
+        H = response[min(t, settled - 1)] + np.eye(n)
+        normal += count * (H.T @ (J - J @ Pf @ J) @ H)
         right += H.T @ (rest - J @ (Pf @ rest))
     return np.linalg.lstsq(normal, right, rcond=1e-12)[0]
 
@@ -209,9 +207,7 @@ def _spread(schedule, before, n_samples):
     return covariances
 
 
-def smooth_varying(
-    A, Q, P0, z, matrices, *, starts=(0,), exogenous=None, inputs=None, intercept=False, keep=None
-):
+def smooth_varying(A, Q, P0, z, matrices, *, starts=(0,), exogenous=None, inputs=None, intercept=False, keep=None):
     """The same with information matrices that change from row to row, by one pass forth and back."""
     found = Smoothed(len(z), len(A), inputs, keep)
     for start, stop in episodes(starts, len(z)):

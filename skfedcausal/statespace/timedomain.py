@@ -85,9 +85,7 @@ class TimeDomainLikelihood:
         """The plant of the states of all lags."""
         if self.n_lags == 1:
             return A, Q
-        noise = np.zeros((self._n * self.n_lags,) * 2)
-        noise[: self._n, : self._n] = Q
-        return companion(A, self.n_lags), noise
+        return companion(A, self.n_lags), np.pad(Q, (0, self._n * (self.n_lags - 1)))
 
     def information(self, A, Q):
         """Expected information, each regime taken as if it lasted for ever."""

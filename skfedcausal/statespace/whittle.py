@@ -88,9 +88,7 @@ class WhittleLikelihood:
     def _sums(self, A, Q, chosen):
         """Sums over a slice of frequencies of log-determinant and trace, their gradient in A, and of E."""
         n = Q.shape[-1]
-        late, cross, back, early = (
-            x[..., chosen, :, :] for x in (self._late, self._cross, self._back, self._early)
-        )
+        late, cross, back, early = (x[..., chosen, :, :] for x in (self._late, self._cross, self._back, self._early))
         Z, delays = self._transfer(A, self._rotation[chosen])
         ZN = Z @ self.N[..., None, :, :]
         Phi = Q[..., None, :, :] + ZN @ hermitian(Z)

@@ -45,9 +45,7 @@ def with_gaps(Y, kind):
     return Y
 
 
-@pytest.mark.parametrize(
-    "kind", ["now and then", "never seen", "absent for a stretch", "slow", "absent at first"]
-)
+@pytest.mark.parametrize("kind", ["now and then", "never seen", "absent for a stretch", "slow", "absent at first"])
 @pytest.mark.parametrize("lengths", [None, [100, N - 100]], ids=["one episode", "two episodes"])
 @pytest.mark.parametrize("diagonal", [True, False], ids=["independent noise", "correlated noise"])
 @pytest.mark.filterwarnings("ignore:Columns 3 of the unit are constant or missing:UserWarning")
@@ -129,7 +127,5 @@ def test_noise_variances_that_were_still_moving_are_warned_about(monkeypatch):
         return NoiseFit(np.maximum(0.1 * np.diag(G), floor), False, 200)
 
     monkeypatch.setattr(identification, "sensor_noise", unfinished)
-    with pytest.warns(
-        ConvergenceWarning, match="still moving after 200 steps.*fewer states, or give C and R"
-    ):
+    with pytest.warns(ConvergenceWarning, match="still moving after 200 steps.*fewer states, or give C and R"):
         KalmanClient(n_states=2).fit(frame())

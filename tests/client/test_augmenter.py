@@ -114,9 +114,7 @@ def test_the_regressor_augmenter_is_its_regressor_on_lagged_rows(starts):
 
 
 @pytest.mark.parametrize("n_states", [1, 2, 4])
-@pytest.mark.parametrize(
-    "estimator", [SVR(), Ridge(), KNeighborsRegressor(2)], ids=lambda e: type(e).__name__
-)
+@pytest.mark.parametrize("estimator", [SVR(), Ridge(), KNeighborsRegressor(2)], ids=lambda e: type(e).__name__)
 def test_regressors_with_one_output_serve_any_number_of_states(estimator, n_states):
     Y, cross = record(n_states)
     guess = RegressorAugmenter(estimator, n_lags=2).fit(Y, cross).predict(Y)
@@ -181,9 +179,7 @@ def test_learning_depends_on_no_transition_between_episodes(augmenter):
     assert_allclose(backward.predict(probe), forward.predict(probe), rtol=1e-3, atol=1e-3)
     changed = cross.copy()
     changed[[0, 20]] = 1e6  # first rows have no past: nothing can be learned there
-    assert_array_equal(
-        clone(augmenter).fit(Y, changed, starts=(0, 20)).predict(probe), forward.predict(probe)
-    )
+    assert_array_equal(clone(augmenter).fit(Y, changed, starts=(0, 20)).predict(probe), forward.predict(probe))
 
 
 @pytest.mark.parametrize("augmenter", AUGMENTERS, ids=str)

@@ -87,9 +87,7 @@ def test_training_stops_when_the_loss_is_small():
     clients = [KalmanClient(**model, center=False) for model in truth.clients().values()]
 
     def history(**settings):
-        server = GradientServer(
-            exchange="moments", max_iter=200, tol=0.0, xi=2.0, start_scale=1.0, **settings
-        )
+        server = GradientServer(exchange="moments", max_iter=200, tol=0.0, xi=2.0, start_scale=1.0, **settings)
         est = FederatedCounterfactualEstimator(clients, server=server, random_state=0).fit(X, inputs=inputs)
         return est.server_.loss_history_
 

@@ -19,9 +19,9 @@ from skfedcausal.statespace.kalman import covariance_schedule, filtered_states
 def test_jacobian_of_a_network_is_its_derivative():
     rng = np.random.default_rng(0)
     X = rng.standard_normal((200, 3))
-    network = MLPRegressor(
-        hidden_layer_sizes=(8,), activation="tanh", max_iter=500, tol=0.1, random_state=0
-    ).fit(X, np.sin(X) @ rng.standard_normal((3, 2)))
+    network = MLPRegressor(hidden_layer_sizes=(8,), activation="tanh", max_iter=500, tol=0.1, random_state=0).fit(
+        X, np.sin(X) @ rng.standard_normal((3, 2))
+    )
     found, step = fitted_map(network), 1e-6
     steps = step * np.eye(3)
     numeric = (found.value(X[0] + steps) - found.value(X[0] - steps)) / (2 * step)

@@ -262,9 +262,7 @@ def test_the_model_found_has_the_covariance_of_the_record(long_record, given):
     unit, Y = long_record
     client = KalmanClient(**{name: unit.matrices[name] for name in given}).fit(Y)
     R = client.measurement_cov_ if given == "CR" else np.diag(client.measurement_cov_)
-    states = np.linalg.lstsq(*(np.linalg.solve(np.linalg.cholesky(R), x) for x in (unit.C, Y.T)), rcond=None)[
-        0
-    ]
+    states = np.linalg.lstsq(*(np.linalg.solve(np.linalg.cholesky(R), x) for x in (unit.C, Y.T)), rcond=None)[0]
     noise = np.linalg.inv(unit.C.T @ np.linalg.solve(R, unit.C))
     expected = solve_discrete_lyapunov(client.transition_, client.process_cov_) + noise
     assert_allclose(np.cov(states, bias=True), expected, rtol=1e-9)

@@ -300,9 +300,7 @@ def test_a_constant_column_of_a_given_model_is_left_out_of_its_matrices():
 
 def test_a_unit_in_which_nothing_moves_is_refused():
     Y = np.tile([1.0, np.nan, -3.0], (50, 1))
-    with pytest.raises(
-        ValueError, match=r"Every column of the unit is constant or missing \(0, 1, 2\).*Leave"
-    ):
+    with pytest.raises(ValueError, match=r"Every column of the unit is constant or missing \(0, 1, 2\).*Leave"):
         KalmanClient().fit(Y)
 
 

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import FederatedRCADetector, KalmanClient
-from skfedcausal.client.batches import Batch, Batches
+from skfedcausal.client.batches import Batch
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, Packet
@@ -257,6 +257,17 @@ def test_part_of_a_batch_is_no_batch(plant):
     site = FileSite(gate(plant, "mill"), plant / "exchange")
     site.send("march", REQUEST)
     assert site.send("march", WatchRequest(1).to_packet(1)) is None
+
+
+class Batches:
+    """Batches that are in memory."""
+
+    def __init__(self, batches):
+        self._batches = list(batches)
+
+    def batch(self, number):
+        """Batch of a number from 1, None where there is none."""
+        return self._batches[number - 1] if number <= len(self._batches) else None
 
 
 def workers(parts, starts=(0,)):

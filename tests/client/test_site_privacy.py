@@ -118,9 +118,7 @@ LEARNERS = {
     "likelihood": lambda: FederatedGrangerEstimator(),
     "two rounds": lambda: FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=2)),
     "gradient": lambda: FederatedGrangerEstimator(server=GradientServer(max_iter=5, tol=0.0)),
-    "moments": lambda: FederatedGrangerEstimator(
-        server=GradientServer(exchange="moments", max_iter=5, tol=0.0)
-    ),
+    "moments": lambda: FederatedGrangerEstimator(server=GradientServer(exchange="moments", max_iter=5, tol=0.0)),
     "detector": lambda: FederatedRCADetector(false_alarm_rate=0.05),
 }
 
@@ -222,9 +220,7 @@ def test_every_batch_of_a_one_way_site_is_noised_and_paid_for_once(plant):
         send_all(plant)
         send_all(plant)  # started again: nothing is drawn or charged again
         charges.append(len(account(plant)))
-        files = FileTransport(
-            plant / "exchange", UNITS, "march", KEYS, one_way=True, journal=plant / "journal"
-        )
+        files = FileTransport(plant / "exchange", UNITS, "march", KEYS, one_way=True, journal=plant / "journal")
         estimator = FederatedRCADetector(false_alarm_rate=0.05).fit_sites(files)
         incidents = estimator.watch_sites()
         assert set(incidents["root"]) <= {*UNITS, "undecided"}

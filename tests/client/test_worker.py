@@ -146,9 +146,7 @@ def test_a_packet_of_an_earlier_round_is_refused(old):
     worker, state = make_worker(), {}
     for packet in (FIT, smoothed(2), smoothed(3)):
         _, state = worker.handle(packet, state)
-    with pytest.raises(
-        PacketError, match=f"Unit 'mill' got '{old.op}' of round {old.round}, but is in round 3"
-    ):
+    with pytest.raises(PacketError, match=f"Unit 'mill' got '{old.op}' of round {old.round}, but is in round 3"):
         worker.handle(old, state)
 
 
@@ -236,18 +234,14 @@ def test_smoothed_states_in_the_round_of_the_first_message_are_refused():
 
 @pytest.mark.parametrize("dtype", ["int8", "complex128", "float128", "", 3, True])
 def test_a_precision_that_is_not_sent_is_refused(dtype):
-    with pytest.raises(
-        PacketError, match=f"Unit 'mill' .*Scalar 'dtype' of packet 'fit' is {dtype!r}, .*float64"
-    ):
+    with pytest.raises(PacketError, match=f"Unit 'mill' .*Scalar 'dtype' of packet 'fit' is {dtype!r}, .*float64"):
         make_worker().handle(Packet("fit", 1, scalars={"dtype": dtype}), {})
 
 
 @pytest.mark.parametrize("wish", ["const", "local_model"])
 @pytest.mark.parametrize("value", ["False", 0, 1.0])
 def test_a_wish_is_true_or_false(wish, value):
-    with pytest.raises(
-        PacketError, match=f"Unit 'mill' .*Scalar '{wish}' .* is {value!r}, expected true or false"
-    ):
+    with pytest.raises(PacketError, match=f"Unit 'mill' .*Scalar '{wish}' .* is {value!r}, expected true or false"):
         make_worker().handle(Packet("fit", 1, scalars={wish: value}), {})
 
 

@@ -38,15 +38,13 @@ def plant(tmp_path):
 
 def site(folder, name, more=""):
     (folder / f"{name}.toml").write_text(
-        f'[site]\nname = "{name}"\ndata = "{name}.csv"\ntime = "time"\nkey = "{name}.key"\n'
-        f'folder = "exchange"\n{more}'
+        f'[site]\nname = "{name}"\ndata = "{name}.csv"\ntime = "time"\nkey = "{name}.key"\nfolder = "exchange"\n{more}'
     )
 
 
 def server(folder, more=""):
     (folder / "server.toml").write_text(
-        f'[server]\nrun = "march"\nunits = {list(UNITS)}\nfolder = "exchange"\nkeys = "."\n'
-        f"timeout = 60\n{more}"
+        f'[server]\nrun = "march"\nunits = {list(UNITS)}\nfolder = "exchange"\nkeys = "."\ntimeout = 60\n{more}'
     )
 
 

@@ -164,9 +164,7 @@ def test_list_of_units_is_named_by_position():
 
 def test_series_are_units_with_one_sensor():
     frame = flat_frame(index=TIME)
-    data = read_plant(
-        {"a": frame["a__x0"], "b": frame["b__x0"].rename("T"), "c": pd.Series(A[:, 1], index=TIME)}
-    )
+    data = read_plant({"a": frame["a__x0"], "b": frame["b__x0"].rename("T"), "c": pd.Series(A[:, 1], index=TIME)})
     assert data.layout.outputs == (("a__x0",), ("b__T",), ("c__x0",))
     assert data.index.equals(TIME)
     foreign = SimpleNamespace(name="T", to_numpy=lambda: A[:, 0], to_pandas=raise_import_error)

@@ -93,9 +93,7 @@ def test_units_may_have_states_of_different_number():
 @pytest.mark.parametrize("n_inputs", [0, 1])
 def test_every_episode_starts_in_the_stationary_distribution(n_inputs):
     episodes = 4000
-    _, truth = make_granger_plant(
-        2, n_inputs=n_inputs, n_samples=2 * episodes, episodes=episodes, random_state=0
-    )
+    _, truth = make_granger_plant(2, n_inputs=n_inputs, n_samples=2 * episodes, episodes=episodes, random_state=0)
     expected = stationary_covariance(truth)
     assert_covariance(truth.states[::2], expected)
     assert_covariance(truth.states[1::2], expected)

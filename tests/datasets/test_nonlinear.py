@@ -22,9 +22,7 @@ def test_same_plant_other_record():
     first = make_nonlinear_plant(n_samples=300, process_noise=0, sensor_noise=0, size=0, random_state=0)
     again = make_nonlinear_plant(n_samples=300, process_noise=0, sensor_noise=0, size=0, random_state=0)
     assert_array_equal(first.data["unit1"], again.data["unit1"])
-    other = make_nonlinear_plant(
-        n_samples=300, process_noise=0, sensor_noise=0, size=0, plant_state=1, random_state=0
-    )
+    other = make_nonlinear_plant(n_samples=300, process_noise=0, sensor_noise=0, size=0, plant_state=1, random_state=0)
     assert np.abs(first.data["unit1"] - other.data["unit1"]).max() > 1
 
 

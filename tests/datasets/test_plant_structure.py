@@ -15,9 +15,7 @@ def spectral_radius(A):
 
 @pytest.mark.parametrize("n_states", [1, 2, 3, 4, 5])
 def test_local_radius_is_in_the_interval(n_states):
-    _, truth = make_granger_plant(
-        5, n_states=n_states, n_links=0, radius=(0.6, 0.7), n_samples=1, random_state=0
-    )
+    _, truth = make_granger_plant(5, n_states=n_states, n_links=0, radius=(0.6, 0.7), n_samples=1, random_state=0)
     for model in truth.clients().values():
         moduli = np.abs(np.linalg.eigvals(model["A"]))
         assert (moduli >= 0.6 - 1e-12).all()
@@ -97,9 +95,7 @@ def test_transition_can_be_given():
     A = np.array([[0.5, 0.0], [0.3, 0.6]])
     _, truth = make_granger_plant(2, n_states=1, transition=A, random_state=0)
     assert_array_equal(truth.transition, A)
-    assert truth.links.to_dict("records") == [
-        {"cause": "unit0", "effect": "unit1", "kind": "state", "strength": 0.3}
-    ]
+    assert truth.links.to_dict("records") == [{"cause": "unit0", "effect": "unit1", "kind": "state", "strength": 0.3}]
 
 
 def test_clients_are_the_diagonal_blocks():

@@ -90,9 +90,7 @@ def test_what_stands_still_after_truncation_is_dropped_too(hai):
 def test_prepared_records_can_be_trained_on(hai):
     ready = prepare_hai(hai[0])
     server = GradientServer(xi=1.0, exchange="moments", max_iter=20, tol=0.0)
-    est = FederatedCounterfactualEstimator(
-        KalmanClient(n_states=1), server=server, input_columns=ready.inputs
-    )
+    est = FederatedCounterfactualEstimator(KalmanClient(n_states=1), server=server, input_columns=ready.inputs)
     est.fit(ready.data)
     assert est.client_names_ == ("P1", "P2", "P3", "P4")
     assert est.input_.shape == (4, 3)

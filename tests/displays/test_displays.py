@@ -168,8 +168,7 @@ def test_series_can_be_told_apart():
     looks = [tuple(line_look(k).values()) for k in range(28)]
     assert len(set(looks)) == 28
     grey = [
-        sum(w * int(c[i : i + 2], 16) for w, i in zip((0.299, 0.587, 0.114), (1, 3, 5), strict=True))
-        for c in COLOURS
+        sum(w * int(c[i : i + 2], 16) for w, i in zip((0.299, 0.587, 0.114), (1, 3, 5), strict=True)) for c in COLOURS
     ]
     assert min(abs(a - b) for k, a in enumerate(grey) for b in grey[:k]) > 2  # also without colour, in part
 

@@ -147,9 +147,7 @@ def test_a_site_that_is_killed_takes_part_in_the_next_job_which_goes_on(federati
     assert_array_equal(plant["transition"], here.transition_)
     assert 8 <= done < summary["rounds"]
     for name in UNITS:
-        entries = [
-            e for e in federation_ledger(federation, name) if e["run"] == "killed" and e["event"] == "sent"
-        ]
+        entries = [e for e in federation_ledger(federation, name) if e["run"] == "killed" and e["event"] == "sent"]
         numbers = [e["sequence"] for e in entries]
         assert numbers == sorted(set(numbers))
 

@@ -18,13 +18,12 @@ from skfedcausal import (
 )
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation import FileSite, FileTransport, Gate, InProcessTransport
+from skfedcausal.federation import ClientError, FileSite, FileTransport, Gate, InProcessTransport
 from skfedcausal.federation.transport import Site
+from skfedcausal.message import Acknowledgement
 
 N = 400
-X, TRUTH = make_granger_plant(
-    3, n_samples=N, links=[(0, 1), (1, 2)], n_inputs=1, input_links=[(0, 1)], random_state=0
-)
+X, TRUTH = make_granger_plant(3, n_samples=N, links=[(0, 1), (1, 2)], n_inputs=1, input_links=[(0, 1)], random_state=0)
 U = TRUTH.inputs
 GAPPY = {name: Y.copy() for name, Y in X.items()}
 GAPPY["unit1"][50:60, 2] = np.nan
@@ -113,8 +112,7 @@ def sites_of(kind, wrap=Site):
     columns = {name: tuple(f"{name}__x{k}" for k in range(Y.shape[1])) for name, Y in record.items()}
     inputs = dict(zip(record, U if driven else [None] * 3, strict=True))
     return {
-        name: wrap(UnitWorker(name, Y, inputs[name], (0,), columns[name], KalmanClient()))
-        for name, Y in record.items()
+        name: wrap(UnitWorker(name, Y, inputs[name], (0,), columns[name], KalmanClient())) for name, Y in record.items()
     }
 
 
@@ -224,6 +222,10 @@ def test_a_question_about_nothing_says_which_fit_could_answer(here, kind, questi
         asked(here[kind], kind, question, None)
 
 
+def test_the_record_of_the_sites_needs_no_word(there):
+    assert_array_equal(there["granger"].transform(), there["granger"].transform(None))
+
+
 def test_sites_are_not_asked_about_other_records_and_pool_none(there):
     with pytest.raises(ValueError, match=r"sites, which hold their records.*`fit`"):
         there["granger"].predict(X)
@@ -254,6 +256,44 @@ def test_no_raw_row_is_in_a_fitted_estimator_whatever_it_was_asked(kind):
         asked(estimator, kind, question, record)
         kept = pickle.dumps(estimator)
         assert not any(row in kept for row in raw_rows(record)), question
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pickle_after_sites_has_neither_rows_nor_transport(kind):
+    make, record, _, questions = KINDS[kind]
+    transport = InProcessTransport(sites_of(kind))
+    estimator = make().fit_sites(transport)
+    question = next(iter(questions))
+    expected = asked(estimator, kind, question, None)
+    kept = pickle.dumps(estimator)
+    assert not any(row in kept for row in raw_rows(record))
+    loaded = pickle.loads(kept)
+    with pytest.raises(ClientError, match=r"connect\(transport\)"):
+        asked(loaded, kind, question, None)
+    assert_identical(asked(loaded.connect(transport), kind, question, None), expected)
+
+
+def test_keys_of_sites_are_in_no_pickle(tmp_path):
+    files = ByFiles("granger", tmp_path)
+    estimator = FederatedGrangerEstimator().fit_sites(files.transport)
+    kept = pickle.dumps(estimator)
+    files.close()
+    assert not any(name.encode() * 8 in kept for name in X)
+
+
+def test_an_estimator_of_records_has_no_sites_to_connect(here):
+    with pytest.raises(ValueError, match="no sites to reach"):
+        here["granger"].connect(None)
+
+
+def test_effects_on_states_leave_those_on_sensors_at_the_sites():
+    sites = sites_of("counterfactual")
+    estimator = FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites))
+    before = estimator.ledger_.total("up")
+    estimator.counterfactual("unit0", 0.0, 1.0, horizon=5, level="state")
+    assert {site.state["effect"].shape for site in sites.values()} == {(5, 8)}
+    acknowledged = sum(Acknowledgement().to_packet(0).nbytes for _ in sites)
+    assert estimator.ledger_.total("up") - before < 1.5 * acknowledged
 
 
 @pytest.mark.parametrize("evidence", ["innovations", "flags"])

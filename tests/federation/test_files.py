@@ -212,9 +212,7 @@ def test_ledgers_equal_the_bytes_of_the_files(sites):
     accounts = [verify_ledger(sites.home / file_name(name) / "ledger.jsonl") for name in UNITS]
     assert sum(account["bytes_up"] for account in accounts) == sites.wire("outbox") == transport.bytes_up
     assert sum(account["bytes_down"] for account in accounts) == sites.wire("inbox") == transport.bytes_down
-    closing = sum(
-        e["packet_bytes"] for g in sites.gates.values() for e in g.ledger.entries() if e["round"] == 0
-    )
+    closing = sum(e["packet_bytes"] for g in sites.gates.values() for e in g.ledger.entries() if e["round"] == 0)
     packets = sum(e["packet_bytes"] for gate in sites.gates.values() for e in gate.ledger.entries())
     assert packets - closing == est.communication_["bytes_up"] + est.communication_["bytes_down"]
 
@@ -313,9 +311,7 @@ def test_a_huge_file_is_refused_unread(sites):
 def test_another_unit_s_packet_and_an_old_one_are_refused(sites):
     request = Packet("fit", 1, scalars={"dtype": "float64", "const": False, "local_model": False})
     frame = FileSite(sites.gate("mill"), sites.folder).send("march", request).read_bytes()
-    transport = FileTransport(
-        sites.folder, ["mill", "kiln"], "march", dict.fromkeys(UNITS, KEYS["mill"]), one_way=True
-    )
+    transport = FileTransport(sites.folder, ["mill", "kiln"], "march", dict.fromkeys(UNITS, KEYS["mill"]), one_way=True)
     put(sites, "kiln", frame)
     answers = transport.exchange({"mill": request, "kiln": request})
     assert answers["mill"].op == "states"
@@ -327,9 +323,7 @@ def test_another_unit_s_packet_and_an_old_one_are_refused(sites):
 @pytest.mark.parametrize("key", [None, b"another key of another site 12345"])
 def test_a_site_answers_nobody_but_its_server(sites, key):
     gate = sites.gate("mill")
-    transport = FileTransport(
-        sites.folder, ["mill"], "march", None if key is None else {"mill": key}, timeout=0.3
-    )
+    transport = FileTransport(sites.folder, ["mill"], "march", None if key is None else {"mill": key}, timeout=0.3)
     site = FileSite(gate, sites.folder)
     thread = threading.Thread(target=site.serve, kwargs={"timeout": 0.5})
     thread.start()
@@ -342,7 +336,7 @@ def test_a_site_answers_nobody_but_its_server(sites, key):
 
 def test_the_text_of_an_exception_stays_at_the_site(sites):
     gate = sites.gate("mill")
-    gate.worker._client = 3.14159  # no client
+    gate.worker.client = 3.14159  # no client
     with Sites(sites.home.parent, X) as own:
         own.gates["mill"] = gate
         thread = threading.Thread(target=FileSite(gate, own.folder).serve, kwargs={"timeout": 1.0})
@@ -376,9 +370,7 @@ def test_a_site_that_was_killed_goes_on_where_it_was(sites):
     here = FederatedGrangerEstimator(server=server).fit(X)
     assert_array_equal(there.transition_, here.transition_)
     account = verify_ledger(sites.home / "mill" / "ledger.jsonl")
-    assert account["bytes_up"] == sum(
-        p.stat().st_size for p in (sites.folder / "mill/outbox").glob("*.packet")
-    )
+    assert account["bytes_up"] == sum(p.stat().st_size for p in (sites.folder / "mill/outbox").glob("*.packet"))
 
 
 def test_a_server_that_was_killed_goes_on_where_it_was(sites, tmp_path):

@@ -99,18 +99,14 @@ def test_a_skipped_unit_s_block_row_rests():
 
 
 def test_without_a_rule_every_unit_has_to_answer():
-    estimator = FederatedGrangerEstimator(
-        transport=lambda sites: Unreliable(sites, before=[("unit1", 1, "fit")])
-    )
+    estimator = FederatedGrangerEstimator(transport=lambda sites: Unreliable(sites, before=[("unit1", 1, "fit")]))
     with pytest.raises(ClientError, match=r"^Client 'unit1' gave no answer: timeout$"):
         estimator.fit(X)
 
 
 def test_below_the_quorum_a_fit_ends():
     losses = [(name, 1, "fit") for name in ("unit1", "unit2")]
-    estimator = FederatedGrangerEstimator(
-        lost_units=RULE, transport=lambda sites: Unreliable(sites, before=losses)
-    )
+    estimator = FederatedGrangerEstimator(lost_units=RULE, transport=lambda sites: Unreliable(sites, before=losses))
     with pytest.raises(ClientError, match="1 of 3 units are there; the quorum is 2"):
         estimator.fit(X)
 
@@ -142,9 +138,7 @@ def test_a_message_that_cannot_be_used_counts_as_lost():
     assert "not finite" in estimator.lost_units_["reason"][0]
 
 
-@pytest.mark.parametrize(
-    "wrong", [{"quorum": 0}, {"quorum": 1.5}, {"timeout": 0}, {"stale": "guess"}], ids=str
-)
+@pytest.mark.parametrize("wrong", [{"quorum": 0}, {"quorum": 1.5}, {"timeout": 0}, {"stale": "guess"}], ids=str)
 def test_a_rule_that_cannot_be_meant_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         LostUnits(**wrong)

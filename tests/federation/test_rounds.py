@@ -73,11 +73,7 @@ class ScriptedTransport:
 
     def exchange(self, out, *, timeout=None):
         self.sent.append(dict(out))
-        return {
-            name: self.as_of(out[name].round, self.answers[name])
-            for name in out
-            if self.answers[name] is not None
-        }
+        return {name: self.as_of(out[name].round, self.answers[name]) for name in out if self.answers[name] is not None}
 
     @staticmethod
     def as_of(round, answer):
@@ -252,9 +248,7 @@ def test_messages_come_back_by_name():
     assert_array_equal(messages["a"].z, MESSAGE.z)
 
 
-@pytest.mark.parametrize(
-    "wishes", [{}, {"const": True}, {"local_model": True}, {"dtype": "float16"}], ids=str
-)
+@pytest.mark.parametrize("wishes", [{}, {"const": True}, {"local_model": True}, {"dtype": "float16"}], ids=str)
 def test_a_request_holds_wishes_and_no_data(wishes):
     transport = ScriptedTransport(a=MESSAGE.to_packet())
     collect(transport, **wishes)

@@ -145,9 +145,7 @@ def fitted_ledgers():
     )
     from skfedcausal.datasets import make_granger_plant
 
-    X, truth = make_granger_plant(
-        2, n_samples=600, links=[(0, 1)], n_inputs=1, input_links=[(0, 1)], random_state=0
-    )
+    X, truth = make_granger_plant(2, n_samples=600, links=[(0, 1)], n_inputs=1, input_links=[(0, 1)], random_state=0)
     X["unit0"][5:9, 2] = np.nan
     entries = []
     for server in (

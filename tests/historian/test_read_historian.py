@@ -34,9 +34,7 @@ SPLIT = ("Date\tTime\tFIT101\tLIT101", "2026/03/01\t00:00:00\t1.5\t7", "2026/03/
 NEWEST_FIRST = (WIDE[0], WIDE[2], WIDE[1])
 
 
-@pytest.mark.parametrize(
-    "lines", [WIDE, LONG, SPLIT, NEWEST_FIRST], ids=["wide", "long", "split", "newest first"]
-)
+@pytest.mark.parametrize("lines", [WIDE, LONG, SPLIT, NEWEST_FIRST], ids=["wide", "long", "split", "newest first"])
 def test_forms_of_one_record_give_one_table(lines):
     X = read_historian({"P1": text(*lines)}, every="10s")
     index = pd.DatetimeIndex(["2026-03-01 00:00:00", "2026-03-01 00:00:10"])
@@ -158,9 +156,7 @@ def test_bad_texts_become_missing_and_unknown_ones_are_refused():
     lines = ("time,T", "2026-03-01 00:00:00,1", "2026-03-01 00:00:10,I/O Timeout", "2026-03-01 00:00:20,")
     np.testing.assert_array_equal(read_historian({"P1": text(*lines)})["P1__T"], [1, np.nan, np.nan])
     lines = (*lines[:2], "2026-03-01 00:00:10,RUNNING")
-    with pytest.raises(
-        ValueError, match=r"Got 'RUNNING' in column 'T' of unit 'P1'.*bad_values=\['RUNNING'\]"
-    ):
+    with pytest.raises(ValueError, match=r"Got 'RUNNING' in column 'T' of unit 'P1'.*bad_values=\['RUNNING'\]"):
         read_historian({"P1": text(*lines)})
     X = read_historian({"P1": text(*lines)}, bad_values=["Running"])
     np.testing.assert_array_equal(X["P1__T"], [1, np.nan])
@@ -228,9 +224,7 @@ def test_values_hold_as_long_as_asked_and_not_over_bad_ones():
     held = read_historian({"P1": irregular()}, every="5s", hold="12s")
     np.testing.assert_array_equal(held["P1__T"], [3, 3, 3, np.nan, 5])
     bad = irregular().assign(T=["1", "Bad", "5"])
-    np.testing.assert_array_equal(
-        read_historian({"P1": bad}, every="5s", hold="1h")["P1__T"], [1, *[np.nan] * 3, 5]
-    )
+    np.testing.assert_array_equal(read_historian({"P1": bad}, every="5s", hold="1h")["P1__T"], [1, *[np.nan] * 3, 5])
 
 
 def test_different_steps_need_a_choice():

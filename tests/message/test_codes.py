@@ -69,6 +69,4 @@ def test_a_large_array_is_counted_in_pieces(monkeypatch):
     whole = n_leading(ARRAYS["wide"]), n_leading(ARRAYS["normal"])
     monkeypatch.setattr(codes, "_CHUNK", 7)
     assert (n_leading(ARRAYS["wide"]), n_leading(ARRAYS["normal"])) == whole
-    assert_array_equal(
-        decoded(memoryview(code_of(ARRAYS["normal"])[0]), "<f8", 5000, whole[1]), ARRAYS["normal"]
-    )
+    assert_array_equal(decoded(memoryview(code_of(ARRAYS["normal"])[0]), "<f8", 5000, whole[1]), ARRAYS["normal"])

@@ -308,9 +308,7 @@ def test_mutated_packets_are_refused_or_are_packets():
 
 def test_headers_of_random_json_are_refused_or_are_packets():
     rng = np.random.default_rng(3)
-    pieces = json.loads(
-        '[0, 1, -1, 2.5, true, null, "x", "<f8", "|u1", [], [2], [0], [2, 2], {}, ["<f8", [2]]]'
-    )
+    pieces = json.loads('[0, 1, -1, 2.5, true, null, "x", "<f8", "|u1", [], [2], [0], [2, 2], {}, ["<f8", [2]]]')
 
     def pick():
         return pieces[rng.integers(len(pieces))]

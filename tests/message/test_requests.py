@@ -125,9 +125,7 @@ def test_requests_that_cannot_be_meant_are_refused(message, change, expected):
 )
 def test_columns_of_measurements_are_as_many_names_as_there_are_columns(names):
     packet = Measurements(np.zeros((3, 2)), columns=("flow", "level")).to_packet()
-    with pytest.raises(
-        PacketError, match=r"'columns' of packet 'measurements'.*name of its own for every column"
-    ):
+    with pytest.raises(PacketError, match=r"'columns' of packet 'measurements'.*name of its own for every column"):
         Measurements.from_packet(Packet(packet.op, 0, packet.arrays, {"columns": names}))
 
 

@@ -45,9 +45,7 @@ def test_double_precision_brings_back_every_field(message):
         if field.name == "cross_term":
             assert np.abs(value - other).max() <= value.std(axis=0).max() / 4 * 1.01
         else:
-            assert same(np.asarray(value) if field.name in ("rows", "roots") else value, other) or not len(
-                value
-            )
+            assert same(np.asarray(value) if field.name in ("rows", "roots") else value, other) or not len(value)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
@@ -103,9 +101,7 @@ def test_the_noise_of_a_promise_may_ride_on_any_message():
 
 
 def test_what_scales_a_series_is_described_with_it():
-    assert (
-        described("plan", "drivers_scale", np.ones(3))["meaning"] == "undoes the scaling of a rounded series"
-    )
+    assert described("plan", "drivers_scale", np.ones(3))["meaning"] == "undoes the scaling of a rounded series"
     assert (
         described("states", "patterns_units", np.ones(3))["meaning"]
         == described("states", "unscale", np.ones(3))["meaning"]
@@ -170,9 +166,7 @@ def test_equal_letters_stand_for_equal_sizes():
     packet = GradientReply(np.zeros((4, 2)), np.zeros((4, 2))).to_packet()
     for shape, expected in (((4, 3), r"\(4, 2\)"), ((5, 2), r"\(4, 2\)"), ((4,), r"\(4, 2\)")):
         other = Packet(packet.op, 0, {**packet.arrays, "augmented": np.zeros(shape)})
-        with pytest.raises(
-            PacketError, match=rf"'augmented' of packet 'gradient' has shape .*expected {expected}"
-        ):
+        with pytest.raises(PacketError, match=rf"'augmented' of packet 'gradient' has shape .*expected {expected}"):
             GradientReply.from_packet(other)
     blocks = Packet("local-model", 0, {"transition": np.zeros((2, 3))})
     with pytest.raises(PacketError, match=r"'transition'.*shape \(2, 3\), expected \(2, 2\)"):

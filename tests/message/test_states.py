@@ -31,9 +31,7 @@ def state_message(lengths=(N,), **how):
 
 def full_message():
     info = measurements(missing=0.1)
-    return StateMessage(
-        info.z, info.patterns, info.index, (15, N - 15), info.const, np.diag([0.9, -0.4]), np.eye(P)
-    )
+    return StateMessage(info.z, info.patterns, info.index, (15, N - 15), info.const, np.diag([0.9, -0.4]), np.eye(P))
 
 
 def smoothed_reply(n_covariances=1):
@@ -156,9 +154,7 @@ def test_replies_are_rounded_relatively_whatever_the_scale_of_the_states(make, n
 def test_a_step_of_a_cross_term_costs_four_bits_per_state(dtype):
     rng = np.random.default_rng(0)
     short, long = (
-        replace(state_reply(predicted=False), cross_term=rng.normal(size=(n, P)))
-        .to_packet(dtype=dtype)
-        .nbytes
+        replace(state_reply(predicted=False), cross_term=rng.normal(size=(n, P))).to_packet(dtype=dtype).nbytes
         for n in (1000, 9000)
     )
     assert long - short == pytest.approx(4 / 8 * 8000 * P, rel=0.01)  # a few numbers are beyond

@@ -65,9 +65,7 @@ def test_a_budget_refuses_before_and_takes_nothing():
     mu = mu_from_epsilon(1.0, 1e-6)
     account.charge([gaussian(mu / 2, "a"), gaussian(mu, "b")], EVENT)  # exactly all of b's
     table = account.table
-    with pytest.raises(
-        PrivacyBudgetError, match=r"client 'b' to epsilon = 1\.\d+ .* budget is 1, of which 1 is"
-    ):
+    with pytest.raises(PrivacyBudgetError, match=r"client 'b' to epsilon = 1\.\d+ .* budget is 1, of which 1 is"):
         account.charge([gaussian(mu / 10, "a"), gaussian(mu / 10, "b")], EVENT)
     assert account.table.equals(table)
     account.charge([gaussian(mu / 10, "a")], EVENT)
@@ -192,9 +190,7 @@ def test_units_that_change_together_have_noise_of_their_own():
     response = Charge("boiler", "flag", "randomized response", epsilon=0.2, n_categories=4, count=3)
     account.charge([gaussian(0.3), response], EVENT)
     many = PrivacyAccountant()
-    many.charge(
-        [gaussian(0.3, count=50), Charge("boiler", "flag", epsilon=0.2, n_categories=4, count=150)], EVENT
-    )
+    many.charge([gaussian(0.3, count=50), Charge("boiler", "flag", epsilon=0.2, n_categories=4, count=150)], EVENT)
     found, expected = account.spent(1e-6, times=50), many.spent(1e-6)
     assert_allclose((found.epsilon, found.mu), (expected.epsilon, expected.mu), rtol=1e-12)
     assert account.spent(1e-6).epsilon < found.epsilon

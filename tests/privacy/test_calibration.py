@@ -81,9 +81,7 @@ def test_losses_of_responses_are_those_of_all_outcomes(n_categories):
     assert_allclose(weights[kept], [atoms[k] for k in sorted(atoms)], rtol=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("epsilon", "count", "total"), [(0.1, 100, 4.307), (0.1, 1000, 17.787), (1.0, 10, 10.0)]
-)
+@pytest.mark.parametrize(("epsilon", "count", "total"), [(0.1, 100, 4.307), (0.1, 1000, 17.787), (1.0, 10, 10.0)])
 def test_responses_cost_less_together_than_one_by_one(epsilon, count, total):
     """The exact totals, 10, 100 and 10 when added up."""
     assert_allclose(randomized_response_composition(epsilon, count, 1e-5), total, rtol=1e-3)

@@ -170,9 +170,7 @@ def test_a_record_is_paid_for_once_and_every_record_counts():
     assert_allclose(detector.privacy_spent_.mu, np.sqrt(2) * 2.0)  # an event is in one of the periods
 
 
-@pytest.mark.parametrize(
-    "unit", [{"unit": "event"}, {"unit": "window", "window": 30}], ids=["event", "window"]
-)
+@pytest.mark.parametrize("unit", [{"unit": "event"}, {"unit": "window", "window": 30}], ids=["event", "window"])
 def test_an_event_is_in_a_stream_once(unit):
     nominal, new = make_records()
     detector = FederatedRCADetector(privacy=GaussianMechanism(**SETTINGS, **unit)).fit(nominal)
@@ -284,9 +282,7 @@ def test_watching_passes_the_ledger(privacy, dtype):
     detector.incidents(new)
     crossed = detector.ledger_.entries[before:]
     expected = [("down", "message"), ("up", "states"), ("down", "verdict"), ("up", "done")]
-    assert [(e.client, e.direction, e.op) for e in crossed] == [
-        (name, *kind) for kind in expected for name in new
-    ]
+    assert [(e.client, e.direction, e.op) for e in crossed] == [(name, *kind) for kind in expected for name in new]
     for entry in crossed[3:6]:
         assert entry.fields["z"][1][0] == NEW
         assert entry.fields["z"][0] == dtype
@@ -326,9 +322,7 @@ def test_flags_travel_as_two_bits():
     before = len(detector.ledger_.entries)
     roots = detector.predict_root_cause(new)
     entries = detector.ledger_.entries[before:]
-    assert [entry.op for entry in entries] == [
-        op for op in ("flag", "flags", "verdict", "done") for _ in "abc"
-    ]
+    assert [entry.op for entry in entries] == [op for op in ("flag", "flags", "verdict", "done") for _ in "abc"]
     assert entries[3].fields["bits"] == ("uint8", (2 * NEW // 8,))
     flags = detector.flags(new).to_numpy().reshape(NEW, 3, 2)
     assert_array_equal(roots == "", roots_of_flags(flags) == -1)
@@ -453,9 +447,9 @@ def test_mechanisms_that_would_protect_nothing_are_refused(settings, message):
 
 def test_a_message_of_a_watched_unit_knows_the_noise():
     nominal, _ = make_records()
-    detector = FederatedRCADetector(
-        privacy=GaussianMechanism(**{**SETTINGS, "mu": 0.5}), transport=ByBytes
-    ).fit(nominal)
+    detector = FederatedRCADetector(privacy=GaussianMechanism(**{**SETTINGS, "mu": 0.5}), transport=ByBytes).fit(
+        nominal
+    )
     noisy = StateMessage.from_packet(dict(ByBytes.last.up[:3])["unit0"])
     FederatedRCADetector(transport=ByBytes).fit(nominal)
     clean = StateMessage.from_packet(dict(ByBytes.last.up[:3])["unit0"])

@@ -203,9 +203,7 @@ def test_a_unit_tells_predictions_of_its_released_record_only():
     noised = estimator.privacy.release(X, (len(X["unit0"]),))["unit0"].values  # remembered: costs nothing
     for model in ("client", "augmented"):
         predicted = estimator.predict(X, model=model)
-        expected = local_prediction(
-            estimator._units["unit0"], noised, None, (0,), augmented=model == "augmented"
-        )
+        expected = local_prediction(estimator._units["unit0"], noised, None, (0,), augmented=model == "augmented")
         assert_array_equal(predicted[:, :D], expected)
     assert len(estimator.privacy.account) == 3
     estimator.predict(other, model="client")  # what leaves is paid for
@@ -239,9 +237,7 @@ def plant_in_noise(seed, epsilon, n_samples=5000):
     )
     clip = {name: float(np.quantile(np.linalg.norm(Y, axis=1), 0.999)) for name, Y in X.items()}
     radius = {name: 0.2 * value for name, value in clip.items()}
-    privacy = GaussianMechanism(
-        epsilon=epsilon, delta=1e-5, clip_norm=clip, event_radius=radius, random_state=seed
-    )
+    privacy = GaussianMechanism(epsilon=epsilon, delta=1e-5, clip_norm=clip, event_radius=radius, random_state=seed)
     return X, {(row.cause, row.effect) for row in truth.links.itertuples()}, privacy
 
 
@@ -310,9 +306,7 @@ def test_rounds_refits_and_answers_about_the_same_record_cost_nothing_more():
 
 def test_what_comes_back():
     X = make_plant()
-    estimator = make_estimator(
-        GaussianMechanism(epsilon=4.0, delta=1e-6, clip_norm=25.0, event_radius=3.0)
-    ).fit(X)
+    estimator = make_estimator(GaussianMechanism(epsilon=4.0, delta=1e-6, clip_norm=25.0, event_radius=3.0)).fit(X)
     spent = estimator.privacy_spent_
     assert (spent.epsilon, spent.delta, spent.unit) == (pytest.approx(4.0), 1e-6, "event")
     assert set(spent.per_client) == set(X)
@@ -400,9 +394,7 @@ def test_a_fitted_estimator_is_saved_without_its_mechanism_and_releases_nothing_
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
-@pytest.mark.parametrize(
-    "settings", [{"exchange": "series"}, {"exchange": "moments"}], ids=["series", "moments"]
-)
+@pytest.mark.parametrize("settings", [{"exchange": "series"}, {"exchange": "moments"}], ids=["series", "moments"])
 def test_gradient_training_is_post_processing(settings, transport):
     server = GradientServer(max_iter=3, **settings)
     mechanism = {"mu": 2.0, "clip_norm": 25.0, "event_radius": 3.0, "random_state": 0}
@@ -410,9 +402,7 @@ def test_gradient_training_is_post_processing(settings, transport):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         poisoned = make_estimator(Poisoning(**mechanism), server=server, transport=transport).fit(X)
-        expected = make_estimator(GaussianMechanism(**mechanism), server=server, transport=transport).fit(
-            clean
-        )
+        expected = make_estimator(GaussianMechanism(**mechanism), server=server, transport=transport).fit(clean)
         longer = clone(expected).set_params(server=clone(server).set_params(max_iter=10)).fit(clean)
     assert all(np.isnan(Y).all() for Y in X.values())
     assert np.isfinite(poisoned.transition_).all()

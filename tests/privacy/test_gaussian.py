@@ -61,9 +61,7 @@ AUDITED = {
 def test_no_attack_learns_more_than_promised_and_half_the_noise_is_caught(settings, halved, monkeypatch):
     mechanism = GaussianMechanism(**{"clip_norm": 3.0, **settings}, random_state=0)
     if halved:
-        monkeypatch.setattr(
-            contract, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest)
-        )
+        monkeypatch.setattr(contract, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest))
     mu, d = mechanism.mu_of_release(), 3
     first, second = neighbours(mechanism, d)
     scale, center = np.asarray(mechanism.scale, dtype=float), np.asarray(mechanism.center, dtype=float)
@@ -75,9 +73,7 @@ def test_no_attack_learns_more_than_promised_and_half_the_noise_is_caught(settin
     assert (found > mu) == halved
 
 
-@pytest.mark.parametrize(
-    ("unit", "window", "steps"), [("event", None, 1), ("window", 7, 7), ("client", None, 50)]
-)
+@pytest.mark.parametrize(("unit", "window", "steps"), [("event", None, 1), ("window", 7, 7), ("client", None, 50)])
 def test_noise_hides_every_change_of_the_protected_unit(unit, window, steps):
     mechanism = GaussianMechanism(mu=0.5, clip_norm=2.0, unit=unit, window=window)
     rng = np.random.default_rng(0)
@@ -269,8 +265,7 @@ def test_rounding_to_the_grid_is_paid_for_also_where_the_grid_doubles(std):
 def test_a_window_of_one_step_is_an_event_and_one_of_none_is_refused():
     Y = np.zeros((10, 2))
     event, window = (
-        GaussianMechanism(mu=1.0, clip_norm=1.0, unit=u, window=w)
-        for u, w in (("event", None), ("window", 1))
+        GaussianMechanism(mu=1.0, clip_norm=1.0, unit=u, window=w) for u, w in (("event", None), ("window", 1))
     )
     assert event.noise_of("mill", Y).std == window.noise_of("mill", Y).std
     with pytest.raises(ValueError, match="'window' parameter"):

@@ -34,9 +34,7 @@ N, D, CLIP = 24, 3, 2.0
 
 
 def gaussian(**settings):
-    return lambda **more: GaussianMechanism(
-        **{"mu": 0.7, "delta": 1e-6, "clip_norm": CLIP, **settings, **more}
-    )
+    return lambda **more: GaussianMechanism(**{"mu": 0.7, "delta": 1e-6, "clip_norm": CLIP, **settings, **more})
 
 
 MECHANISMS = {

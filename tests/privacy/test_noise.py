@@ -34,9 +34,7 @@ def test_rows_inside_the_ball_stay_and_others_move_to_its_border():
     assert_allclose(UnitNoise(bounds, 3.0).variance, [36.0, 2.25])
 
 
-@pytest.mark.parametrize(
-    ("std", "grid"), [(1.0, 2.0**-20), (1.99, 2.0**-20), (2.0, 2.0**-19), (0.7, 2.0**-21)]
-)
+@pytest.mark.parametrize(("std", "grid"), [(1.0, 2.0**-20), (1.99, 2.0**-20), (2.0, 2.0**-19), (0.7, 2.0**-21)])
 def test_the_grid_is_a_power_of_two_of_about_a_millionth_of_the_noise(std, grid):
     assert grid_of(std) == grid
     assert_array_equal(on_grid(np.array([0.4, 0.6, -1.4]) * grid, grid), [0.0, grid, -grid])

@@ -141,9 +141,7 @@ def test_the_charge_and_the_noise_of_a_unit(remembers):
     assert_allclose(charge.mu, run_mu(transitions, scaled, 0.7, 1e-5))
     assert noise.key != PaperNoise.calibrated(mechanism, "mill", np.zeros((5, 2)), transitions, gains).key
     seeded = mechanism.set_params(random_state=0)
-    keys = [
-        PaperNoise.calibrated(seeded, n, np.zeros((5, 2)), transitions, gains).key for n in ("a", "a", "b")
-    ]
+    keys = [PaperNoise.calibrated(seeded, n, np.zeros((5, 2)), transitions, gains).key for n in ("a", "a", "b")]
     assert keys[0] == keys[1] != keys[2]
 
 

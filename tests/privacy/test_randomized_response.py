@@ -48,9 +48,7 @@ def test_no_attack_learns_more_than_promised_and_half_the_lies_are_caught(lies, 
         kept = 1 - lies * (1 - mechanism.confusion[0, 0])
         monkeypatch.setattr(randomized_response, "_chances", lambda epsilon: (kept, (1 - kept) / 3))
     for k, other in ((0, 3), (1, 2)):
-        found = response_epsilon(
-            received(mechanism, PAIRS[k], n, "a"), received(mechanism, PAIRS[other], n, "b"), 4
-        )
+        found = response_epsilon(received(mechanism, PAIRS[k], n, "a"), received(mechanism, PAIRS[other], n, "b"), 4)
         assert (found > epsilon) == (lies < 1)
 
 

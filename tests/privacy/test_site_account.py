@@ -147,11 +147,7 @@ def test_the_noise_of_a_stranger_is_kept_too(tmp_path):
 
 @pytest.mark.parametrize("kept", ["in memory", "in files"])
 def test_whoever_has_the_turn_keeps_it(tmp_path, kept):
-    account = (
-        SiteAccount(tmp_path)
-        if kept == "in files"
-        else gaussian(tmp_path).set_params(accountant=None).account
-    )
+    account = SiteAccount(tmp_path) if kept == "in files" else gaussian(tmp_path).set_params(accountant=None).account
     with account.turn(), account.turn():
         account.charge([Charge("mill", "measurement", mu=0.5, release="aa")], SCOPE)
     with account.turn():

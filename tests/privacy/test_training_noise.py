@@ -38,8 +38,7 @@ def make_plant(seed=0):
 
 def paper(**settings):
     return GaussianMechanism(
-        **{"epsilon": 1.0, "delta": 1e-5, "clip_norm": CLIP, "protocol": "paper", "random_state": 0}
-        | settings
+        **{"epsilon": 1.0, "delta": 1e-5, "clip_norm": CLIP, "protocol": "paper", "random_state": 0} | settings
     )
 
 
@@ -253,9 +252,9 @@ def test_the_papers_noise_needs_public_models_and_complete_records():
     with pytest.raises(ValueError, match="the papers have no formula"):
         fit(paper(), X, clients)
     with pytest.raises(ValueError, match="double precision"):
-        FederatedGrangerEstimator(
-            clients, server=GradientServer(**STEPS), privacy=paper(), wire_dtype="float32"
-        ).fit(make_plant()[0])
+        FederatedGrangerEstimator(clients, server=GradientServer(**STEPS), privacy=paper(), wire_dtype="float32").fit(
+            make_plant()[0]
+        )
 
 
 @pytest.mark.parametrize("privacy", [paper(), trusted()])
@@ -266,7 +265,5 @@ def test_noise_inside_training_is_for_gradient_training(privacy):
     with pytest.raises(ValueError, match="which no detector has"):
         FederatedRCADetector(privacy=privacy).fit(X)
     with pytest.raises(ValueError, match="noise on the record"):
-        FederatedGrangerEstimator(clients, server=GradientServer(**STEPS), privacy=privacy).privacy_curve(
-            X, [1.0]
-        )
+        FederatedGrangerEstimator(clients, server=GradientServer(**STEPS), privacy=privacy).privacy_curve(X, [1.0])
     assert len(privacy.account) == 0

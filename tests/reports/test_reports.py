@@ -31,9 +31,7 @@ def plant_page(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def incident():
-    X, _ = make_granger_plant(
-        3, names=[UNIT, "turbine", "water"], n_samples=3000, links=[(0, 1)], random_state=0
-    )
+    X, _ = make_granger_plant(3, names=[UNIT, "turbine", "water"], n_samples=3000, links=[(0, 1)], random_state=0)
     detector = FederatedRCADetector().fit({name: Y[:2600] for name, Y in X.items()})
     times = pd.date_range("2026-06-14 02:00", periods=400, freq="10s")
     faulty = {name: pd.DataFrame(Y[2600:].copy(), index=times).add_prefix("x") for name, Y in X.items()}
@@ -119,11 +117,7 @@ def test_estimators_with_inputs_and_trained_ones_have_pages(tmp_path):
 
 
 def test_tables_keep_numbers_and_escape_words():
-    text = (
-        Page("t")
-        .table(pd.DataFrame({"<b>": ["a&b"], "n": [1234567], "x": [0.12345], "none": [np.nan]}))
-        .html()
-    )
+    text = Page("t").table(pd.DataFrame({"<b>": ["a&b"], "n": [1234567], "x": [0.12345], "none": [np.nan]})).html()
     for part in ("&lt;b&gt;", "a&amp;b", "1,234,567", ">0.123<", '<td class="number"></td>'):
         assert part in text
     assert "None." in Page("t").table(pd.DataFrame()).html()

@@ -157,8 +157,7 @@ def test_feedback_statistics_are_those_of_whole_series_over_several_episodes():
     X, truth = plant(sum(lengths), n_states=1, n_inputs=1)
     starts = (0, 700, 703, 704)
     messages = {
-        name: replace(message, lengths=lengths)
-        for name, message in messages_of(X, truth, truth.inputs).items()
+        name: replace(message, lengths=lengths) for name, message in messages_of(X, truth, truth.inputs).items()
     }
     record = JointRecord.from_messages(messages)
     updates = np.random.default_rng(0).standard_normal((record.n_samples, 2))
@@ -170,11 +169,7 @@ def test_feedback_statistics_are_those_of_whole_series_over_several_episodes():
     rest = u - past @ np.linalg.solve(np.block(blocks), np.hstack(list(G[1:])).T)
     expected = 0.0
     for lag in range(n_lags):
-        C = sum(
-            rest[a + lag : b].T @ updates[a : max(b - lag, a)]
-            for a, b in episodes(starts, len(u))
-            if a + lag < b
-        )
+        C = sum(rest[a + lag : b].T @ updates[a : max(b - lag, a)] for a, b in episodes(starts, len(u)) if a + lag < b)
         expected += C[0, 1] ** 2
     expected *= len(u) / (rest[:, 0] @ rest[:, 0]) / (updates[:, 1] @ updates[:, 1])
     table = feedback_table(record, lambda start, stop: updates[start:stop])

@@ -368,9 +368,7 @@ def test_units_that_drift_like_random_walks_are_named():
     coupled, Y = example(n_samples=1000, sizes=(2, 1), links=[])
     rows = coupled.sensors[1]
     walk = np.cumsum(np.random.default_rng(0).normal(size=1000))
-    Y[:, rows] = np.outer(walk, coupled.plant.C[rows, 2]) + np.random.default_rng(1).normal(
-        size=Y[:, rows].shape
-    )
+    Y[:, rows] = np.outer(walk, coupled.plant.C[rows, 2]) + np.random.default_rng(1).normal(size=Y[:, rows].shape)
     with pytest.warns(UserWarning, match="drift like a random walk within this record: unit1. "):
         fit(coupled, Y)
 

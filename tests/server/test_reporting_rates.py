@@ -6,9 +6,7 @@ import pytest
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 
-RATES = pytest.mark.parametrize(
-    ("periods", "offsets"), [((2, 2), (0, 1)), ((2, 3), (0, 0)), ((1, 4), (0, 2))]
-)
+RATES = pytest.mark.parametrize(("periods", "offsets"), [((2, 2), (0, 1)), ((2, 3), (0, 0)), ((1, 4), (0, 2))])
 
 
 def record(seed, periods, offsets, *, n_samples=400, links=()):

@@ -76,8 +76,6 @@ def safe_rates(problem, client_weight=1.0, share=0.9):
     """Step sizes below the stability limit, from the eigenvalues of the second derivative."""
     top = np.linalg.eigvalsh(problem.moments)[-1] * (1 + problem.xi)
     own = client_weight * np.linalg.eigvalsh(problem.gram)[-1] + 1
-    size = max(
-        np.linalg.norm(problem.transition, 2) ** 2, 1.0 if problem.n_local > problem.n_outputs else 0.0
-    )
+    size = max(np.linalg.norm(problem.transition, 2) ** 2, 1.0 if problem.n_local > problem.n_outputs else 0.0)
     step, turn = share / (2 * top * own * size), share / (2 * top)
     return Rates.constant(problem, client_weight * step, step, turn)

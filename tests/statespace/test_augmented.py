@@ -101,9 +101,7 @@ def test_a_stack_of_unequal_problems_gives_what_each_gives_alone():
         parameters[m, :k, :d], parameters[m, :k, 4] = theta_phi[:, :d], theta_phi[:, d]
         blocks[m, :k, :states] = W[:, :states]
         blocks[m, :k, 4 : 4 + problem.n_drivers - states] = W[:, states:]
-        expected.append(
-            (losses_at(problem, theta_phi, W), gradients(problem, Products.at(problem, theta_phi, W)))
-        )
+        expected.append((losses_at(problem, theta_phi, W), gradients(problem, Products.at(problem, theta_phi, W))))
     at = Products.at(stack, parameters, blocks)
     now, slope = losses(stack, at), gradients(stack, at)
     for m, (problem, (alone, one)) in enumerate(zip(problems, expected, strict=True)):

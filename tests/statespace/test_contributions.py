@@ -22,11 +22,7 @@ def plant(rng, n=3, k=2):
 
 
 def series(rng, gaps, n=3, k=2):
-    L = (
-        rng.normal(size=(N_SAMPLES, n, n))
-        if gaps
-        else np.repeat(rng.normal(size=(1, n, n)), N_SAMPLES, axis=0)
-    )
+    L = rng.normal(size=(N_SAMPLES, n, n)) if gaps else np.repeat(rng.normal(size=(1, n, n)), N_SAMPLES, axis=0)
     J = L @ np.swapaxes(L, 1, 2)
     if gaps:
         J[rng.random(N_SAMPLES) < 0.2] = 0.0

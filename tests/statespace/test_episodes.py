@@ -72,8 +72,7 @@ def test_lag_sums_are_those_of_a_loop(starts):
 def test_many_lags_of_many_columns_are_those_of_plain_products(starts, lags):
     S = series(n=33, n_samples=1000)
     expected = [
-        sum(S[a + lag : b].T @ S[a : b - lag] for a, b in episodes(starts, len(S)) if a < b - lag)
-        for lag in lags
+        sum(S[a + lag : b].T @ S[a : b - lag] for a, b in episodes(starts, len(S)) if a < b - lag) for lag in lags
     ]
     assert_within(lag_covariances(S, lags, starts), expected, 100 * len(S) * EPS * (S**2).max())
 

@@ -103,6 +103,4 @@ def test_measure_of_an_observed_autoregression_is_that_of_statsmodels_var():
     expected = np.log(reduced.sigma_u[0, 0] / fitted.sigma_u[0, 0])
     plant = fitted.coefs[0], fitted.sigma_u, np.eye(3) * 1e9, Partition((1, 1, 1))
     # the sampling error of the difference of two log-variances of nested fits, 20 terms of order 1 / n
-    assert geweke_measures(*plant)[0, 1] == pytest.approx(
-        expected, abs=3 * np.sqrt(4 * expected / n) + 20 / n
-    )
+    assert geweke_measures(*plant)[0, 1] == pytest.approx(expected, abs=3 * np.sqrt(4 * expected / n) + 20 / n)

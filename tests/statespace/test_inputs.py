@@ -48,9 +48,7 @@ def likelihoods():
         info = information(s, np.eye(N), np.diag(NOISE))
         known = KnownInputs(u, moments.early, np.eye(N))
         matrices = info.matrices
-        yield TimeDomainLikelihood(
-            info.z, matrices, [(1.0, J)], STARTS, 12, is_constant=constant, inputs=known
-        )
+        yield TimeDomainLikelihood(info.z, matrices, [(1.0, J)], STARTS, 12, is_constant=constant, inputs=known)
 
 
 @pytest.mark.parametrize("likelihood", list(likelihoods()), ids=["whittle", "steady", "varying"])
@@ -116,9 +114,7 @@ def test_a_held_change_sums_the_powers_of_the_plant():
 
 def test_closed_loops_are_the_plant_run_with_the_controllers_in_it():
     rng = np.random.default_rng(2)
-    gains = FeedbackGains(
-        0.2 * rng.standard_normal((K, N)), 0.1 * rng.standard_normal((K, N)), 0.3 * np.eye(K)
-    )
+    gains = FeedbackGains(0.2 * rng.standard_normal((K, N)), 0.1 * rng.standard_normal((K, N)), 0.3 * np.eye(K))
     change = rng.standard_normal((8, K))
     h, before, last, expected = np.zeros(N), np.zeros(N), np.zeros(K), []
     for delta in change:
@@ -126,6 +122,15 @@ def test_closed_loops_are_the_plant_run_with_the_controllers_in_it():
         h, before = A @ h + B @ last, h
         expected.append(h)
     np.testing.assert_allclose(input_response(A, B, change, gains).effect, expected, atol=1e-12)
+
+
+def test_laws_in_other_units_close_the_same_loops():
+    rng = np.random.default_rng(4)
+    gains = FeedbackGains(0.2 * rng.standard_normal((K, N)), 0.1 * rng.standard_normal((K, N)), 0.3 * np.eye(K))
+    S, D = np.diag([2.0, 0.5, 3.0, 4.0][:N]), np.array([5.0, 0.1, 3.0][:K])
+    change = rng.standard_normal((8, K))
+    inside = input_response(np.linalg.solve(S, A @ S), np.linalg.solve(S, B * D), change / D, gains.scaled(S, D)).effect
+    np.testing.assert_allclose(inside @ S, input_response(A, B, change, gains).effect, atol=1e-12)
 
 
 @pytest.mark.parametrize("closed", [False, True])
@@ -156,7 +161,5 @@ def test_covariances_of_effects_are_those_of_numerical_derivatives(closed):
 
 def test_nothing_estimated_nothing_uncertain():
     none = np.zeros(0, dtype=int)
-    found = response_covariances(
-        input_response(A, B, np.ones((4, K))), none, none, np.zeros((0, 0)), (slice(0, N),)
-    )
+    found = response_covariances(input_response(A, B, np.ones((4, K))), none, none, np.zeros((0, 0)), (slice(0, N),))
     np.testing.assert_array_equal(found[0], np.zeros((4, N, N)))

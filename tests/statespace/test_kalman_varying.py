@@ -99,9 +99,7 @@ def test_a_known_term_acts_on_the_step_into_its_row(starts):
     known = np.random.default_rng(3).normal(size=(len(Y), 2))
     expected = brute_force(plant, Y, known, starts)
     error = brute_force_rounding(plant, Y) * (1 + np.nanmax(np.abs(Y)))
-    for part in filter_rows(
-        plant.A, plant.Q, plant.P0, info.z, info.matrices, starts=starts, exogenous=known
-    ):
+    for part in filter_rows(plant.A, plant.Q, plant.P0, info.z, info.matrices, starts=starts, exogenous=known):
         assert_within(part.filtered, expected.filtered[part.rows], error)
         assert_within(part.predicted, expected.predicted[part.rows], error)
     kept = smoothed(plant, info, starts=starts, exogenous=known)

@@ -55,9 +55,7 @@ def test_a_round_is_its_update_equations_written_out():
         d_A = gamma * (2 * r_s.T @ h - (2 * xi * D + dual).T @ h) / T
         d_B = gamma * 2 * r_s.T @ v[:, problem.n_states :] / T
         curvature = np.kron(y.T @ y / T, A.T @ A)
-        d_theta = np.linalg.solve(
-            np.eye(len(curvature)) + 4 * eta2 * xi * curvature, d_theta.ravel(order="F")
-        )
+        d_theta = np.linalg.solve(np.eye(len(curvature)) + 4 * eta2 * xi * curvature, d_theta.ravel(order="F"))
         d_A = np.linalg.solve(np.eye(h.shape[1]) + 4 * gamma * xi * h.T @ h / T, d_A.T).T
         step, turn = steps.at(Products.at(problem, parameters, blocks), parameters, blocks)
         assert_allclose(step, np.column_stack([d_theta.reshape(theta.shape, order="F"), d_phi]), atol=1e-11)
@@ -82,15 +80,11 @@ def constrained_minimum(problem, weight):
 @pytest.mark.parametrize("xi", [1.0, 100.0, 1e4])
 def test_the_limit_minimises_the_loss_under_the_constraint_whatever_rho_is(xi):
     problem, rates, _ = make_problem(2, xi)
-    end = descend(
-        problem, rates, *random_point(problem), max_iter=30_000, tol=1e-13, warm_up=WarmUp(30_000, rates)
-    )
+    end = descend(problem, rates, *random_point(problem), max_iter=30_000, tol=1e-13, warm_up=WarmUp(30_000, rates))
     free = make_problem(2, 0.0)[0]
     at = losses(free, Products.at(free, *constrained_minimum(free, 1.0)))
     assert end.history.penalty[-1] < 1e-12 * end.history.penalty[0]
-    assert_allclose(
-        [end.history.client[-1], end.history.server[-1]], [at.client, at.server], rtol=1e-6, atol=1e-10
-    )
+    assert_allclose([end.history.client[-1], end.history.server[-1]], [at.client, at.server], rtol=1e-6, atol=1e-10)
 
 
 def test_the_constraint_at_every_step_leaves_no_blocks_between_states():
@@ -119,9 +113,7 @@ def test_the_hybrid_schedule_ends_where_the_penalty_does():
     parameters, blocks = from_delta(problem, fixed_point(unified))
     assert end.history.penalty[50] < 0.1 * end.history.penalty[0]
     assert end.converged
-    assert_allclose(
-        problem.transition @ end.parameters[:, :3], problem.transition @ parameters[:, :3], atol=1e-5
-    )
+    assert_allclose(problem.transition @ end.parameters[:, :3], problem.transition @ parameters[:, :3], atol=1e-5)
     assert_allclose(end.blocks, blocks, atol=1e-5)
 
 

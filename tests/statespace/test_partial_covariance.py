@@ -56,9 +56,7 @@ def test_nearly_dependent_sensors_still_have_a_covariance():
 def test_rows_without_any_cell_tell_nothing():
     Y = nearly_dependent()
     more = np.concatenate([np.full((40, 6), np.nan), Y])
-    np.testing.assert_allclose(
-        partial_covariance(more, pairwise(Y)), partial_covariance(Y, pairwise(Y)), rtol=1e-10
-    )
+    np.testing.assert_allclose(partial_covariance(more, pairwise(Y)), partial_covariance(Y, pairwise(Y)), rtol=1e-10)
 
 
 def test_units_do_not_matter():

@@ -58,9 +58,7 @@ def test_masks_of_units_are_their_diagonal_blocks(sizes):
     for m, rows in enumerate(partition.slices):
         expected = np.zeros((partition.n_states, partition.n_states), dtype=bool)
         expected[rows, rows] = True
-        np.testing.assert_array_equal(
-            partition.mask(partition.pairs[:0], np.arange(len(sizes)) == m), expected
-        )
+        np.testing.assert_array_equal(partition.mask(partition.pairs[:0], np.arange(len(sizes)) == m), expected)
     np.testing.assert_array_equal(partition.mask(partition.pairs[:0], True), partition.block_diagonal)
 
 

@@ -110,9 +110,7 @@ def test_reversed_views_run_the_recurrence_backwards():
     F, Y, K = transition(rng, 3), rng.normal(size=(100, 5)), rng.normal(size=(3, 5))
     extra = rng.normal(size=(100, 3))
     backwards = driven_recurrence(F, (Y[::-1], K), (extra[::-1], None))
-    np.testing.assert_array_equal(
-        backwards, driven_recurrence(F, (Y[::-1].copy(), K), (extra[::-1].copy(), None))
-    )
+    np.testing.assert_array_equal(backwards, driven_recurrence(F, (Y[::-1].copy(), K), (extra[::-1].copy(), None)))
     # and as a recurrence on the original order: x[t] = F x[t+1] + g[t]
     x, g = backwards[::-1], Y @ K.T + extra
     scale = np.abs(F) @ np.abs(x[1:, :, None]) + np.abs(g[:-1, :, None])
@@ -146,6 +144,4 @@ def test_later_drives_do_not_reach_earlier_states(t):
 def test_integer_drives_give_the_states_of_floats():
     drive = np.arange(60).reshape(20, 3)
     F = np.diag([0.5, 0.25, -0.5])
-    np.testing.assert_array_equal(
-        driven_recurrence(F, (drive, None)), driven_recurrence(F, (drive * 1.0, None))
-    )
+    np.testing.assert_array_equal(driven_recurrence(F, (drive, None)), driven_recurrence(F, (drive * 1.0, None)))

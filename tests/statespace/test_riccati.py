@@ -167,9 +167,7 @@ def test_a_unit_in_small_units_is_solved_as_well_beside_one_in_large_units(measu
 @pytest.mark.parametrize("n", [1, 3])
 def test_a_plant_that_is_not_stationary_has_no_stationary_covariance(n, radius_):
     A = np.diag(np.linspace(0, radius_, n + 1)[1:])
-    with pytest.raises(
-        NotStationaryError, match=f"spectral radius of the transition matrix is {radius_:.4g}"
-    ):
+    with pytest.raises(NotStationaryError, match=f"spectral radius of the transition matrix is {radius_:.4g}"):
         stationary_covariance(A, np.eye(n))
 
 
@@ -250,6 +248,4 @@ def test_the_adjoint_gives_derivatives_through_the_stationary_covariance():
 def test_spectral_radius_of_each_matrix_in_a_stack():
     turn = np.array([[0.0, -0.5], [0.5, 0.0]])  # eigenvalues +-0.5 i
     assert spectral_radius(turn) == pytest.approx(0.5, rel=4 * EPS)
-    np.testing.assert_allclose(
-        spectral_radius(np.array([turn, np.diag([-0.9, 0.1])])), [0.5, 0.9], rtol=4 * EPS
-    )
+    np.testing.assert_allclose(spectral_radius(np.array([turn, np.diag([-0.9, 0.1])])), [0.5, 0.9], rtol=4 * EPS)

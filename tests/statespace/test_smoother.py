@@ -61,9 +61,7 @@ def test_same_from_a_start_that_is_not_stationary(scale):
     P0 = scale * random_covariance(np.random.default_rng(0), 3)
     plant = random_plant(0, 3, 4, P0=P0)
     sums = list(results(plant, simulate(plant, 100, 1), intercept=True))
-    np.testing.assert_allclose(
-        sums[0].grad_A, sums[1].grad_A, rtol=0, atol=1e-9 * np.abs(sums[1].grad_A).max()
-    )
+    np.testing.assert_allclose(sums[0].grad_A, sums[1].grad_A, rtol=0, atol=1e-9 * np.abs(sums[1].grad_A).max())
     assert sums[0].value == pytest.approx(sums[1].value, abs=1e-9 * (1 + abs(sums[1].value)))
 
 

@@ -37,9 +37,7 @@ def units(n_units, noise=0.5, radius_=0.8):
 
 def record(A, Q, N, n_samples=T):
     """Moments of one record of every unit."""
-    plants = [
-        Plant(a, q, np.eye(P), n, solve_discrete_lyapunov(a, q)) for a, q, n in zip(A, Q, N, strict=True)
-    ]
+    plants = [Plant(a, q, np.eye(P), n, solve_discrete_lyapunov(a, q)) for a, q, n in zip(A, Q, N, strict=True)]
     scores = np.hstack([simulate(plant, n_samples, 10 + k) for k, plant in enumerate(plants)])
     sums = lag_covariances(scores, range(N_LAGS + 2))
     slices = [slice(P * k, P * k + P) for k in range(len(plants))]
@@ -135,9 +133,7 @@ def test_fit_is_a_maximum(noise):
             return -likelihood.n_samples * result.value[0]
 
         start = np.concatenate([fit.A[k].ravel(), np.linalg.cholesky(fit.Q[k])[rows, cols]])
-        best = minimize(
-            loss, start, method="Nelder-Mead", options={"maxiter": 2000, "fatol": 1e-7, "xatol": 1e-5}
-        )
+        best = minimize(loss, start, method="Nelder-Mead", options={"maxiter": 2000, "fatol": 1e-7, "xatol": 1e-5})
         # a step that promises g' I^-1 g gains half of it where the likelihood is quadratic
         assert loss(start) - best.fun < TOL
 
@@ -170,9 +166,7 @@ def test_units_in_a_batch_are_fitted_as_on_their_own(keep_A):
     for k in range(6):
         part = slice(k, k + 1)
         alone = fit_units(one(moments, k), N[part], fixed_A=A[part] if keep_A else None)
-        distance = squared_distance(
-            one(moments, k), N[part], (together.A[part], together.Q[part]), (alone.A, alone.Q)
-        )
+        distance = squared_distance(one(moments, k), N[part], (together.A[part], together.Q[part]), (alone.A, alone.Q))
         # both lie within sqrt(TOL) standard errors of the maximum
         assert distance[0] < 4 * TOL
 

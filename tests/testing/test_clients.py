@@ -97,9 +97,7 @@ class Present(Duck):
 
 class Standardised(Mean):
     def message(self, X, *, inputs=None, lengths=None, const=False, local_model=False):
-        return super().message(
-            X - X.mean(axis=0) + self.mean_, lengths=lengths, const=const, local_model=local_model
-        )
+        return super().message(X - X.mean(axis=0) + self.mean_, lengths=lengths, const=const, local_model=local_model)
 
     def message_about(self, Y, starts, *, inputs=None, const=False, local_model=False):
         return super().message_about(
@@ -270,42 +268,64 @@ class BoxSmoother(Box):
 @pytest.mark.parametrize(
     ("client", "sentence"),
     [
-        (Prophet(), "nothing rests on later rows. `filter` of row"),
-        (Present(), "nothing rests on later rows. `predict` of row .* Predict a row from the rows before"),
-        (Standardised(), "nothing rests on later rows. `message` of row"),
-        (OneRowLess(), "finite numbers for every row. `filter.X.` has shape .299"),
+        (
+            Prophet(),
+            "nothing rests on later rows, and a prediction on earlier.*`filter` of the rows slice.0, 1,",
+        ),
+        (
+            Present(),
+            "nothing rests on later rows, and a prediction on earlier.*`predict` of the rows slice.0, 2,",
+        ),
+        (
+            Standardised(),
+            "nothing rests on later rows, and a prediction on earlier.*`message` of the rows slice.0, 1,",
+        ),
+        (
+            OneRowLess(),
+            "`filter`, `predict` and `measurements` give finite numbers.*`filter.X.` has shape .199, 2.,",
+        ),
         (Flat(), "finite numbers for every row. `measurements.states.` has shape"),
         (Nan(), "finite numbers for every row. `predict.X.` has values that are not finite"),
         (Indefinite(), "whole and usable `StateMessage`. `process_cov` is not positive semidefinite"),
-        (IndefiniteInformation(), "whole and usable `StateMessage`. An information matrix"),
-        (LeaksRows(), "no raw measurements. Array `z` holds column 0"),
-        (LeaksConst(), "no raw measurements. Array `const` holds column 2"),
+        (
+            IndefiniteInformation(),
+            "`message.X.` is a whole and usable `StateMessage`.*`patterns` is not positive",
+        ),
+        (LeaksRows(), "a message holds no raw measurements.*Array `z` holds a column of the"),
+        (LeaksConst(), "a message holds no raw measurements.*Array `const` holds a column of"),
         (LeaksInputs(), "no raw measurements. .*`inputs`"),
-        (InPlace(), "neither the record nor the client. `message` changed the record"),
+        (InPlace(), "questions change neither the record nor the client.*`message_of` changed an argument"),
         (FitsInPlace(), "leaves the record. `fit` changed the record"),
-        (Keeps(), "a fitted client keeps no rows"),
-        (Learns(), "neither the record nor the client. `predict` of the same record"),
-        (Random(), "the same record gives the same client. .*random_state"),
-        (Remembers(), "every fit starts afresh"),
+        (Keeps(), "what was fitted can be pickled and keeps no rows.*Its pickle holds the numbers"),
+        (Learns(), "questions change neither the record nor the client.*`predict` gave something else the"),
+        (Random(), "a fit draws from `random_state` only and starts afresh: the"),
+        (Remembers(), "a fit draws from `random_state` only and starts afresh: the"),
         (Sign(), "message and filter are about the same states"),
         (HalfModel(), "message and filter are about the same states|sufficient statistic of the fitted"),
         (OneEpisode(), "an episode knows nothing of the one before. `filter`"),
         (NoLengths(), "whole and usable `StateMessage`. `lengths`"),
-        (NoModel(), "whole and usable `StateMessage`. `local_model=True` asks for `transition`"),
+        (NoModel(), "`message.X.` is a whole and usable `StateMessage`.*`transition` of the message with"),
         (Arrays(), "whole and usable `StateMessage`. It is a ndarray"),
-        (FillsGaps(), "missing measurements tell nothing and do no harm"),
-        (Silent(), "the methods of a unit's model. It has `message`, but no predict"),
-        (NoReturn(), "returns the client.*NoneType"),
-        (object(), "the methods of a unit's model. It has neither"),
-        (BoxTuple(), "`filter_moments.X.` gives states.*Give four arrays"),
-        (BoxIndefinite(), "`filter_moments.X.` gives states.*filtered states is not positive"),
-        (BoxUncertain(), "`filter_moments.X.` gives states.*larger than the predicted"),
+        (FillsGaps(), "rows without measurements tell nothing."),
+        (Silent(), "it has the methods of a unit.s model."),
+        (
+            NoReturn(),
+            "`fit.X, lengths=....` returns the client and leaves the.*End `fit` with `return self`.",
+        ),
+        (object(), "it has the methods of a unit.s model."),
+        (BoxTuple(), "`filter_moments` gives covariances, larger ones before than.*It raised ValueError:"),
+        (
+            BoxIndefinite(),
+            "`filter_moments` gives covariances, larger ones before than.*A filtered covariance is not",
+        ),
+        (
+            BoxUncertain(),
+            "`filter_moments` gives covariances, larger ones before than.*The filtered covariance is larger",
+        ),
         (BoxSmoother(), "nothing rests on later rows"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
-)  # fmt: skip
+)
 def test_a_wrong_client_is_named_with_its_rule(client, sentence):
-    with pytest.raises(
-        AssertionError, match=f"(?s)^{type(client).__name__} breaks the rule: .*(?:{sentence})"
-    ):
+    with pytest.raises(AssertionError, match=f"(?s)^{type(client).__name__} breaks the rule: .*(?:{sentence})"):
         check_client(client)

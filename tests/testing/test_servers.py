@@ -20,9 +20,7 @@ class Apart(ServerLearner):
     def fit(self, messages):
         ends = np.cumsum([0, *(m.z.shape[1] for m in messages.values())])
         self.names_ = tuple(messages)
-        self.state_slices_ = dict(
-            zip(messages, map(slice, ends[:-1].tolist(), ends[1:].tolist()), strict=True)
-        )
+        self.state_slices_ = dict(zip(messages, map(slice, ends[:-1].tolist(), ends[1:].tolist()), strict=True))
         self.transition_ = block_diag(*(m.transition for m in messages.values()))
         self.process_cov_ = block_diag(*(m.process_cov for m in messages.values()))
         return self
@@ -266,55 +264,71 @@ class Late(Apart):
         yield Ask(self.replies(messages), Acknowledgement, needed=0)
 
 
-class Effects(Apart):
-    def fit(self, messages):
-        super().fit(messages)
-        k = sum(0 if m.inputs is None else m.inputs.shape[1] for m in messages.values())
-        self.input_, self.input_level_ = np.zeros((len(self.transition_), k)), np.zeros(k)
-        ends = np.cumsum([0, *(0 if m.inputs is None else m.inputs.shape[1] for m in messages.values())])
-        self.input_slices_ = dict(zip(messages, map(slice, ends[:-1], ends[1:]), strict=True))
-        return self
-
-    def effects(self, change, *, held=None):
-        return {}
-
-
 @pytest.mark.parametrize(
     ("server", "sentence"),
     [
-        (Asymmetric(), "`process_cov_` is a covariance.*not symmetric"),
-        (Indefinite(), "`process_cov_` is a covariance.*not positive semidefinite.*eigenvalue"),
-        (Nan(), "`transition_` is a finite square matrix.*not finite"),
-        (MissingState(), "hold every state of every unit.*'fan'.* expected slice"),
-        (OneSliceLess(), "hold every state of every unit.*'kiln'"),
-        (Sorted(), "`names_` is .* in the order they came in"),
+        (
+            Asymmetric(),
+            "`transition_` and `process_cov_` are finite matrices, the.*`process_cov_` is not symmetric,",
+        ),
+        (
+            Indefinite(),
+            "`transition_` and `process_cov_` are finite matrices, the.*`process_cov_` is not positive",
+        ),
+        (
+            Nan(),
+            "`transition_` and `process_cov_` are finite matrices, the.*`transition_` has values that are",
+        ),
+        (MissingState(), "`names_` and `state_slices_` hold every state of every unit"),
+        (OneSliceLess(), "`names_` and `state_slices_` hold every state of every unit"),
+        (Sorted(), "`names_` and `state_slices_` hold every state of every unit"),
         (ByPosition(), "another order of the units gives the same plant"),
-        (Lists(), "`transition_` is a finite square matrix.*list; give an ndarray"),
-        (Mutating(), "messages are not changed.*in place"),
+        (
+            Lists(),
+            "`transition_` and `process_cov_` are finite matrices, the.*`transition_` is a list; give an",
+        ),
+        (Mutating(), "messages are not changed: work on copies."),
         (MutatingFilter(), "messages are not changed.*`filter`"),
-        (Random(), "every fit to the same messages gives the same plant.*Two clones.*random_state"),
-        (Remembers(), "every fit to the same messages gives the same plant.*Start every fit afresh"),
+        (Random(), "another order of the units gives the same plant: take"),
+        (Remembers(), "a fit draws from `random_state` only and starts afresh: the"),
         (Keeps(), "keeps no rows"),
         (KeepsScores(), "keeps no rows"),
         (LacksReply(), "goes on without an error.*leaves out .'mill'"),
-        (Silent(), "every unit is told what was learned.*not told"),
+        (Silent(), "every unit is told what was learned."),
         (LongReply(), "goes on without an error.*'mill'.*shape"),
         (WrongBlock(), "the unit's own part of the plant.*`transition`"),
-        (Endless(), "until it ends.*still asks"),
-        (NoGenerator(), "a dialogue asks.*It is a list. Write `yield Ask"),
-        (Dicts(), "a dialogue asks.*Yield an `Ask`"),
-        (Strangers(), "a dialogue asks.*'nobody'"),
+        (Endless(), "a dialogue goes on without an error.*After 100 questions it still"),
+        (
+            NoGenerator(),
+            "`dialogue` asks each unit by name with an `Ask`, learns,.*It raised AttributeError: .list.",
+        ),
+        (
+            Dicts(),
+            "`dialogue` asks each unit by name with an `Ask`, learns,.*It raised AttributeError: .dict.",
+        ),
+        (
+            Strangers(),
+            "`dialogue` asks each unit by name with an `Ask`, learns,.*It raised KeyError: .nobody",
+        ),
         (OneLess(), "leaves out .'mill'"),
         (Prophet(), "looks at earlier rows only"),
         (ShortFilter(), "`filter.messages.*shape"),
-        (Unlinked(), "leaves a table of all pairs"),
-        (Changing(), "a fit leaves the parameters.*`alpha`"),
-        (Converting(), "parameters are stored.*clone"),
+        (Unlinked(), "a server that tests links leaves a table `links_` of all.*It raised AttributeError:"),
+        (Changing(), "a fit leaves the parameters alone.*..alpha.. are others. Learned"),
+        (
+            Converting(),
+            "`dialogue` asks each unit by name with an `Ask`, learns,.*It raised RuntimeError: Cannot",
+        ),
         (Half(), "smoothed states come for every unit.*leaves out"),
-        (NoGaps(), "missing measurements do no harm.*IndexError: no patterns here"),
-        (Late(), "without `needs_replies` the first messages are enough"),
-        (Effects(), "effects of inputs come for every unit.*leaves out"),
-        (Ridge(), "no `dialogue"),
+        (
+            NoGaps(),
+            "`dialogue` asks each unit by name with an `Ask`, learns,.*It raised IndexError: no patterns",
+        ),
+        (Late(), "one round is enough to learn, or `needs_replies`."),
+        (
+            Ridge(),
+            "`dialogue` asks each unit by name with an `Ask`, learns,.*It raised AttributeError: .Ridge.",
+        ),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else "",
 )

@@ -57,9 +57,7 @@ class Rounds(InProcessTransport):
     def exchange(self, out, *, timeout=None):
         short = {}
         for name, packet in out.items():
-            arrays = {
-                k: np.asarray(v, np.float32) if v.dtype == float else v for k, v in packet.arrays.items()
-            }
+            arrays = {k: np.asarray(v, np.float32) if v.dtype == float else v for k, v in packet.arrays.items()}
             short[name] = Packet(packet.op, packet.round, arrays, packet.scalars)
         return super().exchange(short)
 
@@ -219,30 +217,63 @@ def shared(sites, _kept={}):  # noqa: B006  what is wrong with it
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (Loses, "every unit that is asked has an answer. There is no answer of 'fan'"),
-        (MixesUp, "its own answer. The answer under 'fan' is that of 'mill'"),
-        (ByPosition, "not depend on the order of the questions. .*'fan' is that of 'mill'"),
-        (AsksWrong, "its own packet and gives its own answer. Unit 'mill' was asked"),
-        (Twice, "answers every packet once"),
-        (Rounds, "packets arrive as they were sent. What came to 'mill'"),
-        (RoundsAnswers, "packets arrive as they were sent. What came back from 'mill'"),
-        (LosesRound, "packets arrive as they were sent. What came back from"),
-        (ChangesPackets, "packets arrive as they were sent. .*changed in place"),
-        (Forgets, "what it keeps stays. At packet 2"),
-        (KeepsSome, "what it keeps stays. At packet 2 .* found 0 numbers"),
-        (AsksAll, "only those who are named are asked"),
-        (AnswersForAll, "only those who are named are asked. There are answers of"),
-        (Swallows, "an error at a unit is not passed over. .*'boiler' raised an error"),
-        (Tells, "not passed over. The failure tells the text"),
-        (LosesAllWithOne, "not passed over. When 'boiler' failed"),
-        (Errors, "not passed over. .*Give a `Failure`"),
-        (Anybody, "a unit that is not there does not answer"),
-        (Lists, "names the units in their order"),
-        (Sorted, "names the units in their order"),
-        (Values, "has `clients`, `exchange` and `close`"),
-        (Junk, "every unit that is asked has an answer. Unit 'mill' answered, but what came is b'junk'"),
-        (Copies, "a site has the state of its last answer"),
-        (NoClose, "The transport has no close"),
+        (Loses, "every unit that is asked, and no other, gives its answer or"),
+        (
+            MixesUp,
+            "every unit gets its own packet and gives its own answer,.*The answer under .fan. is that of",
+        ),
+        (
+            ByPosition,
+            "every unit gets its own packet and gives its own answer,.*The answer under .fan. is that of",
+        ),
+        (
+            AsksWrong,
+            "every unit gets its own packet and gives its own answer,.*What came to .mill. is not what",
+        ),
+        (
+            Twice,
+            "a worker answers every packet to it once, and the state it.*.mill. counted ..2, 2., .4, 4..,",
+        ),
+        (Rounds, "every unit gets its own packet and gives its own answer,.*What came to .mill. is not what"),
+        (
+            RoundsAnswers,
+            "every unit gets its own packet and gives its own answer,.*What came back from .mill. is not",
+        ),
+        (
+            LosesRound,
+            "every unit gets its own packet and gives its own answer,.*What came back from .boiler. is",
+        ),
+        (
+            ChangesPackets,
+            "every unit gets its own packet and gives its own answer,.*The packet to .mill. was changed",
+        ),
+        (
+            Forgets,
+            "a worker answers every packet to it once, and the state it.*.mill. counted ..1, 1., .1, 1..,",
+        ),
+        (
+            KeepsSome,
+            "a worker answers every packet to it once, and the state it.*.mill. counted ..1, 1., .2, 1..,",
+        ),
+        (
+            AsksAll,
+            "a worker answers every packet to it once, and the state it.*.mill. counted ..1, 1., .3, 3..,",
+        ),
+        (AnswersForAll, "every unit that is asked, and no other, gives its answer or"),
+        (
+            Swallows,
+            "an error at a unit is raised, or becomes a `Failure` of.*An error became Packet.op=.done.,",
+        ),
+        (Tells, "an error at a unit is raised, or becomes a `Failure` of.*The failure tells the text of the"),
+        (LosesAllWithOne, "an error at a unit is raised, or becomes a `Failure` of"),
+        (Errors, "an error at a unit is raised, or becomes a `Failure` of.*An error became"),
+        (Anybody, "a unit that is not there gives an error or a `Failure`."),
+        (Lists, "`clients` gives the names, `exchange` asks, `close` ends."),
+        (Sorted, "`clients` gives the names, `exchange` asks, `close` ends."),
+        (Values, "`clients` gives the names, `exchange` asks, `close` ends."),
+        (Junk, "every unit that is asked, and no other, gives its answer or"),
+        (Copies, "a worker answers every packet to it once, and the state it.*`Site.state` of .mill. is an"),
+        (NoClose, "`clients` gives the names, `exchange` asks, `close` ends.*It raised AttributeError:"),
         (shared, "what it keeps stays|starts afresh"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",

@@ -1,5 +1,7 @@
 """Estimates of every off-diagonal block, inside the model or not, with their covariances."""
 
+from functools import partial
+
 import numpy as np
 from scipy.linalg import eigh
 
@@ -10,7 +12,7 @@ from ...statespace.partition import (
     pair_blocks,
     uncoupled_pair_information,
 )
-from .evidence import PADDED_VARIANCE, BlockEstimates, benjamini_hochberg
+from .evidence import PADDED_VARIANCE, BlockEstimates, benjamini_hochberg, unordered_benjamini_hochberg
 
 _KNOWN = 1e-10  # share of a block's largest information below which there is none
 
@@ -39,16 +41,13 @@ def correlation_estimates(scoring, *, only_inside=False, screen=None):
     structure = scoring.structure
     family = structure.partition.without_inputs
     own = covariance_pair_information(scoring.form().info, family)
-    settings = {"only_inside": only_inside, "screen": screen if scoring.is_large else None}
-    mirrored = structure.partition.reverse_pairs
-    return _estimates(scoring, "covariance", family, structure.correlated, own, **settings, mirrored=mirrored)
+    reject = partial(unordered_benjamini_hochberg, partition=family)  # both orders are one hypothesis
+    settings = {"only_inside": only_inside, "screen": screen if scoring.is_large else None, "reject": reject}
+    return _estimates(scoring, "covariance", family, structure.correlated, own, **settings)
 
 
-def _estimates(scoring, of, family, inside, own, *, only_inside=False, screen=None, mirrored=None):
-    """Estimates of a family of blocks of the matrix `of`, whose information with themselves is `own`.
-
-    `mirrored` gives the number of each pair the other way round where both are one hypothesis.
-    """
+def _estimates(scoring, of, family, inside, own, *, only_inside=False, screen=None, reject=benjamini_hochberg):
+    """Estimates of a family of blocks of the matrix `of`, whose information with themselves is `own`."""
     transition = of == "transition"
     evaluation, elements = scoring.point.evaluation, family.pair_elements
     gradient = evaluation.grad_A if transition else 2 * evaluation.grad_Q
@@ -57,11 +56,8 @@ def _estimates(scoring, of, family, inside, own, *, only_inside=False, screen=No
         positions = scoring.structure.free.positions(scoring.point.A.shape)[0 if transition else 1]
         stepped = scoring.matrices(scoring.vector + scoring.step)[0 if transition else 1]
         position = positions[elements[inside]]  # (pairs, e), -1 where padded
-        padded = position < 0
         estimate[inside] = np.append(stepped.ravel(), 0.0)[elements[inside]]
-        blocks = scoring.covariance[position[:, :, None], position[:, None, :]]
-        blocks[padded[:, :, None] | padded[:, None, :]] = 0.0
-        covariance[inside] = blocks
+        covariance[inside] = scoring.covariance[position[:, :, None], position[:, None, :]]
     outside = np.flatnonzero(~inside)
     if only_inside:
         covariance[outside] = PADDED_VARIANCE * np.eye(elements.shape[1])
@@ -69,7 +65,7 @@ def _estimates(scoring, of, family, inside, own, *, only_inside=False, screen=No
     if screen is not None and len(outside):
         estimate[outside], covariance[outside] = _bounds(scoring, of, gradient, family, outside, own)
         bounds = BlockEstimates.padded(estimate.copy(), covariance.copy(), family)
-        outside = np.intersect1d(outside, _rejectable(bounds.p_value, screen, mirrored))
+        outside = np.flatnonzero(~inside & reject(bounds.p_value, screen))  # true p-values are not smaller
         groups = _by_number(outside, family, gradient.shape[1], scoring.form(), of)
     else:
         groups = grouped_columns(scoring, family, outside, of)
@@ -81,7 +77,6 @@ def _estimates(scoring, of, family, inside, own, *, only_inside=False, screen=No
         gathered = scoring.whitened(half).T.reshape(*at.shape, -1)  # (pairs, e, free)
         gathered[padded] = 0.0
         score = gradient.ravel()[at] - gathered @ whitened_gradient
-        score[padded] = 0.0
         rest = own[pairs] - gathered @ np.swapaxes(gathered, 1, 2)
         inverse, known = _inverses(rest)
         covariance[pairs] = inverse / scoring.n_samples
@@ -116,15 +111,6 @@ def _bounds(scoring, of, gradient, family, pairs, own):
     variances = 1 / np.maximum(values, _KNOWN * np.abs(own).max())
     covariance = (vectors * variances[:, None, :]) @ np.swapaxes(vectors, 1, 2)
     return np.einsum("xij,xj->xi", covariance, score), covariance / scoring.n_samples
-
-
-def _rejectable(p_values, alpha, mirrored):
-    """Pairs that false discovery control may reject if true p-values are at least the given ones."""
-    if mirrored is None:
-        return np.flatnonzero(benjamini_hochberg(p_values, alpha))
-    first = np.flatnonzero(np.arange(len(mirrored)) < mirrored)
-    chosen = first[benjamini_hochberg(np.minimum(p_values, p_values[mirrored])[first], alpha)]
-    return np.union1d(chosen, mirrored[chosen])
 
 
 def _by_number(pairs, family, width, columns, of):

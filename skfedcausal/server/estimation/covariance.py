@@ -30,7 +30,6 @@ References
        Journal of Time Series Analysis 3(4).
 """
 
-from dataclasses import replace
 from itertools import chain
 
 import numpy as np
@@ -39,7 +38,7 @@ from scipy.linalg import cho_solve
 
 from ...statespace.matrices import symmetric_root
 from .block_tests import grouped_columns, link_estimates
-from .evidence import PADDED_VARIANCE, BlockEstimates
+from .evidence import BlockEstimates
 from .scoring import positive_factor
 
 COVARIANCES = ("information", "sandwich", "hac")
@@ -62,11 +61,10 @@ def assessed_blocks(plant, scoring, blocks, covariance):
     if source is not None:
         blocks = {kind: source.blocks(kind, each) for kind, each in blocks.items()}
     roots = unit_state_roots(plant, scoring.point)
-    families = {kind: scoring.structure.family(kind)[0] for kind in blocks}
-    turned = {
-        kind: in_unit_states(each, families[kind], roots, causes=kind == "state")
-        for kind, each in blocks.items()
-    }
+    turned = {}
+    for kind, each in blocks.items():
+        family, _ = scoring.structure.family(kind)
+        turned[kind] = in_unit_states(each, family, roots, causes=kind == "state")
     return turned, source
 
 
@@ -133,7 +131,6 @@ class Sandwich:
         scoring, products = self._scoring, self._products
         family, inside = scoring.structure.family(kind)
         elements = family.pair_elements
-        padded = elements == family.n_elements
         covariance = blocks.covariance.copy()
         if inside.any():
             position = scoring.structure.free.positions(scoring.point.A.shape)[0][elements[inside]]
@@ -150,16 +147,8 @@ class Sandwich:
         scoring.forget()
         rows = effective_rows(products.sizes[kind], family.pair_dof, self._n_lags)
         covariance *= _hotelling(rows, family.pair_dof, _LEVEL / max(len(rows), 1))[:, None, None]
-        covariance = _with_padding(covariance, padded)
-        return replace(blocks, covariance=(covariance + np.swapaxes(covariance, 1, 2)) / 2)
-
-
-def _with_padding(covariance, padded):
-    """Covariances whose padded elements have a huge variance and no covariance, in place."""
-    covariance[padded[:, :, None] | padded[:, None, :]] = 0.0
-    pair, element = np.nonzero(padded)
-    covariance[pair, element, element] = PADDED_VARIANCE
-    return covariance
+        covariance = (covariance + np.swapaxes(covariance, 1, 2)) / 2
+        return BlockEstimates.padded(blocks.estimate.copy(), covariance, family)
 
 
 def effective_rows(sizes, dof, n_lags=0):
@@ -272,9 +261,7 @@ def in_unit_states(blocks, family, roots, causes=True):
     turn = unit_state_turns(family, roots, causes)
     estimate = np.einsum("xij,xj->xi", turn, blocks.estimate)
     covariance = turn @ blocks.covariance @ np.swapaxes(turn, 1, 2)
-    empty = family.pair_elements == family.n_elements
-    estimate[empty] = 0.0
-    return BlockEstimates(estimate, _with_padding(covariance, empty), blocks.dof)
+    return BlockEstimates.padded(estimate, covariance, family)
 
 
 def unit_state_turns(family, roots, causes=True):

@@ -21,7 +21,7 @@ from .evidence import BlockEstimates, shrunk_transition
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
 from .scoring import Goal, Point, Scoring, Structure, ascend
-from .search import first_links, is_degenerate, is_singular, search_structure
+from .search import is_degenerate, is_singular, search_structure
 from .standardised import StandardisedPlant
 
 _GOALS = {"near": 10.0, "tol": 0.1}
@@ -70,6 +70,15 @@ class Coefficients(NamedTuple):
     regressors: np.ndarray  # (c, c)
 
 
+class Climb(NamedTuple):
+    """How the climb to the maximum of a likelihood went."""
+
+    n_iter: int
+    converged: bool
+    gradient_norm: float  # per time step, in the metric of the curvature
+    has_prior: bool
+
+
 @dataclass(frozen=True)
 class PlantEstimate:
     """Fitted plant in the units' own states; blocks, coefficients and parameters in standardised ones."""
@@ -87,10 +96,7 @@ class PlantEstimate:
     steps: tuple[int, ...]  # rows at which levels shift
     levels: np.ndarray  # what the steps add to the state equation, (n, n_steps)
     shifts: LevelShifts
-    n_iter: int
-    converged: bool
-    gradient_norm: float
-    has_prior: bool
+    climb: Climb
 
 
 def estimate_plant(record, settings):
@@ -99,17 +105,16 @@ def estimate_plant(record, settings):
     Level shifts are looked for in records without steps; those the plant can do without are taken out.
     """
     plant = StandardisedPlant(record, settings.local, settings.fix_local)
-    if settings.level_shifts is not None and not record.steps:
+    steps = record.steps
+    if settings.level_shifts is not None and not steps:
         steps = find_level_shifts(plant.unit_records(), record.determined.sum())
-        if steps:
+    while True:
+        if steps != plant.steps:
             plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local)
-    estimate = _assessed(plant, maximise(plant, settings), settings)
-    lasting = estimate.shifts.certain
-    while len(lasting) < len(plant.steps):
-        plant = StandardisedPlant(record.at_steps(lasting), settings.local, settings.fix_local)
         estimate = _assessed(plant, maximise(plant, settings), settings)
-        lasting = estimate.shifts.certain
-    return estimate
+        steps = estimate.shifts.certain
+        if steps == plant.steps:
+            return estimate
 
 
 class Maximum(NamedTuple):
@@ -117,10 +122,7 @@ class Maximum(NamedTuple):
 
     objective: object
     scoring: Scoring
-    gain: float  # log-likelihood that a step from there promises
-    n_iter: int
-    converged: bool
-    has_prior: bool
+    climb: Climb
 
 
 def maximise(plant, settings, may_lengthen=True):
@@ -145,7 +147,8 @@ def maximise(plant, settings, may_lengthen=True):
     if ascent.point is not scoring.point:
         scoring = Scoring(objective, scoring.structure, ascent.point)
     n_iter, converged = search.n_further + ascent.n_iter, search.settled and ascent.converged
-    return Maximum(objective, scoring, ascent.gain, n_iter, converged, has_prior)
+    gradient_norm = float(np.sqrt(ascent.gain / plant.n_samples))
+    return Maximum(objective, scoring, Climb(n_iter, converged, gradient_norm, has_prior))
 
 
 def uncoupled_plant(plant):
@@ -233,11 +236,8 @@ def _assessed(plant, maximum, settings):
         FittedParameters(point.A, point.Q, free, covariance, plant.state_scale),
         plant.steps,
         levels,
-        LevelShifts.of(plant.steps, levels, Q, scoring),
-        maximum.n_iter,
-        maximum.converged,
-        float(np.sqrt(maximum.gain / plant.n_samples)),
-        maximum.has_prior,
+        LevelShifts.of(plant.names, plant.steps, levels, Q, scoring),
+        maximum.climb,
     )
 
 
@@ -251,4 +251,6 @@ def screen_plant(record):
     """Score tests of every pair at the uncoupled plant, the first step of :func:`estimate_plant`."""
     plant = StandardisedPlant(record)
     likelihood, point = uncoupled_plant(plant)
-    return first_links(likelihood, plant.structure(), point)
+    if plant.partition.n_known:  # the same inputs drive the states of all units: nothing decouples
+        return link_estimates(Scoring(likelihood, plant.structure(), point))
+    return uncoupled_estimates(likelihood, plant.partition, point, correlations=False)[0]

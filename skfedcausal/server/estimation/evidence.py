@@ -36,6 +36,15 @@ def benjamini_hochberg(p_values, alpha):
     return rejected
 
 
+def unordered_benjamini_hochberg(p_values, alpha, partition):
+    """The same over unordered pairs by the smaller one of two p-values, answered for both ordered pairs."""
+    mirrored = partition.reverse_pairs
+    first = np.arange(len(mirrored)) < mirrored
+    rejected = np.zeros(len(mirrored), dtype=bool)
+    rejected[first] = benjamini_hochberg(np.minimum(p_values, p_values[mirrored])[first], alpha)
+    return rejected | rejected[mirrored]
+
+
 @dataclass(frozen=True)
 class BlockEstimates:
     """Estimates of off-diagonal blocks with their covariances."""
@@ -45,15 +54,14 @@ class BlockEstimates:
     dof: np.ndarray  # (n_pairs,)
 
     @classmethod
-    def padded(cls, estimate, covariance, partition):
-        """Estimates whose padded elements get zero mean and a huge variance.
-
-        `partition` is a Partition or any other family of pairs with ``pair_elements`` and ``pair_dof``.
-        """
-        rows, cols = np.nonzero(partition.pair_elements == partition.n_elements)
+    def padded(cls, estimate, covariance, family):
+        """Estimates of a family of pairs whose padded elements get zero mean and a huge variance."""
+        padded = family.pair_elements == family.n_elements
+        covariance[padded[:, :, None] | padded[:, None, :]] = 0.0
+        rows, cols = np.nonzero(padded)
         covariance[rows, cols, cols] = PADDED_VARIANCE
-        estimate[rows, cols] = 0.0
-        return cls(estimate, covariance, partition.pair_dof)
+        estimate[padded] = 0.0
+        return cls(estimate, covariance, family.pair_dof)
 
     @property
     def strength(self):

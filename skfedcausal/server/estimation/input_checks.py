@@ -28,9 +28,8 @@ class InputsNotSeparableError(ValueError):
         self.inputs = list(inputs)
         names = [f"number {k}" for k in self.inputs] if names is None else names
         super().__init__(
-            f"The inputs {', '.join(names)} are linear combinations of each other: no record of this kind "
-            "can tell their effects apart. Leave out what is redundant, or add time steps in which they "
-            "moved separately."
+            f"The inputs {', '.join(names)} are linear combinations of each other: no record of this kind can tell "
+            "their effects apart. Leave out what is redundant, or add time steps in which they moved separately."
         )
 
 

@@ -66,9 +66,7 @@ def find_level_shifts(units, n_units):
     for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
         if all(abs(onset - other) > _TOGETHER for other in kept):
             # a shift travels from the unit where it happened to others: later, and maybe clearer there
-            clear = [
-                other for other, its in found if abs(other - onset) <= _TOGETHER and its >= _CLEAR * ratio
-            ]
+            clear = [other for other, its in found if abs(other - onset) <= _TOGETHER and its >= _CLEAR * ratio]
             kept.append(min(clear))
     return tuple(sorted(kept))
 
@@ -310,41 +308,25 @@ class UnitRecord:
 class LevelShifts(NamedTuple):
     """Shifts of levels in a fitted plant, of which the `certain` onsets are to stay."""
 
-    units: np.ndarray  # number of the unit of each shift
-    onsets: np.ndarray  # row at which it began
-    size: np.ndarray  # in standard deviations of the process noise
-    statistic: np.ndarray
-    p_value: np.ndarray
+    table: pd.DataFrame  # unit, start, size in standard deviations of the process noise, statistic, p_value
     certain: tuple[int, ...]
 
     @classmethod
-    def of(cls, steps, levels, Q, scoring):
+    def of(cls, names, steps, levels, Q, scoring):
         """Shifts of a plant at its maximum, whose states are driven to `levels` (n, n_steps) by the steps."""
-        if not steps:
-            rows, sizes = np.zeros(0, dtype=int), np.zeros(0)
-            return cls(rows, rows, sizes, sizes, sizes, ())
         partition, inside = scoring.structure.partition, scoring.structure.shifted
-        blocks = link_estimates(scoring, "step")
         units, step = partition.step_pairs.pairs[inside].T
-        onsets = np.array(steps)[step]
-        statistic, p_value = blocks.statistic[inside], blocks.p_value[inside]
+        statistic = p_value = np.zeros(0)
+        if steps:
+            blocks = link_estimates(scoring, "step")
+            statistic, p_value = blocks.statistic[inside], blocks.p_value[inside]
+        size, onsets = np.empty(len(units)), np.array(steps, dtype=int)[step]
+        for k, (unit, column) in enumerate(zip(units, step, strict=True)):
+            rows = partition.slices[unit]
+            b = levels[rows, column]
+            size[k] = np.sqrt(b @ np.linalg.solve(Q[rows, rows], b))
         bound = SHIFT_LEVEL / (scoring.n_samples * partition.n_units)
-        size = []
-        for rows, k in zip([partition.slices[m] for m in units], step, strict=True):
-            b = levels[rows, k]
-            size.append(float(np.sqrt(b @ np.linalg.solve(Q[rows, rows], b))))
         certain = tuple(onset for onset in steps if (p_value[onsets == onset] <= bound).any())
-        return cls(units, onsets, np.array(size), statistic, p_value, certain)
-
-    def table(self, names):
-        """One row per shift: ``unit, start, size, statistic, p_value``, in order of time."""
-        table = pd.DataFrame(
-            {
-                "unit": np.asarray(names, dtype=object)[self.units],
-                "start": self.onsets,
-                "size": self.size,
-                "statistic": self.statistic,
-                "p_value": self.p_value,
-            }
-        )
-        return table.sort_values("start", kind="stable", ignore_index=True)
+        columns = {"unit": np.asarray(names, dtype=object)[units], "start": onsets, "size": size}
+        table = pd.DataFrame(columns | {"statistic": statistic, "p_value": p_value})
+        return cls(table.sort_values("start", kind="stable", ignore_index=True), certain)

@@ -7,6 +7,7 @@ steps and leaves everything else to the noise, like an output-error model.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -25,15 +26,7 @@ _MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
 
 def choose_noise_share(record, settings, horizon):
     """Share of noise whose plant forecasts its own record best, the smallest of those that are as good."""
-    plants, errors = [], []
-    for share in SHARES:
-        other = record.with_noise_share(share)
-        plants.append(estimate_plant(other, settings))
-        errors.append(forecast_error(other, plants[-1], horizon))
-        if share > 1 and errors[-1] > min(errors):  # still more noise takes longest
-            break
-    best = _smallest(errors)
-    return SHARES[best], plants[best]
+    return _best_of(SHARES, record, partial(estimate_plant, settings=settings), horizon)
 
 
 def choose_filter(record, estimate, settings):
@@ -44,18 +37,24 @@ def choose_filter(record, estimate, settings):
     disturbances do that the states have no room for. So the coefficients stay, and the process noise is
     learned anew with other shares.
     """
+
+    def relearned(noisy):
+        return replace(estimate, Q=process_covariance(noisy, estimate, settings))
+
+    return _best_of(FILTERED, record, relearned, 1)
+
+
+def _best_of(shares, record, learn, horizon):
+    """The first share whose plant forecasts as well as the best, and the plant."""
     plants, errors = [], []
-    for share in FILTERED:
+    for share in shares:
         noisy = record.with_noise_share(share)
-        plants.append(replace(estimate, Q=process_covariance(noisy, estimate, settings)))
-        errors.append(forecast_error(noisy, plants[-1], 1))
-    best = _smallest(errors)
-    return FILTERED[best], plants[best]
-
-
-def _smallest(errors):
-    """Position of the first error that is as good as the best."""
-    return int(np.argmax(np.array(errors) <= (1 + _TOLERANCE) * min(errors)))
+        plants.append(learn(noisy))
+        errors.append(forecast_error(noisy, plants[-1], horizon))
+        if share > 1 and errors[-1] > min(errors):  # still more noise takes longest
+            break
+    best = int(np.argmax(np.array(errors) <= (1 + _TOLERANCE) * min(errors)))
+    return shares[best], plants[best]
 
 
 def process_covariance(record, estimate, settings):
@@ -85,9 +84,7 @@ def forecast_error(record, plant, horizon):
     S = plant.parameters.state_scale
     drive = InputDrive(plant.shrunk_B, record.input_level, S @ S.T)
     run = PlantFilter(plant.shrunk_A, plant.Q, record, drive)
-    origins = np.concatenate(
-        [np.arange(a, b - horizon) for a, b in episodes(record.starts, record.n_samples)]
-    )
+    origins = np.concatenate([np.arange(a, b - horizon) for a, b in episodes(record.starts, record.n_samples)])
     origins = origins[:: max(len(origins) // _MAX_ORIGINS, 1)]
     scores = [
         (rows, part.z @ np.linalg.inv(part.patterns[0]))

@@ -38,13 +38,10 @@ class Structure:
 
     def __init__(self, partition, **masks):
         self.partition = partition
-        units = np.ones(partition.n_units, dtype=bool)
-        self.free_dynamics, self.free_noise = (
-            masks.get("free_dynamics", units),
-            masks.get("free_noise", units),
-        )
+        units, none = np.ones(partition.n_units, dtype=bool), np.zeros(len(partition.pairs), dtype=bool)
+        self.free_dynamics = masks.get("free_dynamics", units)
+        self.free_noise = masks.get("free_noise", units)
         self.own_inputs = masks.get("own_inputs", units)
-        none = np.zeros(len(partition.pairs), dtype=bool)
         self.linked, self.correlated = masks.get("linked", none), masks.get("correlated", none)
         self.driven = masks.get("driven", np.ones(partition.n_input_pairs, dtype=bool))
         self.shifted = masks.get("shifted", np.tile(self.free_noise, partition.n_steps))
@@ -70,9 +67,7 @@ class Structure:
     def transition_mask(self):
         """Free elements of the coefficients ``[A | B]``."""
         partition = self.partition
-        transition = np.tile(
-            partition.mask(partition.pairs[self.linked], self.free_dynamics), partition.n_lags
-        )
+        transition = np.tile(partition.mask(partition.pairs[self.linked], self.free_dynamics), partition.n_lags)
         if not partition.n_known:
             return transition
         driven = partition.input_pairs.pairs[self.driven]
@@ -204,10 +199,8 @@ def observed_information(objective, free, point):
         A, Q = free.scatter(direction, shape)
         ahead = objective.evaluate(point.A + A, point.Q + Q)
         behind = objective.evaluate(point.A - A, point.Q - Q)
-        of_A = (behind.grad_A - ahead.grad_A) / (2 * steps[k])
-        of_Q = (behind.grad_Q - ahead.grad_Q) / steps[k]
-        of_Q = of_Q[free.first, free.second] * free.half_on_diagonal
-        matrix[k] = np.concatenate([of_A[free.rows, free.cols], of_Q])
+        width = 2 * steps[k]
+        matrix[k] = free.gradient((behind.grad_A - ahead.grad_A) / width, (behind.grad_Q - ahead.grad_Q) / width)
     return (matrix + matrix.T) / 2
 
 
@@ -217,10 +210,9 @@ def _check_memory(structure):
     needed = 4 * 8 * n_elements**2  # bytes of the information matrix, its factor, inverse and a copy
     if needed > _SMALL and needed > (available := _memory()):
         raise MemoryError(
-            f"{n_elements} elements of the plant of {structure.partition.n_units} units are free: their "
-            f"information matrix needs {needed / 2**30:.3g} GiB of memory, this machine has "
-            f"{available / 2**30:.3g} GiB. Let the server search for links (sparsity='fdr'), give units "
-            "fewer states, or fit parts of the plant."
+            f"{n_elements} elements of the plant of {structure.partition.n_units} units are free: their information "
+            f"matrix needs {needed / 2**30:.3g} GiB of memory, this machine has {available / 2**30:.3g} GiB. Let the "
+            "server search for links (sparsity='fdr'), give units fewer states, or fit parts of the plant."
         )
 
 
@@ -278,9 +270,7 @@ def made_valid(A, Q, partition, radius=0.99):
     for share in (1.0, 0.5, 0.25, 0.125, 0.0):
         weight = np.where(diagonal, 1.0, share)
         trial = np.tile(weight, n_lags) * A
-        if is_valid(trial, weight * Q, n_lags) and (
-            share == 0 or spectral_radius(companion(trial, n_lags)) < radius
-        ):
+        if is_valid(trial, weight * Q, n_lags) and (share == 0 or spectral_radius(companion(trial, n_lags)) < radius):
             return np.hstack([trial, B]), weight * Q
     first, later = np.where(diagonal, A[:, :n], 0.0), np.zeros_like(A[:, n:])
     return np.hstack([cap_radius(first, radius), later, B]), np.where(diagonal, Q, 0.0)

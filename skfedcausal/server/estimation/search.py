@@ -9,7 +9,7 @@ import numpy as np
 
 from ...statespace.matrices import spectral_radius
 from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
-from .evidence import benjamini_hochberg
+from .evidence import benjamini_hochberg, unordered_benjamini_hochberg
 from .scoring import Point, Scoring, ascend, is_valid, made_valid
 
 _MAX_ADDITIONS = 3  # new links per effect and round
@@ -73,7 +73,7 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
 
 def is_degenerate(point, correlations, partition, alpha):
     """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root."""
-    correlated = _symmetric_bh(correlations.p_value, partition, alpha).any()
+    correlated = unordered_benjamini_hochberg(correlations.p_value, alpha, partition).any()
     radius = spectral_radius(point.A[:, : len(point.Q)])
     return bool(correlated or is_singular(point.Q) or radius > _UNIT_ROOT)
 
@@ -83,18 +83,11 @@ def is_singular(Q):
     return bool(np.linalg.eigvalsh(Q)[0] < _SINGULAR)
 
 
-def first_links(objective, structure, point):
-    """One-step estimates of all links at the plant whose states are uncoupled."""
-    if structure.partition.n_known:  # the same inputs drive the states of all units: nothing decouples
-        return link_estimates(Scoring(objective, structure, point))
-    return uncoupled_estimates(objective, structure.partition, point, correlations=False)[0]
-
-
 def _first_structure(objective, structure, point, alpha, near, tests):
     """Links, inputs and correlations that the tests at the plant with uncoupled states suggest."""
     partition = structure.partition
     links, correlations = tests or uncoupled_estimates(objective, partition, point)
-    correlated = _symmetric_bh(correlations.p_value, partition, alpha)
+    correlated = unordered_benjamini_hochberg(correlations.p_value, alpha, partition)
     if correlated.any():  # they disturb the tests of the links, so they come first
         structure = structure.with_masks(correlated=correlated)
         point = ascend(objective, Scoring(objective, structure, point), gain_tol=near).point
@@ -146,7 +139,7 @@ def _proposal(scoring, alpha):
     if proposed.key != structure.key:
         return _without_idle_correlations(scoring, proposed, alpha)
     p_values = correlation_estimates(scoring, screen=alpha).p_value
-    return structure.with_masks(correlated=_symmetric_bh(p_values, partition, alpha))
+    return structure.with_masks(correlated=unordered_benjamini_hochberg(p_values, alpha, partition))
 
 
 def _without_idle_correlations(scoring, proposed, alpha):
@@ -161,15 +154,6 @@ def _wanted(p_values, inside, family, alpha):
     """Pairs that false discovery control keeps, and a few that it adds."""
     significant = benjamini_hochberg(p_values, alpha)
     return inside & significant | _capped(significant & ~inside, p_values, family)
-
-
-def _symmetric_bh(p_values, partition, alpha):
-    """Benjamini-Hochberg over unordered pairs, answered for both ordered ones."""
-    effect, cause = partition.pairs.T
-    lower = effect > cause
-    chosen = np.zeros(len(effect), dtype=bool)
-    chosen[lower] = benjamini_hochberg(p_values[lower], alpha)
-    return chosen | chosen[partition.reverse_pairs]
 
 
 def _capped(additions, p_values, family):

@@ -43,6 +43,7 @@ class StandardisedPlant:
 
     def __init__(self, record, local=None, fix_local=False):
         self.partition, self.n_samples, self.steps = record.partition, record.n_samples, record.steps
+        self.names = record.names
         self.has_constant_information, self.determined = record.is_constant, record.determined
         self.is_complete = bool(record.is_constant and record.determined.all())
         self._record, self._scores, self._fix_local = record, record.scores, fix_local
@@ -72,7 +73,7 @@ class StandardisedPlant:
         self._is_slow = np.diagonal(self._shares, axis1=1, axis2=2).min(axis=0) < _LEAST_SHARE
         is_clear = np.linalg.eigvalsh(self.score_noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE
         self.has_clear_scores = bool(self.determined.all() and self.has_all_lags and is_clear)
-        self._n_lags, self._units, self._moments, self._whittle = _MIN_LAGS, {}, None, None
+        self._n_lags, self._units, self._moments = _MIN_LAGS, {}, None
 
     # -- scales ----------------------------------------------------------------------------------
 
@@ -103,9 +104,8 @@ class StandardisedPlant:
         own_inputs = np.ones(self.partition.n_units, dtype=bool)
         if self._fix_local:  # what a unit does not know of its own inputs is learned, not fixed
             own_inputs = np.array([B is None for _, _, B in self._local])
-        free_dynamics = self.determined & (not self._fix_local)
-        masks = {"free_dynamics": free_dynamics, "free_noise": self.determined, "own_inputs": own_inputs}
-        return Structure(self.partition, **masks)
+        free = self.determined & (not self._fix_local)
+        return Structure(self.partition, free_dynamics=free, free_noise=self.determined, own_inputs=own_inputs)
 
     # -- units on their own ----------------------------------------------------------------------
 
@@ -123,7 +123,7 @@ class StandardisedPlant:
 
     def lengthen(self, A, Q):
         """Take as many lags as the filter of the plant (A, Q) needs; whether that is more than before."""
-        needed = self._lags_for(_filter_memory(A, Q, self.score_noise))
+        needed = self._lags_for(_filter_memory(A, Q, np.linalg.inv(self.score_noise)))
         if needed <= self._n_lags:
             return False
         self._n_lags = needed
@@ -144,13 +144,12 @@ class StandardisedPlant:
         inputs, learned = slice(n, None), self.determined.copy()
         for k in np.flatnonzero(~self.determined):
             rows = slices[k]
-            A[rows, rows], Q[rows, rows], own = self._local[k]
-            self._set_own_inputs(A, k, own)
+            A[rows, rows], Q[rows, rows], _ = self._local[k]
         if not self._fix_local:
             for k in np.flatnonzero(self.determined & self._is_slow):
                 at = slices[k], slices[k]
                 A[at], Q[at] = self._slow_start(k, n_lags)
-                memory = max(memory, _filter_memory(A[at], Q[at], self.score_noise[at]))
+                memory = max(memory, _filter_memory(A[at], Q[at], np.linalg.inv(self.score_noise[at])))
             learned &= ~self._is_slow
         for units in self.partition.groups.values():
             units = units[learned[units]]
@@ -160,15 +159,16 @@ class StandardisedPlant:
             N = np.stack([self.score_noise[b, b] for b in blocks])
             fixed = np.stack([self._local[m][0] for m in units]) if self._fix_local else None
             fit = fit_units(moments.blocks(blocks, inputs), N, fixed_A=fixed)
-            memory = max(memory, _filter_memory(fit.A, fit.Q, N))
+            memory = max(memory, _filter_memory(fit.A, fit.Q, np.linalg.inv(N)))
             for b, a, q in zip(blocks, fit.A, fit.Q, strict=True):
                 p = len(q)
                 A[b, b], A[b, inputs], Q[b, b] = a[:, :p], a[:, p:], q
-        if self._fix_local:
-            for unit, (_, _, own) in enumerate(self._local):
-                self._set_own_inputs(A, unit, own)
-        for b in slices:
+        for m, b in enumerate(slices):
             Q[b, b] = floor_eigenvalues(Q[b, b], _OWN_NOISE)
+            if self._fix_local or not self.determined[m]:
+                own, B = self.partition.input_slices[m], self._local[m][2]
+                if B is not None:
+                    A[b, n + own.start : n + own.stop] = B
         self._units[n_lags] = A, Q, memory
         return A, Q, memory
 
@@ -180,13 +180,6 @@ class StandardisedPlant:
         scores = scores @ self._Sinv[rows, rows].T
         N = self.score_noise[rows, rows]
         return slow_start(scores, present[:, 0], N, self._record.starts, int(period), n_lags)
-
-    def _set_own_inputs(self, A, unit, B):
-        """Fill in a unit's own input matrix as far as it is known."""
-        if B is not None:
-            own = self.partition.input_slices[unit]
-            n = self.partition.n_states
-            A[self.partition.slices[unit], n + own.start : n + own.stop] = B
 
     def unit_records(self):
         """Every unit on its own, one after the other, a `UnitRecord` each.
@@ -216,38 +209,31 @@ class StandardisedPlant:
 
     def whittle(self):
         """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary."""
-        if self._whittle is None or self._whittle[0] != self._n_lags:
-            likelihood = WhittleLikelihood(self.moments(self._n_lags), self.score_noise)
-            self._whittle = self._n_lags, likelihood
-        return self._whittle[1]
+        return WhittleLikelihood(self.moments(self._n_lags), self.score_noise)
 
     def standard_series(self):
         """Scores, inputs and steps of unit variance, first rows of episodes, lags of their likelihood."""
         return self._scores.series @ self._left.T, self._record.starts, self._n_lags
 
-    def lagged_whittle(self, n_plant_lags, n_dropped, n_lags=None):
-        """Whittle likelihood of the scores for a plant of several lags, see :meth:`Scores.lagged_moments`."""
+    def lagged_likelihood(self, n_plant_lags, n_dropped, n_lags=None):
+        """Likelihood for a plant of several lags without inputs, see :meth:`Scores.lagged_moments`.
+
+        Whittle's of the scores of complete records, the exact one of the information series of others.
+        """
         n_lags = self._n_lags + n_plant_lags - 1 if n_lags is None else n_lags
+        if not self.is_complete:
+            record = self.standard_record
+            series = record.z, record.matrices, self._regimes, record.starts
+            return TimeDomainLikelihood(*series, n_lags, n_lags=n_plant_lags)
         moments = self._scores.lagged_moments(n_lags, n_plant_lags, n_dropped)
         left = np.kron(np.eye(n_plant_lags), self._Sinv)
         return WhittleLikelihood(moments.transformed(left), self.score_noise, n_plant_lags)
 
-    def lagged_time_domain(self, n_plant_lags):
-        """Exact likelihood of the information series for a plant of several lags, without inputs."""
-        record, n_frequencies = self.standard_record, self._n_lags + n_plant_lags - 1
-        series = record.z, record.matrices, self._regimes, record.starts
-        return TimeDomainLikelihood(*series, n_frequencies, n_lags=n_plant_lags)
-
     def lags_of_filter(self, A, Q, n_plant_lags):
         """Lags that the filter of a plant of several lags remembers."""
-        n = len(Q)
-        J = np.zeros((n * n_plant_lags,) * 2)
-        J[:n, :n] = np.linalg.inv(self.score_noise)
-        noise = np.zeros_like(J)
-        noise[:n, :n] = Q
-        A = companion(A, n_plant_lags)
-        P = predicted_covariance(A, J, noise)
-        return self._lags_for(float(spectral_radius(A @ np.linalg.inv(np.eye(len(J)) + P @ J))))
+        unseen = [(0, len(Q) * (n_plant_lags - 1))] * 2
+        J, noise = np.pad(np.linalg.inv(self.score_noise), unseen), np.pad(Q, unseen)
+        return self._lags_for(_filter_memory(companion(A, n_plant_lags), noise, J))
 
     @cached_property
     def standard_record(self):
@@ -259,13 +245,10 @@ class StandardisedPlant:
 
         Of another record if one is given; `rows` are those of its inputs in this one.
         """
-        record = self.standard_record if record is None else record
-        inputs = None
-        if self.partition.n_known:
-            # a driven state of unknown past has at most the variance of the record, which is one
-            known = self._scores.known if rows is None else self._scores.known[rows]
-            spread = np.eye(self.partition.n_states)
-            inputs = KnownInputs(known, self.moments(self._n_lags).early, spread)
+        record, inputs = self.standard_record if record is None else record, self._known_inputs
+        if inputs.series is not None:
+            known = inputs.series if rows is None else inputs.series[rows]
+            inputs = inputs._replace(series=known, moments=self.moments(self._n_lags).early)
         series = record.z, record.matrices, self._regimes, record.starts, self._n_lags
         return TimeDomainLikelihood(*series, is_constant=record.is_constant, inputs=inputs, levels=levels)
 
@@ -284,13 +267,15 @@ class StandardisedPlant:
     def contributions(self, point, record=None):
         """Contributions of time steps to the gradient at a point, see :func:`score_contributions`."""
         record = (self.standard_record if record is None else record).centred()
-        settings = {"J": record.mean_information(), "starts": record.starts} | self._known_inputs
+        known, _, spread = self._known_inputs
+        J = record.mean_information()
+        settings = {"J": J, "starts": record.starts, "known": known, "spread": spread}
         return score_contributions(point.A, point.Q, record.z, record.matrices, **settings)
 
     def simulated(self, point, rng):
         """A record of the plant at a point with the information of this one, in standardised states."""
         record, n = self.standard_record, len(point.Q)
-        known, spread = self._known_inputs.values()
+        known, _, spread = self._known_inputs
         exogenous = None if known is None else input_term(point.A[:, n:], known, record.starts)
         settings = {"exogenous": exogenous, "spread": spread}
         A = np.ascontiguousarray(point.A[:, :n])
@@ -305,8 +290,9 @@ class StandardisedPlant:
     def _known_inputs(self):
         """Inputs of unit variance, and what unknown ones before an episode add to its first state."""
         if not self.partition.n_known:
-            return {"known": None, "spread": None}
-        return {"known": self._scores.known, "spread": np.eye(self.partition.n_states)}
+            return KnownInputs()
+        # a driven state of unknown past has at most the variance of the record, which is one
+        return KnownInputs(self._scores.known, spread=np.eye(self.partition.n_states))
 
     def state_covariances(self, point, likelihood=None):
         """Covariance of each unit's states around their levels, as a fitted plant sees them in the record."""
@@ -332,9 +318,8 @@ def _state_scales(record, scores, local):
             state = floor_eigenvalues(S - N, _VARIANCE_FLOOR * np.trace(S) / len(S))
         elif local[k] is None:
             raise ValueError(
-                f"The sensors of unit {record.names[k]!r} do not determine its {len(S)} states, and it sent "
-                "no model of its own to start from. Give its KalmanClient the matrices A and Q, fewer states "
-                "or more sensors."
+                f"The sensors of unit {record.names[k]!r} do not determine its {len(S)} states, and it sent no model "
+                "of its own to start from. Give its KalmanClient the matrices A and Q, fewer states or more sensors."
             )
         else:
             state = stationary_covariance(*local[k][:2])
@@ -342,9 +327,9 @@ def _state_scales(record, scores, local):
     return scales
 
 
-def _filter_memory(A, Q, N):
-    """Largest spectral radius of the filters of plants."""
-    J = np.linalg.inv(N)
-    A = A[..., : N.shape[-1]]
+def _filter_memory(A, Q, J):
+    """Largest spectral radius of the filters of plants that are measured with the information J."""
+    n = J.shape[-1]
+    A = A[..., :n]
     P = predicted_covariance(A, J, Q)
-    return float(spectral_radius(A @ np.linalg.inv(np.eye(N.shape[-1]) + P @ J)).max())
+    return float(spectral_radius(A @ np.linalg.inv(np.eye(n) + P @ J)).max())

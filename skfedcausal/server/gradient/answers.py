@@ -73,18 +73,23 @@ def untested_links(plant, A, B, Q, information):
     rows = []
     for effect, cause in partition.pairs:
         block = A[slices[effect], slices[cause]] @ roots[cause]
-        rows.append(("state", effect, cause, _size(roots[effect], block), geweke[effect, cause]))
+        rows.append((cause, effect, "state", _size(roots[effect], block), geweke[effect, cause]))
     for effect, cause in partition.pairs:
         block = scaled[slices[effect], plant.input_slices[cause]]
         if block.size:
-            rows.append(("input", effect, cause, _size(roots[effect], block), np.nan))
-    kind, effect, cause, strength, measure = zip(*rows, strict=True) if rows else ((),) * 5
+            rows.append((cause, effect, "input", _size(roots[effect], block), np.nan))
+    table = pd.DataFrame(rows, columns=["cause", "effect", "kind", "strength", "geweke"])
     names = np.asarray(plant.names, dtype=object)
-    table = pd.DataFrame({"cause": names[list(cause)], "effect": names[list(effect)]})
-    table["kind"], table["strength"] = np.array(kind, dtype=object), np.array(strength, dtype=float)
-    table[["stderr", "statistic", "p_value", "p_adjusted"]] = np.inf, 0.0, 1.0, 1.0
-    table["geweke"], table["verdict"] = np.array(measure, dtype=float), "cannot tell"
-    return table[list(COLUMNS)]
+    table = table.astype({"cause": int, "effect": int, "kind": object, "strength": float, "geweke": float})
+    table = table.assign(cause=names[table["cause"]], effect=names[table["effect"]])
+    nothing = {
+        "stderr": np.inf,
+        "statistic": 0.0,
+        "p_value": 1.0,
+        "p_adjusted": 1.0,
+        "verdict": "cannot tell",
+    }
+    return table.assign(**nothing)[list(COLUMNS)]
 
 
 def _state_scales(partition, A, Q):

@@ -50,20 +50,14 @@ def batch_rounds(plant, choose, training, limits):
     first = series = Series.of(plant, messages)
     S = first.V.T @ first.V / len(first.V)
     _check_inputs(plant, S)
-    steps, dual = BlockSteps(plant, choose(block_curvature(plant, S)), S), 0.0
+    steps = BlockSteps(plant, choose(block_curvature(plant, S)), S)
     later = "predicted" if plant.has_constant else "filtered"
     for k in range(limits.max_iter):
         if k:
             messages = plant.in_order(received.messages, later, n_rows=n_pairs)
             series = first.with_corrections(plant, messages)
         residual, constraint = _recorded(training, series, messages, 1 / n_pairs)
-        pulled = None
-        if steps.xi:
-            pulled = 2 * steps.xi * constraint
-            if steps.is_warm(k):
-                dual = dual + pulled if k else np.zeros_like(pulled)
-                pulled = pulled + dual
-        replies, slope = _pull(plant, series.V, residual, pulled, 1 / n_pairs)
+        replies, slope = _pull(plant, series.V, residual, steps.pulled(k, constraint), 1 / n_pairs)
         turn = steps.turn(k, slope, training.blocks)
         if limits.is_over(training, received, turn, steps.is_last_phase(k, limits.max_iter)):
             return
@@ -81,17 +75,14 @@ def online_rounds(plant, choose, training, limits):
             messages = plant.in_order(received.messages, "filtered", n_rows=1)
             series = Series.of(plant, messages)
             residual, constraint = _recorded(one_pass, series, messages, 1.0)
-            pulled = 2 * steps.xi * constraint if steps.xi else None
-            replies, slope = _pull(plant, series.V, residual, pulled, 1.0)
+            replies, slope = _pull(plant, series.V, residual, steps.pulled(0, constraint), 1.0)
             if one_pass.diverged:
                 break
             one_pass.blocks = one_pass.blocks - steps.turn(0, slope, one_pass.blocks)
             received = yield replies
         training.add_pass(one_pass)
         training.diverged |= training.is_beyond(training.client[-1].sum() + training.server[-1].sum())
-        still = is_still(training.blocks - before, before, limits.tol) and _is_flat(
-            training.client, limits.tol
-        )
+        still = is_still(training.blocks - before, before, limits.tol) and _is_flat(training.client, limits.tol)
         if limits.stops(training, still):
             return
 
@@ -103,7 +94,6 @@ def moments_rounds(plant, choose, training, limits):
     steps = BlockSteps(plant, choose(block_curvature(plant, S)), S)
     received = yield plant.plans(steps.sizes, "moments")
     cross, turned = np.zeros_like(training.blocks), np.zeros_like(training.blocks)
-    dual = np.zeros((n, n))
     for k in range(limits.max_iter):
         messages = plant.in_order(received.messages, "cross", plant.block_shapes)
         for message, own, columns in zip(messages, slices, drivers, strict=True):
@@ -116,11 +106,8 @@ def moments_rounds(plant, choose, training, limits):
         states_inner = plant.by_unit(((own - 2 * turned[:, :n]) * states).sum(axis=1))
         training.record([m.loss for m in messages], inner + energy, states_inner + energy_states, messages)
         slope = 2 * (product - cross)
-        if steps.xi:
-            pulled = 2 * steps.xi * (own - turned[:, :n])
-            if steps.is_warm(k):
-                dual = dual + pulled if k else dual
-                pulled = pulled + dual
+        pulled = steps.pulled(k, own - turned[:, :n])
+        if pulled is not None:
             slope[:, :n] += pulled
         turn = steps.turn(k, slope, training.blocks)
         if limits.is_over(training, received, turn, steps.is_last_phase(k, limits.max_iter)):

@@ -1,9 +1,12 @@
 """The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
 
 import warnings
+from collections.abc import Callable
 from copy import copy
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,6 +33,7 @@ _STEP_SIZES = ("eta1", "eta2", "gamma", "gamma1", "gamma2", "alpha_A", "alpha_B"
 _FROM_ZERO, _POSITIVE = (Interval(Real, 0, None, closed=closed) for closed in ("left", "neither"))
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class GradientServer(BaseEstimator):
     """Learns the blocks between units as in the papers: clients and server descend on each other.
 
@@ -153,6 +157,29 @@ class GradientServer(BaseEstimator):
     True
     """
 
+    update: str = "batch"
+    solve: str = "iterate"
+    client_weight: float = 1.0
+    eta1: float | None = None
+    eta2: float | None = None
+    gamma: float | None = None
+    gamma1: float | None = None
+    gamma2: float | None = None
+    alpha_A: float | None = None
+    alpha_B: float | None = None
+    xi: float = 0.0
+    constraint: str = "penalty"
+    n_warm_up: int = 200
+    start_scale: float = 0.0
+    random_state: Any = None
+    ridge: float = 0.0
+    exchange: str = "series"
+    variant: str = "joint"
+    max_iter: int | None = None
+    tol: float = 1e-9
+    loss_tol: float | None = None
+    callback: Callable | None = None
+
     trains_units = True  # round by round, so that there are losses
     needs_replies = True
     has_covariances = False
@@ -172,55 +199,6 @@ class GradientServer(BaseEstimator):
         "loss_tol": [_FROM_ZERO, None],
         "callback": [callable, None],
     }
-
-    def __init__(
-        self,
-        *,
-        update="batch",
-        solve="iterate",
-        client_weight=1.0,
-        eta1=None,
-        eta2=None,
-        gamma=None,
-        gamma1=None,
-        gamma2=None,
-        alpha_A=None,
-        alpha_B=None,
-        xi=0.0,
-        constraint="penalty",
-        n_warm_up=200,
-        start_scale=0.0,
-        random_state=None,
-        ridge=0.0,
-        exchange="series",
-        variant="joint",
-        max_iter=None,
-        tol=1e-9,
-        loss_tol=None,
-        callback=None,
-    ):
-        self.update = update
-        self.solve = solve
-        self.client_weight = client_weight
-        self.eta1 = eta1
-        self.eta2 = eta2
-        self.gamma = gamma
-        self.gamma1 = gamma1
-        self.gamma2 = gamma2
-        self.alpha_A = alpha_A
-        self.alpha_B = alpha_B
-        self.xi = xi
-        self.constraint = constraint
-        self.n_warm_up = n_warm_up
-        self.start_scale = start_scale
-        self.random_state = random_state
-        self.ridge = ridge
-        self.exchange = exchange
-        self.variant = variant
-        self.max_iter = max_iter
-        self.tol = tol
-        self.loss_tol = loss_tol
-        self.callback = callback
 
     excitation_ = feedback_ = None  # training diagnoses neither
 
@@ -317,7 +295,7 @@ class GradientServer(BaseEstimator):
             return rounds.stationary_round
         if self._stepwise:
             return rounds.online_rounds
-        return {"series": rounds.batch_rounds, "moments": rounds.moments_rounds}[self.exchange]
+        return rounds.batch_rounds if self.exchange == "series" else rounds.moments_rounds
 
     def _watch(self, training):
         """Whether L_s or the callback, which sees every round, ends training."""
@@ -361,18 +339,16 @@ class GradientServer(BaseEstimator):
             free = copy(self).set_params(variant="joint", **dict.fromkeys(_STEP_SIZES))
             self._largest = _rate_table(plant, choose_sizes(free, plant, blocks))
             if self.solve == "iterate":
-                self._check_load(plant, load(plant, sizes, blocks))
+                loads = load(plant, sizes, blocks)
+                worst = int(np.argmax(loads))
+                if loads[worst] >= 2:
+                    warnings.warn(
+                        "With these step sizes training is not sure to converge: step times curvature of "
+                        f"unit {plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {self._advice()}",
+                        ConvergenceWarning,
+                        stacklevel=2,
+                    )
         return sizes
-
-    def _check_load(self, plant, loads):
-        worst = int(np.argmax(loads))
-        if loads[worst] >= 2:
-            warnings.warn(
-                f"With these step sizes training is not sure to converge: step times curvature of unit "
-                f"{plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {self._advice()}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
 
     def _advice(self):
         safe = ", ".join(f"{name} <= {rates.min():.3g}" for name, rates in self._largest.items())
@@ -380,7 +356,7 @@ class GradientServer(BaseEstimator):
 
     def _store(self, plant, training):
         n = plant.states.n_states
-        own = block_diag(*(model.transition for model in plant.models))
+        own = self._own = block_diag(*(model.transition for model in plant.models))
         self.names_ = plant.names
         self.partition_ = plant.states
         self.state_slices_ = dict(zip(plant.names, plant.states.slices, strict=True))
@@ -390,13 +366,10 @@ class GradientServer(BaseEstimator):
         self.input_level_ = plant.inputs[0]
         self.process_cov_ = block_diag(*(model.process_cov for model in plant.models))
         self.information_ = block_diag(*(model.information for model in plant.models))
-        self._own = own
         self.loss_history_ = _history(plant.names, training, float(self.xi))
         self.n_iter_ = len(training.client)
         self.converged_, self.diverged_ = training.converged, training.diverged
-        self.links_ = untested_links(
-            plant, self.transition_, self.input_, self.process_cov_, self.information_
-        )
+        self.links_ = untested_links(plant, self.transition_, self.input_, self.process_cov_, self.information_)
         self._ends = {name: TrainingEnd() for name in plant.names}
         if plant.n_inputs:
             levels = training.blocks[:, n:] @ self.input_level_
@@ -470,14 +443,10 @@ class GradientServer(BaseEstimator):
             warnings.warn(
                 f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects "
                 "grow with the horizon.",
-                UserWarning,
                 stacklevel=2,
             )
         effect = input_response(self.transition_, self.input_, change).effect
-        return {
-            name: EffectReply(np.ascontiguousarray(effect[:, rows]))
-            for name, rows in self.state_slices_.items()
-        }
+        return {name: EffectReply(np.ascontiguousarray(effect[:, rows])) for name, rows in self.state_slices_.items()}
 
     def abducted(self, messages):
         """Every unit's states given all messages, by the smoother of the learned plant.
@@ -491,13 +460,8 @@ class GradientServer(BaseEstimator):
         -------
         dict of str to SmoothedReply
         """
-        states, covariances = smooth_plant(
-            self.transition_,
-            self.process_cov_,
-            self._record(messages),
-            self._drive(self.input_),
-            intercept=False,
-        )
+        record, drive = self._record(messages), self._drive(self.input_)
+        states, covariances = smooth_plant(self.transition_, self.process_cov_, record, drive, intercept=False)
         return {
             name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
             for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)

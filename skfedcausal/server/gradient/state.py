@@ -33,9 +33,7 @@ class Plant:
         self.input_slices = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
         own = [np.zeros((m.n_states, 0)) if m.input_matrix is None else m.input_matrix for m in models]
         self.own_input = block_diag(*own)
-        self.inputs = np.hstack(
-            [np.zeros((3, 0)) if m.input_table is None else m.input_table for m in models]
-        )
+        self.inputs = np.hstack([np.zeros((3, 0)) if m.input_table is None else m.input_table for m in models])
         n, slices = self.states.n_states, self.states.slices
         self.free = np.ones((n, n + self.n_inputs), dtype=bool)
         for rows, inputs in zip(slices, self.input_slices, strict=True):
@@ -72,16 +70,12 @@ class Plant:
         series = [model.filtered for model in self.models] + [model.inputs for model in self.models]
         return np.hstack([one for one in series if one is not None])
 
-    def n_driving_inputs(self, m):
-        """How many of unit m's drivers are inputs."""
-        return self.n_inputs - self.models[m].n_inputs
-
     def plans(self, sizes, mode):
         """Plans with the other units' series."""
         plans = {}
         for m, (name, columns) in enumerate(zip(self.names, self.drivers, strict=True)):
-            drivers = np.ascontiguousarray(self.relayed[:, columns])
-            plans[name] = sizes.plan(m, mode, drivers=drivers, n_inputs=self.n_driving_inputs(m))
+            series, n_inputs = self.relayed[:, columns], self.n_inputs - self.models[m].n_inputs
+            plans[name] = sizes.plan(m, mode, drivers=np.ascontiguousarray(series), n_inputs=n_inputs)
         return plans
 
     def in_order(self, messages, array, shapes=None, n_rows=0):

@@ -83,9 +83,7 @@ def _phase_sizes(settings, plant, blocks, xi):
         given = (settings.gamma if settings.alpha_A is None else settings.alpha_A, settings.alpha_B)
         for k, rate in enumerate(given):
             weight = 1 + xi * (k == 0)
-            table[:, k] = [
-                share * safe_step(weight * c, groups) if rate is None else rate for c in blocks[:, k]
-            ]
+            table[:, k] = [share * safe_step(weight * c, groups) if rate is None else rate for c in blocks[:, k]]
     return StepSizes(own * pairs[:, :, 0], pulled * pairs[:, :, 1], moved * table, xi, settings.ridge)
 
 
@@ -144,7 +142,7 @@ class BlockSteps:
     """
 
     def __init__(self, plant, sizes, S=None):
-        self.sizes, self.xi = sizes, sizes.xi  # rho / 2 of the augmented Lagrangian
+        self.sizes, self._dual = sizes, np.zeros(())
         self._rates, self._divide = sizes.of_blocks(plant), []
         if sizes.warm is None:
             return
@@ -160,6 +158,16 @@ class BlockSteps:
     def is_warm(self, k):
         """Whether the augmented Lagrangian leads round k."""
         return k < self.sizes.warm_up
+
+    def pulled(self, k, constraint):
+        """Penalty and multipliers times the constraint in round k, or None; xi is half of rho."""
+        if not self.sizes.xi:
+            return None
+        penalty = 2 * self.sizes.xi * constraint
+        if not self.is_warm(k):
+            return penalty
+        self._dual = self._dual + penalty if k else np.zeros_like(penalty)
+        return penalty + self._dual
 
     def is_last_phase(self, k, max_iter):
         """Whether nothing but rounds of the same kind can follow round k."""

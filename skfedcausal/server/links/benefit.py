@@ -5,12 +5,12 @@ same whoever predicts, and drops out of every difference.
 """
 
 from dataclasses import replace
+from itertools import permutations
 
 import numpy as np
 import pandas as pd
 from scipy.sparse import csgraph
 
-from ...statespace.episodes import episodes
 from ...statespace.observation import Information
 
 _SIGNIFICANT = 1.645  # standard errors, one-sided 5 %
@@ -24,15 +24,11 @@ def split_messages(messages, held_out):
     cuts = [length - round(held_out * length) for length in lengths]
     if any(cut in (0, length) for cut, length in zip(cuts, lengths, strict=True)):
         raise ValueError(f"Episodes of {lengths} time steps cannot be split with held_out={held_out}.")
-    starts = (0, *np.cumsum(lengths)[:-1].tolist())
-    bounds = list(zip(episodes(starts, sum(lengths)), cuts, strict=True))
-    head = np.concatenate([np.arange(start, start + cut) for (start, _), cut in bounds])
-    tail = np.concatenate([np.arange(start + cut, stop) for (start, stop), cut in bounds])
-    rest = tuple(length - cut for length, cut in zip(lengths, cuts, strict=True))
-    return (
-        {name: message.at(head, tuple(cuts)) for name, message in messages.items()},
-        {name: message.at(tail, rest) for name, message in messages.items()},
-    )
+    ends = np.cumsum(lengths).tolist()
+    is_tail = np.arange(ends[-1]) >= np.repeat(np.array(ends) - lengths + cuts, lengths)
+    rest = [length - cut for length, cut in zip(lengths, cuts, strict=True)]
+    parts = (np.flatnonzero(~is_tail), tuple(cuts)), (np.flatnonzero(is_tail), tuple(rest))
+    return tuple({name: message.at(*part) for name, message in messages.items()} for part in parts)
 
 
 def without_unit(record, unit):
@@ -76,7 +72,7 @@ class Benefit:
     def __init__(self, plant, alone, tail):
         self.names = plant.names_
         record = plant._record(tail)
-        self._present = [_present(part) for part in record.parts]
+        self._present = [part.patterns.any(axis=(1, 2))[part.pattern_of] for part in record.parts]
         self._together = connected(plant.unshrunk_transition_, plant.process_cov_, plant.partition_)
         everything = plant._filter(record).unit_log_densities()
         n_samples, n_units = everything.shape
@@ -109,15 +105,7 @@ class Benefit:
     def by_pair(self):
         """One row per ordered pair of units."""
         rows = []
-        for m, effect in enumerate(self.names):
-            for n, cause in enumerate(self.names):
-                if m != n:
-                    gain, stderr = mean_with_error(self._from_unit[n][self._present[m], m])
-                    rows.append({"cause": cause, "effect": effect, "gain": gain, "stderr": stderr})
+        for m, n in permutations(range(len(self.names)), 2):
+            gain, stderr = mean_with_error(self._from_unit[n][self._present[m], m])
+            rows.append({"cause": self.names[n], "effect": self.names[m], "gain": gain, "stderr": stderr})
         return pd.DataFrame(rows, columns=["cause", "effect", "gain", "stderr"])
-
-
-def _present(part):
-    """Rows in which a unit measured anything, ndarray of bool."""
-    anything = part.patterns.any(axis=(1, 2))
-    return anything[part.pattern_of]

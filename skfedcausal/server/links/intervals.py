@@ -4,14 +4,13 @@ from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from scipy import special, stats
 from scipy.optimize import brentq
-from scipy.stats import chi2, ncx2
+from scipy.special import gammainc
+from scipy.stats import chi2, ncx2, norm
 
 from ...statespace.fisher import FreeElements
 from ...statespace.geweke import geweke_gradients, geweke_measures, geweke_spectrum
 from ...statespace.whittle import midpoints
-from ..estimation.estimate import FittedParameters
 from .tables import named_pairs
 
 _POWER = 0.8
@@ -80,7 +79,7 @@ def strength_intervals(blocks, level=0.95):
     def tails(s):
         """Probabilities below and above the observed squared norm, and what each may be at least."""
         m, v = mean + s**2, spread + 4 * s**2 * variance
-        below = special.gammainc(m**2 / v, squared * m / v)
+        below = gammainc(m**2 / v, squared * m / v)
         lower = alpha / 2 * -np.expm1(-(s**2) / mean)
         return below, 1 - below, lower, alpha - lower
 
@@ -115,24 +114,27 @@ def deciding_rows(blocks, n_rows, alpha, margin):
     return np.ceil(n_rows * worst * np.array([needed[int(k)] for k in blocks.dof]) / margin**2)
 
 
-def of_states(parameters):
-    """Fitted parameters of the states and their noise alone, without inputs and steps."""
+def _of_states(parameters, information, partition):
+    """The plant of the states alone, standardised: A, Q, free elements, their covariance, J, partition.
+
+    `information` (n, n) is that of the measurements in the units' own states.
+    """
     A, Q, free, covariance, state_scale = parameters
     n = len(Q)
     kept = np.concatenate([free.cols < n, np.ones(len(free.first), dtype=bool)])
     states = kept[: free.n_transition]
     own = FreeElements(free.rows[states], free.cols[states], free.first, free.second)
-    return FittedParameters(A[:, :n], Q, own, covariance[np.ix_(kept, kept)], state_scale)
+    J = state_scale.T @ information @ state_scale
+    return A[:, :n], Q, own, covariance[np.ix_(kept, kept)], J, partition.without_inputs
 
 
 def measure_intervals(parameters, information, partition, level):
     """Geweke's measure of every pair and the ends of its interval, each of shape (n_units, n_units).
 
     Normal on the scale of the measure's root. NaN where the measure is zero because the plant has no way from
-    cause to effect. `information` (n, n) is that of the measurements in the units' own states.
+    cause to effect.
     """
-    A, Q, free, covariance, S = of_states(parameters)
-    J, partition = S.T @ information @ S, partition.without_inputs
+    A, Q, free, covariance, J, partition = _of_states(parameters, information, partition)
     measures = geweke_measures(A, Q, J, partition)
     stderr = np.zeros_like(measures)
     for effect, cause, grad_A, grad_Q in geweke_gradients(A, Q, J, partition, measures > _NO_MEASURE):
@@ -166,8 +168,7 @@ def spectrum_intervals(parameters, information, partition, pair, found, conditio
     Derivatives are differences over two standard errors, along independent combinations of the estimates, and
     interpolated between frequencies where there are many.
     """
-    A, Q, free, covariance, S = of_states(parameters)
-    J, partition = S.T @ information @ S, partition.without_inputs
+    A, Q, free, covariance, J, partition = _of_states(parameters, information, partition)
     n_frequencies = min(len(found.frequency), _MOST_FREQUENCIES)
     settings = {"conditional": conditional, "n_frequencies": n_frequencies}
 
@@ -189,7 +190,7 @@ def root_intervals(measure, stderr_of_root, level):
     A measure of influence grows with the square of what causes it; its root is what the delta method is good
     for. NaN where the measure is zero because the plant has no way from cause to effect.
     """
-    reach = stats.norm.ppf((1 + level) / 2) * stderr_of_root
+    reach = norm.ppf((1 + level) / 2) * stderr_of_root
     root = np.sqrt(measure)
     low, high = np.maximum(root - reach, 0.0) ** 2, (root + reach) ** 2
     return np.where(measure > _NO_MEASURE, low, np.nan), np.where(measure > _NO_MEASURE, high, np.nan)

@@ -9,14 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 from scipy.special import softmax
 from sklearn.exceptions import ConvergenceWarning
 
 from ...statespace.partition import Partition
 from ..estimation.block_tests import link_estimates
 from ..estimation.covariance import in_unit_states, unit_state_roots
-from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, adjusted_p_values
+from ..estimation.evidence import BlockEstimates, adjusted_p_values
 from ..estimation.scoring import Point, Scoring, Structure, ascend
 from ..estimation.search import search_structure
 from ..estimation.standardised import StandardisedPlant
@@ -63,7 +62,7 @@ class LaggedPlant(NamedTuple):
 
     def held_out(self, tail, n_dropped):
         """Log-likelihood of another record per time step, up to a term that does not depend on the plant."""
-        likelihood = _likelihood(tail, self.n_lags, n_dropped)
+        likelihood = tail.lagged_likelihood(self.n_lags, n_dropped)
         S = tail.state_scale
         inverse = np.linalg.inv(S)
         A = inverse @ self.transition @ np.kron(np.eye(self.n_lags), S)
@@ -101,7 +100,7 @@ def fit_lags(record, n_lags, settings, *, n_dropped=None):
     plant = StandardisedPlant(record)
     n_dropped = n_lags - 1 if n_dropped is None else n_dropped
     A, Q = plant.uncoupled
-    likelihood = _likelihood(plant, n_lags, n_dropped)
+    likelihood = plant.lagged_likelihood(n_lags, n_dropped)
     structure = Structure(Partition(plant.partition.sizes, n_lags=n_lags))
     point = Point.at(likelihood, np.hstack([A, np.zeros((len(A), len(A) * (n_lags - 1)))]), Q)
     scoring, converged = _climb(likelihood, structure, point, settings)
@@ -109,16 +108,10 @@ def fit_lags(record, n_lags, settings, *, n_dropped=None):
         point = scoring.point
         needed = plant.lags_of_filter(point.A, point.Q, n_lags) + n_lags - 1
         if needed > likelihood.n_covariances:
-            likelihood = plant.lagged_whittle(n_lags, n_dropped, needed)
+            likelihood = plant.lagged_likelihood(n_lags, n_dropped, needed)
             point = Point.at(likelihood, point.A, point.Q)
             scoring, converged = _climb(likelihood, scoring.structure, point, settings)
     return LaggedPlant(plant, n_lags, scoring, converged, likelihood)
-
-
-def _likelihood(plant, n_lags, n_dropped):
-    if plant.is_complete:
-        return plant.lagged_whittle(n_lags, n_dropped)
-    return plant.lagged_time_domain(n_lags)
 
 
 def _climb(likelihood, structure, point, settings):
@@ -196,9 +189,8 @@ def lagged_table(record, n_lags, by, settings, margin):
 def delays_table(names, fit, *, alpha, margin):
     """Links of a plant of several lags: one row per ordered pair."""
     partition, blocks = fit.scoring.structure.partition, fit.blocks
-    unknown = np.full((partition.n_units,) * 2, np.nan)
-    table = links_table(names, partition, blocks, unknown, alpha=alpha, margin=margin)
-    lags = [_alone(blocks, lag, fit.n_lags, partition) for lag in range(fit.n_lags)]
+    table = links_table(names, partition, blocks, alpha=alpha, margin=margin)
+    lags = [_of_lag(blocks, lag, partition, alone=True) for lag in range(fit.n_lags)]
     statistic = np.array([own.statistic for own in lags])
     delay = statistic.argmax(axis=0)
     strength = np.array([own.strength for own in lags])
@@ -216,45 +208,33 @@ def by_lag_table(names, fit):
     partition, blocks = fit.scoring.structure.partition, fit.blocks
     tables = []
     for lag in range(fit.n_lags):
-        own = _own_elements(blocks, lag, fit.n_lags)
-        found = blocks.estimate[:, own], blocks.covariance[:, own, own]
-        one = _of_lag(*found, blocks, own, fit.n_lags, partition)
+        one = _of_lag(blocks, lag, partition)
         columns = {
             **named_pairs(names, partition.pairs),
             "lag": lag + 1,
             "strength": one.strength,
             "stderr": one.stderr,
             "statistic": one.statistic,
-            "p_value": stats.chi2.sf(one.statistic, one.dof),
+            "p_value": one.p_value,
         }
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables).sort_index(kind="stable").reset_index(drop=True)
 
 
-def _own_elements(blocks, lag, n_lags):
-    """Elements of one lag in the blocks of all."""
-    e = blocks.estimate.shape[1] // n_lags
-    return slice(lag * e, (lag + 1) * e)
-
-
-def _alone(blocks, lag, n_lags, partition):
-    """Estimates of the blocks of one lag if those of the others are zero.
+def _of_lag(blocks, lag, partition, *, alone=False):
+    """Estimates of the blocks of one lag given those of the others, or if they are zero.
 
     With the estimate b of all lags and its covariance V: ``b_l + V_lo V_oo^-1 (0 - b_o)``. Its statistic is
     what the log-likelihood gains, twice, from that lag alone; states that move slowly make the estimates of
     neighbouring lags trade off, so that their own statistics do not tell which one it is.
     """
-    own = _own_elements(blocks, lag, n_lags)
-    precision = np.linalg.inv(blocks.covariance)
-    covariance = np.linalg.inv(precision[:, own, own])
-    weighed = np.einsum("xij,xj->xi", precision[:, own], blocks.estimate)
-    return _of_lag(np.einsum("xij,xj->xi", covariance, weighed), covariance, blocks, own, n_lags, partition)
-
-
-def _of_lag(estimate, covariance, blocks, own, n_lags, partition):
-    """Estimates of one lag, their padded elements as in :class:`BlockEstimates`."""
-    covariance = covariance.copy()
-    padded = partition.pair_elements[:, own] == partition.n_elements
-    pair, element = np.nonzero(padded)
-    covariance[pair, element, element] = PADDED_VARIANCE
-    return BlockEstimates(np.where(padded, 0.0, estimate), covariance, blocks.dof // n_lags)
+    one_lag = partition.without_inputs
+    e = one_lag.pair_elements.shape[1]
+    own = slice(lag * e, (lag + 1) * e)
+    estimate, covariance = blocks.estimate[:, own].copy(), blocks.covariance[:, own, own].copy()
+    if alone:
+        precision = np.linalg.inv(blocks.covariance)
+        covariance = np.linalg.inv(precision[:, own, own])
+        weighed = np.einsum("xij,xj->xi", precision[:, own], blocks.estimate)
+        estimate = np.einsum("xij,xj->xi", covariance, weighed)
+    return BlockEstimates.padded(estimate, covariance, one_lag)

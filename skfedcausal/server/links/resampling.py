@@ -76,21 +76,16 @@ class Resampling:
         if self._gappy is not None:
             return self._gappy.simulated(rng)
         A, Q = self._point.A, self._point.Q
-        n = len(Q)
-        simulated = self._series.copy()
-        T, known = len(simulated), input_term(A[:, n:], simulated[:, n:], self._starts)
-        simulated[:, :n] = simulated_states(A[:, :n], Q, self._starts, T, rng, exogenous=known)
-        simulated[:, :n] += rng.normal(size=(T, n)) @ np.linalg.cholesky(self._noise).T
-        simulated = remove_episode_means(simulated, self._starts)
-        return self._likelihood(simulated, np.ones(len(simulated)))
+        n, series = len(Q), self._series.copy()
+        known = input_term(A[:, n:], series[:, n:], self._starts)
+        series[:, :n] = simulated_states(A[:, :n], Q, self._starts, len(series), rng, exogenous=known)
+        series[:, :n] += rng.normal(size=(len(series), n)) @ np.linalg.cholesky(self._noise).T
+        return self._likelihood(remove_episode_means(series, self._starts), np.ones(len(series)))
 
     def _weighted(self, counts):
         if self._gappy is not None:
             return self._gappy.weighted(counts)
-        weights = np.zeros(len(self._series))
-        for count, rows in zip(counts, self._blocks, strict=True):
-            weights[rows] = count
-        return self._likelihood(self._series, weights)
+        return self._likelihood(self._series, np.repeat(counts, [b.stop - b.start for b in self._blocks]))
 
     def _likelihood(self, series, weights):
         moments = TransitionMoments.weighted(series, weights, self._n_lags, self._starts)
@@ -115,12 +110,7 @@ class GappyRecord:
         rows = np.concatenate([np.arange(block.start, block.stop) for block in drawn])
         lengths = [block.stop - block.start for block in drawn]
         parts = tuple(
-            replace(
-                part,
-                z=part.z[rows],
-                index=None if part.is_constant else part.index[rows],
-                const=None,
-            )
+            replace(part, z=part.z[rows], index=None if part.is_constant else part.index[rows], const=None)
             for part in self._record.parts
         )
         starts = (0, *np.cumsum(lengths)[:-1].tolist())
@@ -158,9 +148,8 @@ def _refitted(draw, structure, point, J, rng):
     ascent = ascend(objective, Scoring(objective, structure, start), gain_tol=_GAIN)
     scoring = Scoring(objective, structure, ascent.point)
     partition, A = structure.partition, ascent.point.A
-    estimates = {"state": link_estimates(scoring).estimate}
-    if partition.n_inputs:
-        estimates["input"] = link_estimates(scoring, "input").estimate
+    kinds = ("state", "input") if partition.n_inputs else ("state",)
+    estimates = {kind: link_estimates(scoring, kind).estimate for kind in kinds}
     states = partition.without_inputs
     geweke = geweke_measures(A[:, : partition.n_states], ascent.point.Q, J, states)
     return estimates, geweke, ascent.converged
@@ -209,21 +198,18 @@ def bootstrap_table(
         if roots is not None and len(family.pairs):
             turns = unit_state_turns(family, roots, kind == "state")
             apart = np.einsum("xij,rxj->rxi", turns, apart)
-        precision = np.linalg.inv(blocks.covariance)
-        distance = np.einsum("rxi,xij,rxj->rx", apart, precision, apart)
-        exceeding = (distance >= blocks.statistic).sum(axis=0)
-        columns = {
-            **named_pairs(record.names, family.pairs),
+        distance = np.einsum("rxi,xij,rxj->rx", apart, np.linalg.inv(blocks.covariance), apart)
+        columns = named_pairs(record.names, family.pairs) | {
             "kind": kind,
             "strength": blocks.strength,
             "stderr": blocks.stderr,
             "bootstrap_stderr": np.einsum("rxi,xi->rx", apart, blocks.direction).std(axis=0),
             "p_value": blocks.p_value,
-            "bootstrap_p_value": (1 + exceeding) / (1 + n_resamples),
+            "bootstrap_p_value": (1 + (distance >= blocks.statistic).sum(axis=0)) / (1 + n_resamples),
         }
         effect, cause = family.pairs.T
         for name, values in {"geweke": measure, "geweke_low": low, "geweke_high": high}.items():
-            columns[name] = values[effect, cause] if kind == "state" else np.full(len(cause), np.nan)
+            columns[name] = values[effect, cause] if kind == "state" else np.nan
         tables.append(pd.DataFrame(columns))
     table = pd.concat(tables, ignore_index=True)
     table.attrs["not_converged"] = sum(not result[2] for result in drawn)

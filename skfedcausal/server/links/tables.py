@@ -20,12 +20,12 @@ COLUMNS = (
 )
 
 
-def links_table(names, partition, blocks, geweke, *, alpha, margin, kind="state"):
-    """Table of all ordered pairs of a partition or another family."""
-    effect, cause = partition.pairs.T
+def links_table(names, family, blocks, geweke=None, *, alpha, margin, kind="state"):
+    """Table of all pairs of a family; Geweke's measure (n_units, n_units) is NaN if it is not given."""
+    effect, cause = family.pairs.T
     p_adjusted = adjusted_p_values(blocks) if len(effect) else np.zeros(0)
     return pd.DataFrame(
-        named_pairs(names, partition.pairs)
+        named_pairs(names, family.pairs)
         | {
             "kind": kind,
             "strength": blocks.strength,
@@ -33,10 +33,9 @@ def links_table(names, partition, blocks, geweke, *, alpha, margin, kind="state"
             "statistic": blocks.statistic,
             "p_value": blocks.p_value,
             "p_adjusted": p_adjusted,
-            "geweke": geweke[effect, cause],
+            "geweke": np.full(len(effect), np.nan) if geweke is None else geweke[effect, cause],
             "verdict": verdicts(blocks, p_adjusted, alpha, margin),
-        },
-        columns=list(COLUMNS),
+        }
     )
 
 
@@ -69,11 +68,7 @@ def correlation_table(names, estimate):
     ``first, second, correlation`` (the largest canonical one), ``statistic, p_value`` of Wald's test.
     """
     partition, estimates = estimate.structure.partition, estimate.correlations
-    pairs = [
-        k
-        for k in np.flatnonzero(estimate.structure.correlated)
-        if partition.pairs[k, 0] > partition.pairs[k, 1]
-    ]
+    pairs = np.flatnonzero(estimate.structure.correlated & (partition.pairs[:, 0] > partition.pairs[:, 1]))
     correlations = []
     for m, n in partition.pairs[pairs]:
         own, other = partition.slices[m], partition.slices[n]

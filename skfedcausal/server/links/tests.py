@@ -1,12 +1,9 @@
 """The three classical tests of every link: likelihood ratio, Wald, score."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ..estimation.block_tests import link_estimates
 from ..estimation.covariance import estimated_links
 from ..estimation.estimate import fitted_likelihood
 from ..estimation.scoring import Scoring, ascend
@@ -24,9 +21,8 @@ def check_method(method, covariance):
         raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
     if method == "lr" and covariance != "information":
         raise ValueError(
-            f"Got method='lr' with covariance={covariance!r}: a likelihood ratio is chi-squared "
-            "only under Gaussian noise of constant variance. Choose 'wald' or 'score', which take the "
-            "covariance into account."
+            f"Got method='lr' with covariance={covariance!r}: a likelihood ratio is chi-squared only under Gaussian "
+            "noise of constant variance. Choose 'wald' or 'score', which take the covariance into account."
         )
 
 
@@ -36,8 +32,7 @@ def tests_table(record, settings, method):
 
     plant, maximum = fitted_likelihood(record, settings)
     partition = maximum.scoring.structure.partition
-    estimates = partial(estimated_links, plant, covariance=settings.covariance)
-    statistic = pair_statistics(maximum.objective, maximum.scoring, method, estimates)
+    statistic = pair_statistics(plant, maximum, method, settings.covariance)
     p = stats.chi2.sf(statistic, partition.pair_dof)
     columns = {
         **named_pairs(record.names, partition.pairs),
@@ -50,18 +45,18 @@ def tests_table(record, settings, method):
     return pd.DataFrame(columns | adjusted)
 
 
-def pair_statistics(objective, scoring, method, estimates=link_estimates):
+def pair_statistics(plant, maximum, method, covariance):
     """Test statistic of every ordered pair, given all other links of the model, shape (n_pairs,)."""
-    linked = scoring.structure.linked
-    statistic = estimates(scoring).statistic  # Wald inside the model, score outside
+    scoring, linked = maximum.scoring, maximum.scoring.structure.linked
+    statistic = estimated_links(plant, scoring, covariance).statistic  # Wald inside the model, score outside
     refitted = {"lr": np.ones_like(linked), "wald": ~linked, "score": linked}[method]
     for pair in np.flatnonzero(refitted):
-        other = _without_or_with(objective, scoring, pair)
+        other = _without_or_with(maximum.objective, scoring, pair)
         if method == "lr":
             gain = scoring.point.evaluation.value - other.point.evaluation.value
             statistic[pair] = 2 * scoring.n_samples * (gain if linked[pair] else -gain)
         else:
-            statistic[pair] = estimates(other).statistic[pair]
+            statistic[pair] = estimated_links(plant, other, covariance).statistic[pair]
     return statistic
 
 

@@ -47,6 +47,8 @@ class RootCauseServer:
     and `rng` a RandomState.
     """
 
+    new_state = StreamState
+
     def __init__(self, statistic, run_length, prior, rng):
         self.statistics = STATISTICS[statistic]
         self.run_length, self.prior, self._rng = run_length, prior, rng
@@ -97,9 +99,7 @@ class RootCauseServer:
         self._usual_inside = np.concatenate(inside).mean(axis=0)
         outside = list(map(self._off_subspace.relative, rows.held_out(rows.x), distance))
         share = self._outside_dims / self._dims
-        whole = [
-            (1 - share) * q / self._usual_inside + share * g for q, g in zip(inside, outside, strict=True)
-        ]
+        whole = [(1 - share) * q / self._usual_inside + share * g for q, g in zip(inside, outside, strict=True)]
         excess = self.levels.shift_excess(self.run_length)
         dispersion = (
             *usual_windows(held_out, self.slices, HORIZON, excess),
@@ -122,9 +122,7 @@ class RootCauseServer:
         rows = new if state.rows is None else state.rows.followed_by(new)
         above = np.ascontiguousarray(self.levels.relative(new.levels).T).max(axis=0)
         follow(state.incidents, above, new.first)
-        self._judge(
-            rows, [i for i in state.incidents if i.verdict is None or i.detected + HORIZON >= new.first]
-        )
+        self._judge(rows, [i for i in state.incidents if i.verdict is None or i.detected + HORIZON >= new.first])
         for incident in state.incidents:
             incident.verdict = replace(incident.verdict, last=incident.last, open=incident.open)
         verdicts = [incident.verdict for incident in state.incidents]

@@ -63,7 +63,6 @@ def needed_answers(horizon, kept, other, nominal, rate):
             f"Randomised flags cannot tell a root from chance within horizon={horizon} steps at the "
             "false-alarm rate asked for, so that there will never be an alarm. Give a horizon of at least "
             f"{next(enough, _LONGEST)}, a larger epsilon or a higher rate.",
-            UserWarning,
             stacklevel=4,
         )
     return needed
@@ -118,14 +117,16 @@ def table_1_answers(flags):
     ['b -> a', 'imperfect training']
     """
     names = list(dict.fromkeys(column.rpartition("__")[0] for column in flags))
-    pairs = {name: flags[[f"{name}__Z_c", f"{name}__Z_a"]].to_numpy().tolist() for name in names}
+    pairs = {name: list(flags[[f"{name}__Z_c", f"{name}__Z_a"]].itertuples(index=False)) for name in names}
     verdicts = {}
     for first, second in combinations(names, 2):
         units = {"first": first, "second": second}
-        verdicts[f"{first}, {second}"] = [
-            _in_words(TABLE_1[tuple(a), tuple(b)], units)
-            for a, b in zip(pairs[first], pairs[second], strict=True)
-        ]
+        words = {
+            pair: answer if isinstance(answer, str) else " -> ".join(units[k] for k in answer if k)
+            for pair, answer in TABLE_1.items()
+        }
+        together = zip(pairs[first], pairs[second], strict=True)
+        verdicts[f"{first}, {second}"] = [words[tuple(a), tuple(b)] for a, b in together]
     return pd.DataFrame(verdicts, index=flags.index)
 
 
@@ -186,13 +187,6 @@ def local_verdicts(flags, heard=None):
     return out
 
 
-def _in_words(answer, units):
-    if isinstance(answer, str):
-        return answer
-    root, effect = answer
-    return units[root] if effect is None else f"{units[root]} -> {units[effect]}"
-
-
 # -- incidents -------------------------------------------------------------------------------------------
 
 
@@ -240,6 +234,7 @@ class FlagWatch:
 
     horizon: int
     needed: int
+    new_state = FlagState
 
     def push(self, flags, state):
         """Verdicts on the incidents that are new or that changed with more flags, (n_samples, n_units, 2).

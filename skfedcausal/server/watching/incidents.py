@@ -12,9 +12,7 @@ HORIZON = 80  # steps after the alarm until which an answer is revised
 UNDECIDED = "undecided"
 DECIDED = 0.5  # probability from which a root is named
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
-_COLUMNS = pd.Index(
-    ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind"]
-)
+_COLUMNS = pd.Index(["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind"])
 _NO_ROWS = pd.DataFrame([], columns=_COLUMNS)
 
 

@@ -6,6 +6,7 @@ from their distribution given the rest of the record.
 """
 
 from dataclasses import replace
+from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
@@ -245,11 +246,11 @@ def direct_causes(A, covariance, slices, least=0.02):
     Shape (n_units, n_units), row: effect, column: cause; a unit is not its own.
     """
     causes = np.zeros((len(slices),) * 2, dtype=bool)
-    for m, effect in enumerate(slices):
-        for k, cause in enumerate(slices):
-            carried = A[effect, cause] @ covariance[cause, cause] @ A[effect, cause].T
-            shares = np.linalg.solve(covariance[effect, effect], carried)
-            causes[m, k] = m != k and np.trace(shares) > least * len(shares)
+    for m, k in permutations(range(len(slices)), 2):
+        effect, cause = slices[m], slices[k]
+        carried = A[effect, cause] @ covariance[cause, cause] @ A[effect, cause].T
+        shares = np.linalg.solve(covariance[effect, effect], carried)
+        causes[m, k] = np.trace(shares) > least * len(shares)
     return causes
 
 
@@ -267,9 +268,7 @@ def usual_windows(held_out, slices, horizon, least):
             window = scaled[first : first + horizon]
             squares.append(((window @ model.whitening) ** 2).mean())
             b = step_scores(model, window)[:1]
-            ratios += [
-                likelihood_ratios(b, information, s)[0] / chi2.isf(_TAIL, s.stop - s.start) for s in slices
-            ]
+            ratios += [likelihood_ratios(b, information, s)[0] / chi2.isf(_TAIL, s.stop - s.start) for s in slices]
     if not squares:
         return 1.0, least
     return float(np.quantile(squares, 1 - _TAIL)), max(float(np.quantile(ratios, 1 - _TAIL)), least)

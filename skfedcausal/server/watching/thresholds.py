@@ -62,9 +62,7 @@ def steps_between_alarms(rate, index=None):
         period = np.median(np.diff(index.to_numpy())) / np.timedelta64(1, "s")
         steps = float(float(found[2] or 1) * _SECONDS[found[3]] / period / float(found[1]))
     if steps <= 1:
-        raise ValueError(
-            f"false_alarm_rate={rate!r} allows {1 / steps:.3g} alarms per time step; give less than one."
-        )
+        raise ValueError(f"false_alarm_rate={rate!r} allows {1 / steps:.3g} alarms per time step; give less than one.")
     return steps
 
 
@@ -78,7 +76,6 @@ def watch_budget(run_length, n_samples):
             f"One false alarm per {run_length:.0f} steps is asked for, but there are only {n_samples} "
             "nominal steps to set thresholds on; the rate achieved will be uncertain. Give more nominal "
             "data, or ask for a higher rate.",
-            UserWarning,
             stacklevel=3,
         )
 
@@ -221,9 +218,7 @@ class AlarmLevels:
         averaged = np.concatenate([ewma(held[i:j], rate) for i, j in episodes(starts, n_rows)])
         expected = rate / (2 - rate) * self.model.held.T @ self.model.weight @ self.model.held
         weight = n_rows * rate / 2
-        covariance = (weight * (averaged.T @ averaged / n_rows) + _PRIOR_ROWS * expected) / (
-            weight + _PRIOR_ROWS
-        )
+        covariance = (weight * (averaged.T @ averaged / n_rows) + _PRIOR_ROWS * expected) / (weight + _PRIOR_ROWS)
         root = np.zeros_like(expected)
         for b in self.slices:
             root[b, b] = np.linalg.cholesky(np.linalg.inv(covariance[b, b]))

@@ -110,13 +110,14 @@ def step_information(F, W, n_steps):
 
     F and W are `carry` and `weight` of the model.
     """
-    n = len(F)
-    G, total = np.zeros((n, n)), np.zeros((n, n))
-    table = np.empty((n_steps, n, n))
-    for k in range(n_steps):
-        G = np.eye(n) + F @ G
-        total = total + G.T @ W @ G
-        table[k] = total
+    return _information(_responses(F, n_steps), W)
+
+
+def _information(responses, W):
+    """Sums of ``G' W G`` over the first responses, shape (n_steps, n, n)."""
+    table, total = np.empty(responses.shape), np.zeros_like(W)
+    for k, G in enumerate(responses):
+        total = table[k] = total + G.T @ W @ G
     return table
 
 
@@ -133,15 +134,11 @@ def step_and_bias_scores(model, u):
 
 def bias_information(model, n_steps):
     """Covariance of the bias scores for windows of 1, ..., n_steps rows, shape (n_steps, n, n)."""
-    n = len(model.A)
-    error, total = np.zeros((n, n)), np.zeros((n, n))
-    table = np.empty((n_steps, n, n))
+    error, responses = np.zeros_like(model.A), np.empty((n_steps, *model.A.shape))
     for k in range(n_steps):
-        G = np.eye(n) + error
-        total = total + G.T @ model.weight @ G
-        table[k] = total
+        responses[k] = np.eye(len(error)) + error
         error = model.carry @ error - model.gain
-    return table
+    return _information(responses, model.weight)
 
 
 @dataclass(frozen=True)
@@ -201,8 +198,11 @@ class Signatures:
 
 def likelihood_ratios(scores, information, columns):
     """Likelihood ratios, shape (k,), of a fault in some columns of scores (k, n) of covariance (k, n, n)."""
-    b = scores[:, columns]
-    M = information[:, columns][:, :, columns]
+    return _ratios(scores[:, columns], information[:, columns][:, :, columns])
+
+
+def _ratios(b, M):
+    """``b' M^-1 b`` of every row."""
     return np.einsum("ki,ki->k", b, np.linalg.solve(M, b[..., None])[..., 0])
 
 
@@ -228,8 +228,7 @@ def best_onset(model, u, shortest):
     level = np.linalg.inv(n * whole)
     b = step_scores(model, u)[rows] - C @ (level @ (model.held.T @ u.sum(axis=0)))
     M = M - C @ level @ np.swapaxes(C, 1, 2)
-    ratio = np.einsum("ki,ki->k", b, np.linalg.solve(M, b[..., None])[..., 0])
-    return int(rows[ratio.argmax()])
+    return int(rows[_ratios(b, M).argmax()])
 
 
 def _responses(F, n_steps):

@@ -101,7 +101,5 @@ def fixed_point(recurrence, start=None):
     middle = np.linalg.solve(core, np.linalg.lstsq(core, G @ drive, rcond=None)[0])
     step = F @ middle
     if np.linalg.norm(B @ step - drive) > 1e-6 * np.linalg.norm(drive):
-        raise ValueError(
-            "Training has no fixed point: a direction in which the losses are flat is driven without end."
-        )
+        raise ValueError("Training has no fixed point: a direction in which the losses are flat is driven without end.")
     return start + step

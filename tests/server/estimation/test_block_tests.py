@@ -101,9 +101,7 @@ def test_estimates_at_the_uncoupled_plant_profile_out_what_the_pair_shares(sizes
         matrix, _ = dense_information(coupled, reverse, extra_A=there)
         gradient = np.array([grad_A[e] for e in back + there])
         expected = [(links, score_estimate(matrix, gradient, len(back)))]
-        both = structure_of(
-            partition, linked=[(effect, cause), (cause, effect)], free_dynamics=False, free_noise=False
-        )
+        both = structure_of(partition, linked=[(effect, cause), (cause, effect)], free_dynamics=False, free_noise=False)
         matrix, _ = dense_information(coupled, both, extra_Q=there)
         free = both.free
         gradient = np.concatenate([grad_A[free.rows, free.cols], [2 * grad_Q[e] for e in there]])
@@ -176,9 +174,7 @@ def test_what_a_record_does_not_determine_gets_a_huge_variance_and_no_estimate()
     assert np.linalg.eigvalsh(covariance).min() > 0.3
     for k, n_known in enumerate((4, 2)):
         determined, lost = axes[k][:, :n_known], axes[k][:, n_known:]
-        np.testing.assert_allclose(
-            determined.T @ known[k] @ determined, np.diag(1 / values[k, :n_known]), atol=1e-12
-        )
+        np.testing.assert_allclose(determined.T @ known[k] @ determined, np.diag(1 / values[k, :n_known]), atol=1e-12)
         np.testing.assert_allclose(
             determined.T @ covariance[k] @ determined, np.diag(1 / values[k, :n_known]), atol=1e-6
         )

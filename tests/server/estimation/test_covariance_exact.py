@@ -55,9 +55,7 @@ def test_it_is_the_same_at_every_call_and_knows_inputs():
     both = [ExactInformation(scoring, plant, usual) for _ in range(2)]
     np.testing.assert_array_equal(both[0].covariance(), both[1].covariance())
     found = both[0].blocks("input", usual["input"])
-    np.testing.assert_allclose(
-        found.stderr, usual["input"].stderr, rtol=4 * np.sqrt(8 / 20_000) + 4 / np.sqrt(1000)
-    )
+    np.testing.assert_allclose(found.stderr, usual["input"].stderr, rtol=4 * np.sqrt(8 / 20_000) + 4 / np.sqrt(1000))
 
 
 def dense_information(A, Q, seen, N, T):
@@ -97,9 +95,7 @@ def dense_information(A, Q, seen, N, T):
 def test_of_units_of_different_clocks_it_is_that_of_the_joint_gaussian():
     """Edges of a record of 36 reports of the slower unit are a few per cent of it, as are 20 000 rows."""
     T = 252
-    X, truth = make_granger_plant(
-        2, n_samples=T, links=[], link_strength=0.1, radius=(0.8, 0.9), random_state=1
-    )
+    X, truth = make_granger_plant(2, n_samples=T, links=[], link_strength=0.1, radius=(0.8, 0.9), random_state=1)
     scoring, plant = fitted(thinned(X, (3, 7)), truth)
     partition, free = plant.partition, scoring.structure.free
     A, Q = scoring.point.A, scoring.point.Q
@@ -132,9 +128,7 @@ def test_links_of_units_of_different_clocks_keep_their_level():
             2, n_samples=600, links=[], link_strength=0.1, radius=(0.8, 0.9), random_state=seed
         )
         X = thinned(X, (3, 7))
-        clients = [
-            KalmanClient(C=C, R=R) for C, R in zip(truth.observation, truth.measurement_cov, strict=True)
-        ]
+        clients = [KalmanClient(C=C, R=R) for C, R in zip(truth.observation, truth.measurement_cov, strict=True)]
         p_values.extend(FederatedGrangerEstimator(clients).fit(X).links_["p_value"])
     share = np.mean(np.array(p_values) < 0.05)
     assert share < 0.05 + 3 * np.sqrt(0.05 * 0.95 / len(p_values))

@@ -14,9 +14,7 @@ from skfedcausal.statespace.contributions import Contributions
 
 def messages_of(X, loadings=None):
     loadings = [None] * len(X) if loadings is None else loadings
-    return {
-        name: KalmanClient(C=C).fit(Y).message(Y) for (name, Y), C in zip(X.items(), loadings, strict=True)
-    }
+    return {name: KalmanClient(C=C).fit(Y).message(Y) for (name, Y), C in zip(X.items(), loadings, strict=True)}
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.1])
@@ -28,10 +26,7 @@ def test_gaussian_noise_makes_it_agree_with_the_information(missing, sparsity):
         3, n_samples=n_samples, links=[(0, 1)], missing=missing, n_states=[2, 1, 2], random_state=0
     )
     messages = messages_of(X)
-    fits = {
-        c: LikelihoodServer(sparsity=sparsity, covariance=c).fit(messages)
-        for c in ("information", "sandwich")
-    }
+    fits = {c: LikelihoodServer(sparsity=sparsity, covariance=c).fit(messages) for c in ("information", "sandwich")}
     usual, robust = (fits[c].links_ for c in ("information", "sandwich"))
     np.testing.assert_array_equal(usual["strength"], robust["strength"])
     np.testing.assert_array_equal(fits["information"].transition_, fits["sandwich"].transition_)
@@ -56,8 +51,7 @@ def test_of_a_measured_var_it_is_that_of_least_squares(covariance, monkeypatch):
     h = measured_var(np.random.default_rng(0), 4000)
     unit = {"C": np.eye(1), "R": 1e-8 * np.eye(1), "Q": np.eye(1)}
     messages = {
-        f"unit{k}": KalmanClient(A=np.zeros((1, 1)), **unit).fit(h[:, [k]]).message(h[:, [k]])
-        for k in range(3)
+        f"unit{k}": KalmanClient(A=np.zeros((1, 1)), **unit).fit(h[:, [k]]).message(h[:, [k]]) for k in range(3)
     }
     server = LikelihoodServer(sparsity=None, covariance=covariance).fit(messages)
     links = server.links_.set_index(["cause", "effect"])
@@ -79,8 +73,7 @@ def test_blocks_in_and_outside_the_model_have_the_same_covariance_in_large_recor
     unit = {"C": np.eye(1), "R": 0.1 * np.eye(1), "Q": np.eye(1)}
     Y = h + np.sqrt(0.1) * np.random.default_rng(2).normal(size=h.shape)
     messages = {
-        f"unit{k}": KalmanClient(A=np.zeros((1, 1)), **unit).fit(Y[:, [k]]).message(Y[:, [k]])
-        for k in range(3)
+        f"unit{k}": KalmanClient(A=np.zeros((1, 1)), **unit).fit(Y[:, [k]]).message(Y[:, [k]]) for k in range(3)
     }
     score = LikelihoodServer(covariance="sandwich").fit(messages).links_
     wald = LikelihoodServer(covariance="sandwich", sparsity=None).fit(messages).links_
@@ -104,9 +97,7 @@ def test_moving_sums_give_bartletts_weights():
 
 
 def test_links_of_inputs_and_standard_errors_of_answers_follow():
-    X, truth = make_granger_plant(
-        2, n_samples=2000, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=0
-    )
+    X, truth = make_granger_plant(2, n_samples=2000, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=0)
     found = {}
     for covariance in ("information", "sandwich"):
         est = FederatedCounterfactualEstimator(server=LikelihoodServer(covariance=covariance))
@@ -115,9 +106,7 @@ def test_links_of_inputs_and_standard_errors_of_answers_follow():
         found[covariance] = est.links_["stderr"].to_numpy(), std.to_numpy()
     for usual, robust in zip(found["information"], found["sandwich"], strict=True):
         assert not np.array_equal(usual, robust)
-        np.testing.assert_allclose(
-            robust, usual, rtol=0.25
-        )  # a sandwich of 2000 rows, standard errors of sums
+        np.testing.assert_allclose(robust, usual, rtol=0.25)  # a sandwich of 2000 rows, standard errors of sums
 
 
 def test_wald_and_score_tests_take_the_covariance_into_account_and_the_ratio_refuses():

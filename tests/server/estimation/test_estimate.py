@@ -34,8 +34,8 @@ def test_dense_estimate_with_gaps_is_where_the_joint_gaussian_is_flat():
     """The derivatives of the density of all measurements vanish, by differences."""
     coupled, Y = example(missing=0.15, n_samples=40)
     estimate = estimate_plant(coupled.record(Y), Settings(sparsity=None, **GOAL))
-    assert estimate.converged
-    assert not estimate.has_prior
+    assert estimate.climb.converged
+    assert not estimate.climb.has_prior
 
     def density(A):
         return np.array(coupled.with_dynamics(A, estimate.Q).log_density(Y))
@@ -49,8 +49,8 @@ def test_dense_estimate_with_gaps_is_where_the_joint_gaussian_is_flat():
 def test_gradient_vanishes_and_is_reported(sparsity):
     coupled, Y = example()
     estimate = estimate_plant(coupled.record(Y), Settings(sparsity=sparsity, **GOAL))
-    assert estimate.converged
-    assert estimate.gradient_norm <= 1e-9
+    assert estimate.climb.converged
+    assert estimate.climb.gradient_norm <= 1e-9
     assert is_valid(estimate.A, estimate.Q)
 
 
@@ -83,9 +83,7 @@ def test_fixed_local_blocks_are_exactly_the_units_own(sparsity, missing):
     coupled, Y = example(missing, n_samples=300)
     models = own_models(coupled)
     record = coupled.record(Y)
-    estimate = estimate_plant(
-        record, Settings(local=tuple(models), fix_local=True, sparsity=sparsity, **GOAL)
-    )
+    estimate = estimate_plant(record, Settings(local=tuple(models), fix_local=True, sparsity=sparsity, **GOAL))
     for (A, _), rows in zip(models, coupled.partition.slices, strict=True):
         np.testing.assert_allclose(estimate.A[rows, rows], A, rtol=0, atol=1e-12)
         np.testing.assert_allclose(estimate.shrunk_A[rows, rows], A, rtol=0, atol=1e-12)
@@ -110,9 +108,9 @@ def test_dense_estimates_are_never_shrunk():
 def test_too_few_iterations_are_reported():
     coupled, Y = example(n_samples=200)
     estimate = estimate_plant(coupled.record(Y), Settings(sparsity=None, max_iter=1, tol=1e-12))
-    assert not estimate.converged
-    assert estimate.n_iter == 1
-    assert estimate.gradient_norm > 1e-12
+    assert not estimate.climb.converged
+    assert estimate.climb.n_iter == 1
+    assert estimate.climb.gradient_norm > 1e-12
 
 
 def test_screen_tests_what_the_search_starts_from():
@@ -163,8 +161,8 @@ def test_a_likelihood_without_a_maximum_inside_gets_the_prior():
     bare = ascend(objective, scoring, gain_tol=1e-12)
     assert not bare.converged
     estimate = estimate_plant(record, Settings(**GOAL))
-    assert estimate.has_prior
-    assert estimate.converged
+    assert estimate.climb.has_prior
+    assert estimate.climb.converged
     assert np.linalg.eigvalsh(estimate.Q)[0] > 1e-4
     assert estimate.blocks["state"].p_value.min() > 1e-6
 
@@ -202,7 +200,7 @@ def test_a_unit_that_does_not_determine_its_states_keeps_its_own_model():
     record = JointRecord(coupled.names, (poor, coupled.parts(Y)[1]), (0,))
     models = own_models(coupled)
     estimate = estimate_plant(record, Settings(local=(models[0], None), **GOAL))
-    assert estimate.converged
+    assert estimate.climb.converged
     np.testing.assert_allclose(estimate.A[:2, :2], models[0][0], rtol=0, atol=1e-12)
     np.testing.assert_allclose(estimate.Q[:2, :2], models[0][1], rtol=0, atol=1e-12)
     assert estimate.structure.linked.tolist() == [False, True]
@@ -220,8 +218,8 @@ def test_units_that_move_together_are_called_correlated_not_linked():
     y = h + 0.3 * rng.normal(size=h.shape)
     parts = tuple(Information(y[:, k : k + 1] / 0.09, np.array([[[1 / 0.09]]])) for k in range(n))
     estimate = estimate_plant(JointRecord(("a", "b", "c"), parts, (0,)), Settings(**GOAL))
-    assert estimate.has_prior
-    assert estimate.converged
+    assert estimate.climb.has_prior
+    assert estimate.climb.converged
     expected = structure_of(estimate.structure.partition, correlated=[(0, 1)])
     assert estimate.structure.key == expected.key
     correlation = estimate.Q[0, 1] / np.sqrt(estimate.Q[0, 0] * estimate.Q[1, 1])
@@ -235,7 +233,7 @@ def test_a_copied_unit_is_handled():
     record = coupled.record(Y)
     twin = replace(record, parts=(record.parts[0], record.parts[0]))
     estimate = estimate_plant(twin, Settings(**GOAL))
-    assert estimate.has_prior
+    assert estimate.climb.has_prior
     assert np.isfinite(estimate.A).all()
     assert np.isfinite(estimate.Q).all()
     assert not np.isnan(estimate.blocks["state"].p_value).any()
@@ -247,7 +245,7 @@ def test_a_random_walk_gives_a_stable_plant():
     y = np.cumsum(rng.normal(size=(500, 2)), axis=0) + rng.normal(size=(500, 2))
     parts = tuple(Information(y[:, k : k + 1].copy(), np.ones((1, 1, 1))) for k in range(2))
     estimate = estimate_plant(JointRecord(("a", "b"), parts, (0,)), Settings(**GOAL))
-    assert estimate.has_prior
-    assert estimate.converged
+    assert estimate.climb.has_prior
+    assert estimate.climb.converged
     assert is_valid(estimate.A, estimate.Q)
     assert not np.isnan(estimate.blocks["state"].p_value).any()

@@ -68,9 +68,7 @@ def test_rotated_estimates_are_independent_and_padding_says_nothing():
         V = (axes[k][:, :d] * v[k, :d]) @ axes[k][:, :d].T
         scale = np.abs(blocks.covariance[k][np.ix_(seen, seen)]).max()
         # the padded variance of 1e8 beside the real ones costs digits of these
-        assert_within(
-            V[np.ix_(seen, seen)], blocks.covariance[k][np.ix_(seen, seen)], 1e8 * rounding(4) + scale * 1e-6
-        )
+        assert_within(V[np.ix_(seen, seen)], blocks.covariance[k][np.ix_(seen, seen)], 1e8 * rounding(4) + scale * 1e-6)
         statistic = (c[k, :d] ** 2 / v[k, :d]).sum()
         assert statistic == pytest.approx(blocks.statistic[k], rel=1e-6)
 
@@ -83,9 +81,7 @@ def test_bayes_factor_is_the_ratio_of_the_densities(tau):
     for k, seen in enumerate(real):
         b, V = blocks.estimate[k, seen], blocks.covariance[k][np.ix_(seen, seen)]
         slab = stats.multivariate_normal(cov=V + tau**2 * np.eye(len(b))).logpdf(b)
-        assert values[k] == pytest.approx(
-            slab - stats.multivariate_normal(cov=V).logpdf(b), rel=1e-6, abs=1e-8
-        )
+        assert values[k] == pytest.approx(slab - stats.multivariate_normal(cov=V).logpdf(b), rel=1e-6, abs=1e-8)
 
 
 # --- tails of weighted sums -------------------------------------------------------------------------
@@ -184,9 +180,7 @@ def test_pairs_with_equal_evidence_get_equal_values():
 
 @pytest.mark.slow
 def test_family_wise_error_rate_is_the_level():
-    draws = np.array(
-        [adjusted_p_values(estimates(seed, sizes=(2, 1, 2, 2))[0]).min() for seed in range(4000)]
-    )
+    draws = np.array([adjusted_p_values(estimates(seed, sizes=(2, 1, 2, 2))[0]).min() for seed in range(4000)])
     for level in (0.05, 0.2):
         error = np.sqrt(level * (1 - level) / len(draws))
         assert abs(np.mean(draws < level) - level) <= 4 * error

@@ -73,8 +73,7 @@ def test_a_single_element_by_integration():
 
     width = 12 * result.slab
     weight, moment = (
-        integrate.quad(f, -width, width, points=[b], epsabs=1e-14)[0]
-        for f in (posterior, lambda a: a * posterior(a))
+        integrate.quad(f, -width, width, points=[b], epsabs=1e-14)[0] for f in (posterior, lambda a: a * posterior(a))
     )
     empty = (1 - result.share) * stats.norm.pdf(b, 0, np.sqrt(V))
     expected = result.share * moment / (result.share * weight + empty)

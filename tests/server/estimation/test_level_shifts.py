@@ -78,9 +78,7 @@ def test_no_shift_is_found_where_there_is_none(options):
 
 def test_random_walks_are_not_cut_into_levels():
     rng = np.random.default_rng(0)
-    walks = {
-        f"u{k}": np.cumsum(rng.normal(size=(2000, 1)), axis=0) + rng.normal(size=(2000, 4)) for k in range(3)
-    }
+    walks = {f"u{k}": np.cumsum(rng.normal(size=(2000, 1)), axis=0) + rng.normal(size=(2000, 4)) for k in range(3)}
     assert find_level_shifts(records(walks), len(walks)) == ()
 
 
@@ -147,8 +145,7 @@ def test_forecasts_know_the_levels():
     late = {name: Y[2000:] for name, Y in X.items()}
     calm, _ = shifted(0, n_samples=3000)
     reference, found = (
-        FederatedGrangerEstimator([KalmanClient(C=C) for C in truth.observation]).fit(record)
-        for record in (calm, X)
+        FederatedGrangerEstimator([KalmanClient(C=C) for C in truth.observation]).fit(record) for record in (calm, X)
     )
     for record, same in ((X, calm), (late, {name: Y[2000:] for name, Y in calm.items()})):
         errors = [
@@ -231,9 +228,7 @@ def test_likelihood_ratios_of_a_step_anywhere_have_their_law():
 def test_the_best_split_is_that_of_all_rows(n_rows, known):
     """Split of the sum of squares between the two sides of every row, each around its own mean."""
     rng = np.random.default_rng(n_rows)
-    scores = remove_episode_means(
-        rng.normal(size=(n_rows, 2)) + (np.arange(n_rows) >= 7 * n_rows // 9)[:, None], (0,)
-    )
+    scores = remove_episode_means(rng.normal(size=(n_rows, 2)) + (np.arange(n_rows) >= 7 * n_rows // 9)[:, None], (0,))
     unit = UnitRecord(scores, None, np.eye(2), np.zeros((n_rows, 0)), (0,), 12)
     white = scores @ np.linalg.cholesky(np.linalg.inv(scores.T @ scores / n_rows))
     best, largest = None, 0.0

@@ -7,7 +7,7 @@ from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, Likeliho
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.states import PacketError, StateMessage, StateReply
 from skfedcausal.server.estimation.estimate import Settings, estimate_plant
-from skfedcausal.server.estimation.noise_share import FILTERED, process_covariance
+from skfedcausal.server.estimation.noise_share import FILTERED, SHARES, process_covariance
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.prediction import InputDrive, PlantFilter
 
@@ -158,3 +158,9 @@ def test_process_noise_for_known_coefficients_is_at_the_top_of_the_likelihood():
         return PlantFilter(estimate.shrunk_A, Q, record, drive).unit_log_densities().sum()
 
     assert value(Q) > max(value(0.9 * Q), value(1.1 * Q))
+
+
+@pytest.mark.parametrize("shares", [SHARES, FILTERED])
+def test_shares_rise_from_none_so_that_the_first_good_one_is_the_smallest(shares):
+    assert shares[0] == 0.0
+    assert list(shares) == sorted(set(shares))

@@ -175,9 +175,7 @@ def hessian(objective, scoring):
     """Second derivatives of the objective by differences of its gradient, and a bound on their error."""
 
     def gradient(vector):
-        return Scoring(
-            objective, scoring.structure, Point.at(objective, *scoring.matrices(vector.ravel()))
-        ).gradient
+        return Scoring(objective, scoring.structure, Point.at(objective, *scoring.matrices(vector.ravel()))).gradient
 
     return derivatives(gradient, scoring.vector[None])
 
@@ -225,9 +223,7 @@ def test_step_leads_to_the_maximum_of_the_quadratic():
         A = coupled.plant.A + size * np.where(structure.transition_mask, rng.normal(size=(3, 3)), 0)
         _, scoring = scoring_of(coupled, structure, at=(A, coupled.plant.Q))
         truth = structure.free.gather(coupled.plant.A, coupled.plant.Q)
-        away.append(
-            np.linalg.norm(scoring.vector + scoring.step - truth) / np.linalg.norm(A - coupled.plant.A)
-        )
+        away.append(np.linalg.norm(scoring.vector + scoring.step - truth) / np.linalg.norm(A - coupled.plant.A))
         quadratic = scoring.n_samples * scoring.gradient @ scoring.step
         assert scoring.gain == pytest.approx(quadratic)
         assert quadratic > 0
@@ -245,9 +241,7 @@ def test_precision_is_the_inverse_of_the_covariance():
 def test_whitening_twice_is_a_step():
     coupled = coupled_plant(3, (2, 1), links=[(1, 0)])
     A = 0.9 * coupled.plant.A
-    _, scoring = scoring_of(
-        coupled, structure_of(coupled.partition, linked=[(1, 0)]), at=(A, coupled.plant.Q)
-    )
+    _, scoring = scoring_of(coupled, structure_of(coupled.partition, linked=[(1, 0)]), at=(A, coupled.plant.Q))
     step = scoring.unwhitened(scoring.whitened(scoring.gradient))
     error = rounding(len(step), np.linalg.cond(scoring.precision)) * np.abs(step).max()
     assert_within(step, scoring.step, error)

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from skfedcausal.server.estimation.block_tests import link_estimates, uncoupled_estimates
-from skfedcausal.server.estimation.evidence import benjamini_hochberg
+from skfedcausal.server.estimation.evidence import benjamini_hochberg, unordered_benjamini_hochberg
 from skfedcausal.server.estimation.scoring import Goal, Point, Scoring, ascend, is_valid
 from skfedcausal.server.estimation.search import (
     _capped,
     _proposal,
-    _symmetric_bh,
     dropped,
     is_degenerate,
     is_singular,
@@ -170,7 +169,7 @@ def test_correlations_are_chosen_for_both_orders_at_once():
     partition = Partition((1, 1, 1))
     pairs = [tuple(pair) for pair in partition.pairs.tolist()]
     p_values = np.array([1e-6 if set(pair) == {0, 2} else 0.5 for pair in pairs])
-    chosen = _symmetric_bh(p_values, partition, 0.05)
+    chosen = unordered_benjamini_hochberg(p_values, 0.05, partition)
     assert {pair for pair, on in zip(pairs, chosen, strict=True) if on} == {(0, 2), (2, 0)}
 
 

@@ -169,9 +169,7 @@ def test_a_unit_lost_before_training_is_left_out(settings, lost):
 def test_several_may_be_lost_one_after_the_other():
     plant = Plant()
     server = plant.train(GradientServer(max_iter=3, tol=0.0), [(1, "unit1"), (3, "unit0")])
-    assert kinds(plant.asked) == ["TrainRequest", "TrainingPlan"] * 3 + ["GradientReply"] * 3 + [
-        "TrainingEnd"
-    ]
+    assert kinds(plant.asked) == ["TrainRequest", "TrainingPlan"] * 3 + ["GradientReply"] * 3 + ["TrainingEnd"]
     assert server.names_ == ("unit2",)
 
 

@@ -39,9 +39,7 @@ def clients_of(truth):
 
 def fitted(X, truth, transport=None, wire_dtype="float64", lengths=None, **settings):
     server = GradientServer(**settings)
-    estimator = FederatedGrangerEstimator(
-        clients_of(truth), server=server, transport=transport, wire_dtype=wire_dtype
-    )
+    estimator = FederatedGrangerEstimator(clients_of(truth), server=server, transport=transport, wire_dtype=wire_dtype)
     return estimator.fit(X, lengths=lengths)
 
 
@@ -79,9 +77,7 @@ def online_reference(estimator, X, *, max_iter):
             "drivers": states[:-1, others],
             "residuals": y[1:] - states[:-1, own] @ (model.C @ model.A).T,
         }
-        rates = Rates.constant(
-            augmented_problem(model.A, model.C, **series), *estimator.server_.rates_.loc[name]
-        )
+        rates = Rates.constant(augmented_problem(model.A, model.C, **series), *estimator.server_.rates_.loc[name])
         theta, W = np.zeros(model.C.T.shape), np.zeros((len(model.A), len(others)))
         for _ in range(max_iter):
             theta, W, *_ = descend_online(model.A, model.C, rates, theta, W, **series)
@@ -116,8 +112,7 @@ def test_steps_are_algorithm_2_step_after_step():
 def test_both_exchanges_have_the_same_losses():
     X, truth = make_plant()
     one, other = (
-        fitted(X, truth, exchange=exchange, max_iter=30).server_.loss_history_
-        for exchange in ("series", "moments")
+        fitted(X, truth, exchange=exchange, max_iter=30).server_.loss_history_ for exchange in ("series", "moments")
     )
     assert list(one.columns) == [(kind, name) for kind in ("client", "server") for name in X]
     assert_allclose(one, other, rtol=1e-9, atol=1e-9)
@@ -136,9 +131,7 @@ def well_posed():
     """White, weakly related states: the second derivative has a condition number far below 1000."""
     A = np.kron(np.eye(2), 0.5 * np.eye(2))
     A[2:, :2] = 0.1
-    return make_granger_plant(
-        2, transition=A, n_sensors=2, measurement_noise=3.0, n_samples=200, random_state=2
-    )
+    return make_granger_plant(2, transition=A, n_sensors=2, measurement_noise=3.0, n_samples=200, random_state=2)
 
 
 @pytest.mark.parametrize("exchange", ["series", "moments"])
@@ -250,10 +243,7 @@ def test_lower_precision_on_the_wire_costs_little(dtype):
     exact = fitted(X, truth, max_iter=30)
     rounded = fitted(X, truth, max_iter=30, wire_dtype=dtype)
     size = np.abs(exact.transition_).max()
-    assert (
-        np.abs(rounded.transition_ - exact.transition_).max()
-        < {"float32": 1e-5, "float16": 1e-2}[dtype] * size
-    )
+    assert np.abs(rounded.transition_ - exact.transition_).max() < {"float32": 1e-5, "float16": 1e-2}[dtype] * size
     assert rounded.communication_["bytes_up"] < exact.communication_["bytes_up"]
 
 
@@ -280,9 +270,7 @@ def test_the_largest_sizes_of_the_warning_hold():
     with pytest.warns(ConvergenceWarning) as told:
         fitted(X, truth, eta2=10.0)
     text = str(told[0].message)
-    limits = [
-        float(text.split(f"{name} <= ")[1].split(",")[0].rstrip(".")) for name in ("eta1", "eta2", "gamma")
-    ]
+    limits = [float(text.split(f"{name} <= ")[1].split(",")[0].rstrip(".")) for name in ("eta1", "eta2", "gamma")]
     eta1, eta2, gamma = limits
     estimator = fitted(X, truth, eta1=eta1, eta2=eta2, gamma=gamma, max_iter=50)
     assert not estimator.server_.diverged_
@@ -442,9 +430,7 @@ def test_links_are_measured_but_not_tested():
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
 def test_missing_measurements_and_units_identified_at_home(mode):
     X, _ = make_plant(n_samples=300, missing=0.05)
-    estimator = FederatedGrangerEstimator(
-        KalmanClient(n_states=1), server=GradientServer(max_iter=3, **mode)
-    ).fit(X)
+    estimator = FederatedGrangerEstimator(KalmanClient(n_states=1), server=GradientServer(max_iter=3, **mode)).fit(X)
     assert np.isfinite(estimator.transition_).all()
     assert np.isfinite(estimator.predict(X)).all()
     assert np.isfinite(estimator.score(X))
@@ -464,9 +450,7 @@ def test_the_order_of_the_units_permutes_the_answer():
     clients = dict(zip(X, clients_of(truth), strict=True))
     names = ["unit2", "unit0", "unit1"]
     one, other = (
-        FederatedGrangerEstimator(clients, server=GradientServer(max_iter=10)).fit(
-            {name: X[name] for name in order}
-        )
+        FederatedGrangerEstimator(clients, server=GradientServer(max_iter=10)).fit({name: X[name] for name in order})
         for order in (list(X), names)
     )
     states = np.concatenate([np.arange(6)[one.state_slices_[name]] for name in names])

@@ -16,8 +16,7 @@ CHAIN = [("unit0", "unit1"), ("unit1", "unit2")]
 
 def messages_of(X, lengths=None):
     return {
-        name: KalmanClient().fit(Y, lengths=lengths).message(Y, lengths=lengths, const=True)
-        for name, Y in X.items()
+        name: KalmanClient().fit(Y, lengths=lengths).message(Y, lengths=lengths, const=True) for name, Y in X.items()
     }
 
 

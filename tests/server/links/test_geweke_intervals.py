@@ -78,9 +78,7 @@ def test_robust_covariances_reach_the_measure_and_inputs_do_not_disturb():
         for c in ("information", "sandwich")
     ]
     usual, robust = (fit.link_intervals(geweke=True).set_index(["cause", "effect"]) for fit in fits)
-    assert not np.allclose(
-        usual["geweke_high"].iloc[0], robust["geweke_high"].iloc[0], rtol=1e-6, equal_nan=False
-    )
+    assert not np.allclose(usual["geweke_high"].iloc[0], robust["geweke_high"].iloc[0], rtol=1e-6, equal_nan=False)
     np.testing.assert_allclose(usual["geweke_high"], robust["geweke_high"], rtol=0.3)
 
 

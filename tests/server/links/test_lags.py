@@ -87,6 +87,9 @@ def test_a_delay_is_found_and_nothing_else():
     est = FederatedGrangerEstimator(clients).fit(X)
     orders = est.lag_orders(X, 4)
     assert orders["aic"].idxmin() == orders["bic"].idxmin() == orders["held_out"].idxmax() == 3
+    for criterion, price in (("aic", 2.0), ("bic", np.log(4000 - 4))):  # all orders explain rows 4, 5, ...
+        expected = -2 * orders["log_likelihood"] + price * orders["n_parameters"]
+        np.testing.assert_allclose(orders[criterion], expected, rtol=1e-12)
     table = est.lagged_links(X, max_lags=4)
     assert table.attrs["n_lags"] == 3
     found = table[table["verdict"] == "influence"]

@@ -56,9 +56,7 @@ def test_likelihood_and_gradient_are_those_of_the_joint_gaussian():
     s, present, J = gappy_series(rng, 25)
     likelihood = TimeDomainLikelihood(s, lambda rows: J[rows], [(1.0, np.eye(2))], starts, 12, n_lags=2)
     at, other = likelihood.evaluate(A, Q), likelihood.evaluate(0.5 * A, 2 * Q)
-    difference = dense_log_density(A, Q, s, present, starts) - dense_log_density(
-        0.5 * A, 2 * Q, s, present, starts
-    )
+    difference = dense_log_density(A, Q, s, present, starts) - dense_log_density(0.5 * A, 2 * Q, s, present, starts)
     assert 25 * (at.value - other.value) == pytest.approx(difference, abs=1e-9)
 
     def value(x):

@@ -109,9 +109,7 @@ def test_stable_links_are_those_that_halves_find(fitted, record):
 
 
 def test_links_of_inputs_are_resampled_too():
-    X, truth = make_granger_plant(
-        2, n_samples=2000, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=0
-    )
+    X, truth = make_granger_plant(2, n_samples=2000, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=0)
     est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     table = est.bootstrap_links(X, inputs=truth.inputs, n_resamples=60, random_state=0)
     assert table["kind"].tolist() == est.links_["kind"].tolist()
@@ -146,7 +144,5 @@ def test_what_cannot_be_resampled_is_refused(fitted, record):
 def test_intervals_on_the_scale_of_roots():
     low, high = root_intervals(np.array([0.04, 0.0001, 0.0]), np.full(3, 0.05), 0.95)
     np.testing.assert_allclose(low[:2], [(0.2 - 0.05 * 1.959964) ** 2, 0.0], atol=1e-6)
-    np.testing.assert_allclose(
-        high[:2], [(0.2 + 0.05 * 1.959964) ** 2, (0.01 + 0.05 * 1.959964) ** 2], atol=1e-6
-    )
+    np.testing.assert_allclose(high[:2], [(0.2 + 0.05 * 1.959964) ** 2, (0.01 + 0.05 * 1.959964) ** 2], atol=1e-6)
     assert np.isnan([low[2], high[2]]).all()

@@ -99,9 +99,7 @@ def test_inputs_go_with_their_rows():
     )
     clients = [KalmanClient(C=C) for C in truth.observation]
     est = FederatedCounterfactualEstimator(clients).fit(X, inputs=truth.inputs)
-    table = est.bootstrap_links(
-        X, inputs=truth.inputs, n_resamples=N_RESAMPLES, block_length=50, random_state=0
-    )
+    table = est.bootstrap_links(X, inputs=truth.inputs, n_resamples=N_RESAMPLES, block_length=50, random_state=0)
     driven = table[table["kind"] == "input"]
     np.testing.assert_allclose(driven["bootstrap_stderr"], driven["stderr"], rtol=SCATTER)
     assert driven.loc[driven["p_value"] < 1e-3, "cause"].tolist() == ["unit0"]

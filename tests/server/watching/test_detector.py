@@ -215,9 +215,7 @@ def hand_made(levels, statistics=("shift",), **series):
     """A detector that is pushed rows of evidence, whose posterior notes the windows it is asked about."""
     detector = RootCauseServer("both", 100.0, np.full(2, 0.5), None)
     detector.statistics = statistics
-    detector.levels = SimpleNamespace(
-        thresholds=dict.fromkeys(statistics, 1.0), relative=lambda rows: rows.max(axis=1)
-    )
+    detector.levels = SimpleNamespace(thresholds=dict.fromkeys(statistics, 1.0), relative=lambda rows: rows.max(axis=1))
     asked = []
 
     def from_shift(windows, n_onsets, at_once=0.0):
@@ -227,9 +225,7 @@ def hand_made(levels, statistics=("shift",), **series):
     detector.posterior = SimpleNamespace(from_shift=from_shift)
     detector._onset_rule = SimpleNamespace(revised=lambda answer, rows, detected: answer)
     detector._causes = np.zeros((2, 2), dtype=bool)
-    whole = evidence(
-        len(levels), 2, levels=np.asarray(levels)[:, None, None] * np.ones((1, len(statistics), 2))
-    )
+    whole = evidence(len(levels), 2, levels=np.asarray(levels)[:, None, None] * np.ones((1, len(statistics), 2)))
     detector._evidence = lambda bounds, state: _next(whole._replace(**series), bounds, state)
     return detector, asked
 

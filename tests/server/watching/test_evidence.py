@@ -88,9 +88,7 @@ def dense_kalman(coupled, Y):
     return predicted, scaled
 
 
-@pytest.mark.parametrize(
-    "bounds", [(0, N_ROWS), (0, 1, 2, 5, 8, 11, 30, 41, N_ROWS), (0, 20, 60, 61, 62, N_ROWS)]
-)
+@pytest.mark.parametrize("bounds", [(0, N_ROWS), (0, 1, 2, 5, 8, 11, 30, 41, N_ROWS), (0, 20, 60, 61, 62, N_ROWS)])
 @pytest.mark.parametrize("gaps", [False, True])
 def test_innovations_are_those_of_the_dense_gaussian(plant, bounds, gaps):
     """Kalman filter and regression, in pieces or at once, with and without gaps."""
@@ -164,9 +162,7 @@ def test_a_unit_with_hardly_any_information_counts_as_absent(plant):
         patterns = np.array([J, weak])
         index = np.array([0, 1, 0, 1, 1, 0])
         changed = replace(part, patterns=patterns, index=index)
-        found, _ = monitor.rows(
-            replace(record, parts=(changed, *record.parts[1:])), beside[:6], MonitorState()
-        )
+        found, _ = monitor.rows(replace(record, parts=(changed, *record.parts[1:])), beside[:6], MonitorState())
         assert_array_equal(found.present[:, 0], there | (index == 0))
         assert found.present[:, 1:].all()
 
@@ -249,9 +245,7 @@ def test_surprises_learned_are_those_of_rows_held_out(regressor):
         assert_allclose(given[k], energy.given_others(errors[k]) + beside, rtol=1e-8)
     predict = fit(pairs, best[2])
     past = rows.x[:7]
-    assert_allclose(
-        monitor.regression.predict(past), predict((past - mean) / scale) * scale + mean, rtol=1e-9
-    )
+    assert_allclose(monitor.regression.predict(past), predict((past - mean) / scale) * scale + mean, rtol=1e-9)
     assert_allclose(monitor.usual.mean, mean)
     assert_allclose(monitor.usual.covariance, np.cov(rows.x.T, bias=True))
 
@@ -326,9 +320,7 @@ def test_units_share_much_of_their_innovations_from_fifteen_hundredths_on():
     assert OnsetRule.learn(given, usual, prior, np.array([0.0, 0.31])).alone
 
 
-@pytest.mark.parametrize(
-    ("row", "heard"), [(17, False), (18, True), (19, True), (20, True), (29, True), (30, False)]
-)
+@pytest.mark.parametrize(("row", "heard"), [(17, False), (18, True), (19, True), (20, True), (29, True), (30, False)])
 def test_jumps_are_looked_for_from_two_rows_before_the_alarm_to_nine_after(row, heard):
     """The incident starts with the jump, but never after its alarm."""
     surprise = quiet()

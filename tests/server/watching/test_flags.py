@@ -104,9 +104,7 @@ def test_words_for_every_pair_of_three_units():
 
 
 @pytest.mark.parametrize("horizon", [5, 10, 40])
-@pytest.mark.parametrize(
-    ("kept", "other", "nominal", "rate"), [(0.71, 0.1, 0.05, 1e-3), (0.4, 0.2, 0.1, 0.02)]
-)
+@pytest.mark.parametrize(("kept", "other", "nominal", "rate"), [(0.71, 0.1, 0.05, 1e-3), (0.4, 0.2, 0.1, 0.02)])
 def test_needed_answers_are_rare_by_chance_and_usual_of_a_root(horizon, kept, other, nominal, rate):
     """The smallest number with both properties, by the binomial law of nominal answers."""
     share = nominal * kept + (1 - nominal) * other

@@ -361,9 +361,7 @@ def test_nominal_windows_are_compared_at_their_upper_twentieth():
     rows, coupled = nominal_rows()
     model, slices = InnovationModel(coupled.plant.A, coupled.plant.Q, rows.J), coupled.partition.slices
     rng, horizon = np.random.default_rng(0), 10
-    held_out = [
-        (model, 1.3 * rng.standard_normal((n, 3)) @ np.linalg.cholesky(model.weight).T) for n in (47, 30)
-    ]
+    held_out = [(model, 1.3 * rng.standard_normal((n, 3)) @ np.linalg.cholesky(model.weight).T) for n in (47, 30)]
     squares, ratios = [], []
     information = step_information(model.carry, model.weight, horizon)[-1:]
     inverse = np.linalg.inv(model.weight)
@@ -406,9 +404,7 @@ def test_scales_of_nominal_windows_are_compared_with_chi_square():
 def records(shift=0.0, n_samples=4000, seed=0):
     """States of two units and off-subspace numbers that show one of them a little; the second sends none."""
     rng = np.random.default_rng(seed)
-    x = rng.standard_normal((n_samples, 4)) @ np.array(
-        [[1, 0.3, 0, 0], [0, 0.8, 0, 0], [0, 0, 1, 0], [0, 0, 0.5, 1]]
-    )
+    x = rng.standard_normal((n_samples, 4)) @ np.array([[1, 0.3, 0, 0], [0, 0.8, 0, 0], [0, 0, 1, 0], [0, 0, 0.5, 1]])
     x += shift
     rest = x[:, :2] @ np.array([[0.4, 0.1], [-0.2, 0.5]]) + rng.standard_normal((n_samples, 2))
     return x, np.column_stack([(rest**2).sum(axis=1), np.zeros(n_samples)])

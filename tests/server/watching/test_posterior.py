@@ -309,9 +309,7 @@ def enumerated(window, n_onsets, prior_of_onsets, model, nominal, prior):
         True: bias_information(model, n_rows)[::-1],
     }
     sets = [((0,), 0.5), ((1,), 0.3), ((2,), 0.2)]
-    sets += [
-        ((a, b), p * q * 0.2 / 2 * 3) for k, ((a,), p) in enumerate(sets) for ((b,), q) in sets[k + 1 : 3]
-    ]
+    sets += [((a, b), p * q * 0.2 / 2 * 3) for k, ((a,), p) in enumerate(sets) for ((b,), q) in sets[k + 1 : 3]]
     candidates = [(units, False, p) for units, p in sets] + [(units, True, p / 2) for units, p in sets[:3]]
     whole = sum(p for *_, p in candidates)
     weights, ratios = np.zeros((len(candidates), n_onsets)), np.zeros((len(candidates), n_onsets))
@@ -347,9 +345,7 @@ def test_answer_of_the_shift_statistic_is_that_of_all_candidates_and_onsets(at_o
     candidates, weights, ratios = enumerated(window, n_onsets, onsets, model, nominal, posterior.prior)
     assert found.evidence == pytest.approx(np.log(weights.sum()), abs=1e-9)
     by_candidate = weights.sum(axis=1) / weights.sum()
-    probability = [
-        sum(w for w, c in zip(by_candidate, candidates, strict=True) if m in c[0]) for m in range(3)
-    ]
+    probability = [sum(w for w, c in zip(by_candidate, candidates, strict=True) if m in c[0]) for m in range(3)]
     assert_allclose(found.probability, probability, atol=1e-9)
     best = int(np.argmax(probability))
     sensors = sum(w for w, c in zip(by_candidate, candidates, strict=True) if c[:2] == ((best,), True))

@@ -259,9 +259,7 @@ def test_levels_are_the_largest_of_the_scaled_averages():
         weight = 2200 * rate / 2  # of the data, against 20 of the model
         covariance = (weight * nominal.T @ nominal / 2200 + 20 * expected) / (weight + 20)
         now = averaged(held, rate)
-        squares = [
-            np.einsum("ti,ij,tj->t", now[:, b], np.linalg.inv(covariance[b, b]), now[:, b]) for b in SLICES
-        ]
+        squares = [np.einsum("ti,ij,tj->t", now[:, b], np.linalg.inv(covariance[b, b]), now[:, b]) for b in SLICES]
         ratios.append(np.column_stack(squares) / factor**2)
     size = np.array([2, 1, 3])
     score = (np.cbrt(np.max(ratios, axis=0) / size) - 1 + 2 / (9 * size)) / np.sqrt(2 / (9 * size))

@@ -146,9 +146,7 @@ PATTERN_OF = np.array([1, 0, 2, 1, 3, 3, 2, 0, 0])
 
 
 def seen_columns(pattern):
-    return np.concatenate(
-        [np.arange(b.start, b.stop) for b, s in zip(GAP_BLOCKS, pattern.seen, strict=True) if s]
-    )
+    return np.concatenate([np.arange(b.start, b.stop) for b, s in zip(GAP_BLOCKS, pattern.seen, strict=True) if s])
 
 
 def test_surprises_are_those_of_a_dense_gaussian(plant, patterns):
@@ -202,9 +200,7 @@ def test_nothing_depends_on_what_stands_in_for_absent_units(plant, patterns):
     x = np.random.default_rng(4).standard_normal((T, N))
     other = x.copy()
     for t, k in enumerate(PATTERN_OF):
-        gone = (
-            np.setdiff1d(np.arange(N), seen_columns(patterns[k])) if patterns[k].seen.any() else slice(None)
-        )
+        gone = np.setdiff1d(np.arange(N), seen_columns(patterns[k])) if patterns[k].seen.any() else slice(None)
         other[t, gone] = 1e6
     run = [surprises_with_gaps(regression, energy, usual, z, patterns, PATTERN_OF, None) for z in (x, other)]
     assert_array_equal(run[0][0], run[1][0])
@@ -217,9 +213,7 @@ def test_pieces_of_a_record_give_what_the_whole_gives(plant, patterns):
     own, given, last = surprises_with_gaps(regression, energy, usual, x, patterns, PATTERN_OF, None)
     belief, pieces = None, []
     for rows in (slice(0, 1), slice(1, 5), slice(5, T)):
-        *piece, belief = surprises_with_gaps(
-            regression, energy, usual, x[rows], patterns, PATTERN_OF[rows], belief
-        )
+        *piece, belief = surprises_with_gaps(regression, energy, usual, x[rows], patterns, PATTERN_OF[rows], belief)
         pieces.append(piece)
     assert_allclose(np.concatenate([p[0] for p in pieces]), own, rtol=1e-12)
     assert_allclose(np.concatenate([p[1] for p in pieces]), given, rtol=1e-12)
@@ -229,9 +223,7 @@ def test_pieces_of_a_record_give_what_the_whole_gives(plant, patterns):
 def test_complete_rows_are_judged_by_the_nominal_energy(plant, patterns):
     regression, energy, usual = plant
     x = np.random.default_rng(4).standard_normal((T, N))
-    own, given, belief = surprises_with_gaps(
-        regression, energy, usual, x, patterns, np.zeros(T, dtype=int), None
-    )
+    own, given, belief = surprises_with_gaps(regression, energy, usual, x, patterns, np.zeros(T, dtype=int), None)
     e = x[1:] - regression.predict(x[:-1])
     assert_allclose(own[1:], energy.own(e), rtol=1e-12)
     assert_allclose(given[1:], energy.given_others(e), rtol=1e-12)

@@ -1,13 +1,14 @@
-"""``python -m skfedcausal verify``: check a site's account of what left and came."""
+"""``python -m skfedcausal verify`` and ``key``: what a site needs to trust an account and a server."""
 
 from pathlib import Path
 
+from ..federation.envelope import write_key
 from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger
 from ..sites.site import read_site_settings
 from ._shared import answer, parser
 
 
-def main(arguments):
+def verify(arguments):
     """Check the chain of a ledger, add up, and write the page for the security officer."""
     reader = parser("verify", "Check a site's ledger: its chain of hashes and its sums.")
     reader.add_argument("--html", type=Path, help="also write the ledger as a page to read and sign")
@@ -30,7 +31,18 @@ def _verify(options):
 
 def _text(totals):
     return (
-        f"{totals['ledger']}: chain of hashes intact, {totals['entries']} packets, {totals['bytes_up']:,} "
-        f"bytes left, {totals['bytes_down']:,} bytes came, {totals['refused']} refused.\nLast hash: "
-        f"{totals['head']}"
+        f"{totals['ledger']}: chain of hashes intact, {totals['entries']} packets, {totals['bytes_up']:,} bytes left, "
+        f"{totals['bytes_down']:,} bytes came, {totals['refused']} refused.\nLast hash: {totals['head']}"
+    )
+
+
+def key(arguments):
+    """Make a key."""
+    reader = parser("key", "Make a key for a site.", settings=False)
+    reader.add_argument("path", type=Path, help="file to write; must not exist")
+    options = reader.parse_args(arguments)
+    return answer(
+        options,
+        lambda: {"key": str(write_key(options.path))},
+        lambda result: f"{result['key']}: bring a copy to the server by a way that you trust.",
     )
