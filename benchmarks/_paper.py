@@ -108,6 +108,8 @@ def page(module, told, options):
     """The page of a table in Markdown."""
     columns = [list(dict.fromkeys(key for row in rows for key in row)) for rows in told["sections"].values()]
     parts = [f"# {module.TITLE}", told["conditions"], module.TEXT.format_map(options)]
+    if options.get("form") == "small":
+        parts.append("The small form, with the settings that continuous integration runs.")
     for (section, rows), names in zip(told["sections"].items(), columns, strict=True):
         lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
         lines += ["| " + " | ".join(text_of(row.get(name)) for name in names) + " |" for row in rows]
@@ -116,16 +118,30 @@ def page(module, told, options):
     return "\n\n".join(parts) + "\n"
 
 
+def shown(paper):
+    """Tables to show with their settings: the full form's, the small form's where there is no other yet."""
+    out = {}
+    for form in ("small", "full"):
+        told, options = published(paper, form), settings(paper, form)
+        out |= {name: (told[name], options[name] | {"form": form}) for name in told if name in options}
+    return out
+
+
+def pages(paper, modules):
+    """Pages of all tables by their paths."""
+    told = shown(paper)
+    return {
+        RESULTS / paper / f"{name}.md": page(module, *told[name]) for name, module in modules.items() if name in told
+    }
+
+
 def stale_pages(paper, modules):
     """Pages that are not what the published figures give."""
-    told, options, lines = published(paper), settings(paper), []
-    for name, module in modules.items():
-        path = RESULTS / paper / f"{name}.md"
-        if name in told and (
-            not path.exists() or path.read_text(encoding="utf-8") != page(module, told[name], options[name])
-        ):
-            lines.append(f"{path.relative_to(_HERE.parent)}: not what full.json gives")
-    return lines
+    return [
+        f"{path.relative_to(_HERE.parent)}: not what the published figures give"
+        for path, text in pages(paper, modules).items()
+        if not path.exists() or path.read_text(encoding="utf-8") != text
+    ]
 
 
 def shared_differences(paper, modules):
@@ -203,17 +219,13 @@ def publish(paper, modules, form):
         (folder / f"{form}.json").write_text(text, encoding="utf-8")
         if form == "full" and name in found:
             draw(module, found[name]["sections"], folder)
-    if form == "full":
-        write_pages(paper, modules)
+    write_pages(paper, modules)
 
 
 def write_pages(paper, modules):
     """Pages of all tables from the published figures."""
-    told, options = published(paper), settings(paper)
-    for name, module in modules.items():
-        if name in told:
-            text = page(module, told[name], options[name])
-            (RESULTS / paper / f"{name}.md").write_text(text, encoding="utf-8")
+    for path, text in pages(paper, modules).items():
+        path.write_text(text, encoding="utf-8")
 
 
 def tables_of(paper):

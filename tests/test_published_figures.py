@@ -48,7 +48,7 @@ def test_a_changed_figure_is_named(monkeypatch, capsys):
 
 def test_a_changed_page_is_named(monkeypatch):
     monkeypatch.setattr(losses, "TITLE", "First paper, Figure 3")
-    assert _paper.stale_pages(*PLANTED) == ["benchmarks/results/paper1/losses.md: not what full.json gives"]
+    assert _paper.stale_pages(*PLANTED) == ["benchmarks/results/paper1/losses.md: not what the published figures give"]
 
 
 def test_a_changed_metric_is_found(monkeypatch):

@@ -9,12 +9,12 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from benchmarks._paper import flat, published, text_of
+from benchmarks._paper import flat, shown, text_of
 
 
 def section_of(paper, table, section):
     """Rows of a published section."""
-    sections = published(paper)[table]["sections"]
+    sections = shown(paper)[table][0]["sections"]
     if section not in sections:
         raise KeyError(f"{paper}, {table} has no section {section!r}, but {list(sections)}")
     return sections[section]
@@ -53,7 +53,9 @@ class PublishedTable(SphinxDirective):
         group += [nodes.colspec(colwidth=1) for _ in columns]
         group += nodes.thead("", line(columns))
         group += nodes.tbody("", *(line(text_of(row.get(column)) for column in columns) for row in rows))
-        return [nodes.table("", group)]
+        parts = [nodes.table("", group)]
+        small = shown(paper)[table][1]["form"] == "small"
+        return [*parts, nodes.paragraph(text="(Small form of the table.)")] if small else parts
 
 
 def line(cells):
