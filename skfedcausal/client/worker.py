@@ -236,8 +236,9 @@ class UnitWorker:
         learned = {"augmenter": augmenter, "transition": reply.transition}
         if reply.input_matrix is not None:
             learned |= {"input_matrix": reply.input_matrix, "input_mean": column_means(self.inputs)}
-        if reply.input_level is not None:  # E sum_n B_mn u_n; the augmenter's constant holds states too
-            learned["phi"] = reply.input_level
+        if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
+            centred = getattr(state["client"], "center", True)  # else the constant holds the level of states too
+            learned["phi"] = reply.input_level + (getattr(augmenter, "phi_", 0.0) if centred else 0.0)
         if reply.noise_share is not None:
             learned["client"] = state["client"].with_noise_share(float(reply.noise_share[0]))
         return states.Acknowledgement(), {**state, **learned}
