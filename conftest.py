@@ -5,10 +5,13 @@ import os
 import random
 import secrets
 
-import numpy as np
 import pytest
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before numpy is imported, one thread each
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+import numpy as np
 
 # Privacy noise comes from the operating system, and a regressor without a random_state from numpy's global
 # generator. In tests both draw from one generator, seeded by the name of the test: a test that passes once

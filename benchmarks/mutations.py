@@ -56,7 +56,12 @@ AREAS = {
     "privacy": Area(("privacy",), ("tests/privacy", "tests/federation/test_site_privacy.py")),
     "federation": Area(
         ("federation", "message"),
-        ("tests/federation", "tests/test_ledger_of_answers.py", "tests/server/gradient/test_dialogue.py"),
+        (
+            "tests/federation",
+            "tests/client/test_site_privacy.py",
+            "tests/test_ledger_of_answers.py",
+            "tests/server/gradient/test_dialogue.py",
+        ),
     ),
     "numerics": Area(
         ("statespace", "server/estimation", "server/links"),

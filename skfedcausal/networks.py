@@ -6,7 +6,9 @@ regressor predicts, differentiates, is pickled and read back where torch is not 
 
 import warnings
 from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
@@ -24,6 +26,7 @@ _RAISE = "Raise max_iter, or set tol=0 for a fixed number of epochs."
 _AT_LEAST_ONE = [Interval(Integral, 1, None, closed="left")]
 
 
+@dataclass(repr=False, eq=False)
 class _TorchRegressor(RegressorMixin, BaseEstimator):
     """Base of the regressors: Adam on mini-batches of half the squared error."""
 
@@ -34,24 +37,14 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
         "random_state": ["random_state"],
     }
 
-    def __init__(
-        self,
-        hidden=32,
-        *,
-        learning_rate_init=1e-3,
-        batch_size=64,
-        max_iter=200,
-        tol=1e-4,
-        n_iter_no_change=10,
-        random_state=None,
-    ):
-        self.hidden = hidden
-        self.learning_rate_init = learning_rate_init
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.tol = tol
-        self.n_iter_no_change = n_iter_no_change
-        self.random_state = random_state
+    hidden: Any = 32
+    _: KW_ONLY
+    learning_rate_init: Any = 1e-3
+    batch_size: Any = 64
+    max_iter: Any = 200
+    tol: Any = 1e-4
+    n_iter_no_change: Any = 10
+    random_state: Any = None
 
     def fit(self, X, y):
         """Train from new weights, over all rows in every epoch.
@@ -103,8 +96,7 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
         -------
         self : object
         """
-        is_fitted = hasattr(self, "weights_")
-        X, y = self._read(X, y, None if is_fitted else check_random_state(self.random_state))
+        X, y = self._read(X, y, None if hasattr(self, "weights_") else check_random_state(self.random_state))
         with _one_thread():
             self._descend(X, y)
         return self
@@ -177,6 +169,7 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
         return tags
 
 
+@dataclass(repr=False, eq=False)
 class LSTMRegressor(_TorchRegressor):
     """Long short-term memory with a linear layer, trained with torch.
 
@@ -230,32 +223,11 @@ class LSTMRegressor(_TorchRegressor):
         "zero_output": ["boolean"],
     }
 
-    def __init__(
-        self,
-        hidden=16,
-        *,
-        n_layers=1,
-        n_steps=1,
-        learning_rate_init=1e-3,
-        batch_size=64,
-        max_iter=200,
-        tol=1e-4,
-        n_iter_no_change=10,
-        zero_output=False,
-        random_state=None,
-    ):
-        super().__init__(
-            hidden,
-            learning_rate_init=learning_rate_init,
-            batch_size=batch_size,
-            max_iter=max_iter,
-            tol=tol,
-            n_iter_no_change=n_iter_no_change,
-            random_state=random_state,
-        )
-        self.n_layers = n_layers
-        self.n_steps = n_steps
-        self.zero_output = zero_output
+    hidden: Any = 16
+    _: KW_ONLY
+    n_layers: Any = 1
+    n_steps: Any = 1
+    zero_output: Any = False
 
     def _draw(self, rng, n_features, n_outputs):
         if n_features % self.n_steps:

@@ -160,11 +160,7 @@ class TransferFunction:
         -------
         scipy.signal.StateSpace
         """
-        return signal.StateSpace(self.A, self.B, self.C, self._D, dt=True)
-
-    @property
-    def _D(self):
-        return np.zeros((len(self.C), self.B.shape[1]))
+        return signal.StateSpace(self.A, self.B, self.C, np.zeros((len(self.C), self.B.shape[1])), dt=True)
 
     def to_control(self):
         """The plant as a :class:`control.StateSpace`; needs python-control.
@@ -180,7 +176,7 @@ class TransferFunction:
         """
         control = import_optional("control", "control", "A control.StateSpace")
         labels = {"inputs": list(self.input_names), "outputs": list(self.output_names)}
-        return control.ss(self.A, self.B, self.C, self._D, True, **labels)
+        return control.ss(self.A, self.B, self.C, self.to_scipy().D, True, **labels)
 
 
 def _square_zeros(A, B, C):

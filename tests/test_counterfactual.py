@@ -536,7 +536,7 @@ def test_order_of_persistent_excitation():
         (("unit2", 0, 1), {}, "'unit2' has no inputs; units with inputs are unit0, unit1"),
         (("unit0", [0, 0, 0], [1, 1]), {}, r"u0 has shape \(3,\).*'unit0__u0', 'unit0__u1'"),
         (("unit0", [0, 0], np.ones((4, 2))), {"horizon": 3}, r"trajectory of shape \(3, 2\)"),
-        (("unit0", [0, 0], [np.nan, 0]), {}, "u1 has values that are missing or infinite"),
+        (("unit0", [0, 0], [np.nan, 0]), {}, "u1 of input .* has values that are missing or infinite"),
         (("unit1", 0, 1), {"horizon": 0}, "horizon=0"),
         (("unit1", 0, 1), {"horizon": 1.5}, r"horizon=1\.5"),
         (("unit1", 0, 1), {"level": "sensor"}, "level='sensor'; choose 'measurement' or 'state'"),

@@ -140,7 +140,7 @@ class Forgetful:
 
     def __init__(self, transport):
         self._behind, self.sizes = transport, []
-        self.clients, self.state = transport.clients, transport.state
+        self.clients, self.state, self.close = transport.clients, transport.state, transport.close
 
     def exchange(self, out, *, timeout=None):
         answers = self._behind.exchange(out, timeout=timeout)
@@ -211,7 +211,7 @@ class Spy:
 
     def __init__(self, transport):
         self._behind, self.rounds = transport, []
-        self.clients, self.state = transport.clients, transport.state
+        self.clients, self.state, self.close = transport.clients, transport.state, transport.close
 
     def exchange(self, out, *, timeout=None):
         answers = self._behind.exchange(out, timeout=timeout)

@@ -4,6 +4,7 @@ import numpy as np
 
 from ..message.packet import PacketError
 from ..message.states import StateMessage
+from ..statespace.episodes import episode_lengths
 from .monitor import ResidualFlag
 from .network_training import StateCorrection, corrected_prediction
 from .unit_model import UnitClient
@@ -111,8 +112,8 @@ def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=Fal
 
 def along(Y, inputs, starts):
     """Keywords of the methods of a KalmanClient beside the record."""
-    lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
-    return {"lengths": lengths} if inputs is None else {"lengths": lengths, "inputs": inputs}
+    known = {} if inputs is None else {"inputs": inputs}
+    return {"lengths": episode_lengths(starts, len(Y)), **known}
 
 
 def stream_message(state, Y, starts, known=None):

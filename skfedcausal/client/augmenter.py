@@ -5,8 +5,10 @@ E[h_n[t-1]]``. An augmenter learns to guess it from what the unit has at home, s
 better when the server cannot be reached.
 """
 
+from dataclasses import dataclass
 from inspect import signature
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -68,6 +70,7 @@ def as_augmenter(given):
     return RegressorAugmenter(given)
 
 
+@dataclass(repr=False, eq=False)
 class LinearAugmenter(Augmenter):
     """Linear augmentation of a unit's model, ``A_mm theta y[t-1] + phi``.
 
@@ -104,10 +107,9 @@ class LinearAugmenter(Augmenter):
     True
     """
 
-    _parameter_constraints = {"alpha": [Interval(Real, 0, None, closed="left")]}
+    alpha: float = 1e-6
 
-    def __init__(self, alpha=1e-6):
-        self.alpha = alpha
+    _parameter_constraints = {"alpha": [Interval(Real, 0, None, closed="left")]}
 
     def fit(self, Y, cross_term, transition=None, starts=(0,), *, level=None, products=None):
         """Regress the cross term on the previous measurements.
@@ -144,12 +146,10 @@ class LinearAugmenter(Augmenter):
         ridge = max(self.alpha, np.finfo(float).eps) * scale
         self.coef_ = np.linalg.solve(gram + ridge * np.eye(len(gram)), cross.T).T
         self.phi_ = c_mean - self.coef_ @ z_mean
-        A = np.eye(len(self.coef_)) if transition is None else np.asarray(transition, dtype=float)
-        if A.shape != (len(self.coef_), len(self.coef_)):
-            raise ValueError(
-                f"`transition` has shape {A.shape}, expected one row and column for each of the "
-                f"{len(self.coef_)} columns of `cross_term`."
-            )
+        p = len(self.coef_)
+        A = np.eye(p) if transition is None else np.asarray(transition, dtype=float)
+        if A.shape != (p, p):
+            raise ValueError(f"`transition` has shape {A.shape}, expected ({p}, {p}): `cross_term` has {p} columns.")
         self.theta_ = np.linalg.lstsq(A, self.coef_, rcond=None)[0]
         return self
 
@@ -176,6 +176,7 @@ class LinearAugmenter(Augmenter):
         return guess
 
 
+@dataclass(repr=False, eq=False)
 class RegressorAugmenter(Augmenter):
     """Augmentation of a unit's model by any scikit-learn regressor on lagged measurements.
 
@@ -204,14 +205,13 @@ class RegressorAugmenter(Augmenter):
     (500, 16)
     """
 
+    estimator: Any = None
+    n_lags: int = 5
+
     _parameter_constraints = {
         "estimator": [HasMethods(["fit", "predict"]), None],
         "n_lags": [Interval(Integral, 1, None, closed="left")],
     }
-
-    def __init__(self, estimator=None, n_lags=5):
-        self.estimator = estimator
-        self.n_lags = n_lags
 
     def fit(self, Y, cross_term, transition=None, starts=(0,)):
         """Regress the cross term on the previous measurements; `transition` is not used.
@@ -299,8 +299,7 @@ def _read_training(augmenter, Y, cross_term, starts):
     cross_term = np.asarray(cross_term, dtype=float)
     if cross_term.ndim != 2 or len(cross_term) != len(Y):
         raise ValueError(
-            f"`cross_term` has shape {cross_term.shape}, expected one row for each of the {len(Y)} rows of Y "
-            "and one column per state."
+            f"`cross_term` has shape {cross_term.shape}, expected {len(Y)} rows, as Y has, and a column per state."
         )
     if not np.isfinite(cross_term).all():
         raise ValueError("`cross_term` has missing or infinite values; give the server's reply as it came.")

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from ..containers import check_lengths, episode_starts
 from ..message.states import StateMessage
 from ..statespace.em import observation_step
-from ..statespace.episodes import episodes, inner_rows
+from ..statespace.episodes import episode_lengths, episodes, inner_rows
 from ..statespace.matrices import floor_eigenvalues
 from ..statespace.observation import information, information_from_filter
 from .identification import NOISE_FLOOR
@@ -67,8 +67,7 @@ class BlackBoxClient:
             prior, prior_cov, posterior, posterior_cov = (np.asarray(part, dtype=float) for part in answer)
         except (TypeError, ValueError):
             raise ValueError(
-                f"{who} must return four arrays: predicted states and their covariances, filtered states and "
-                "their covariances."
+                f"{who} must return four arrays: predicted states, covariances, filtered states, covariances."
             ) from None
         n_states = prior.shape[-1] if prior.ndim else 0
         covariances = {(n_states, n_states), (len(Y), n_states, n_states)}
@@ -95,9 +94,8 @@ class BlackBoxClient:
         constant = None
         if const:
             on = self._active
-            constant = information(
-                X[:, on] - self.mean_[on], self.observation_[on], self.measurement_cov_[on], with_const=True
-            ).const
+            sensors = self.observation_[on], self.measurement_cov_[on]
+            constant = information(X[:, on] - self.mean_[on], *sensors, with_const=True).const
         return self._told(moments, lengths, constant, local_model)
 
     def _told(self, moments, lengths, constant=None, local_model=False):
@@ -157,7 +155,8 @@ class NonlinearClient(BlackBoxClient):
         if not self.box.is_fitted:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", UserWarning)  # constant columns are named below
-                self.box = clone(self.box).fit(Y, lengths=np.diff([*starts, len(Y)]))
+                self.box = clone(self.box).fit(Y, lengths=episode_lengths(starts, len(Y)))
+        self.f, self.h = self.box.f_map_, self.box.h_map_  # transition and measurements of states
         return super().fit(Y, U, starts, columns)
 
     def fitted_on(self, noise):
@@ -183,16 +182,6 @@ class NonlinearClient(BlackBoxClient):
         other._added_noise = noise
         return other
 
-    @property
-    def f(self):
-        """The unit's transition, with ``value`` and ``jacobian``."""
-        return self.box.f_map_
-
-    @property
-    def h(self):
-        """The unit's measurement map, with ``value`` and ``jacobian``."""
-        return self.box.h_map_
-
     def measurements(self, states):
         """Expected measurements of given states, shape (n_samples, n_features)."""
         return self.h.value(np.asarray(states, dtype=float))
@@ -207,5 +196,5 @@ class NonlinearClient(BlackBoxClient):
     def message_after(self, Y, starts, known=None):
         """Message about measurements that follow those before, and where the filter stands after it."""
         moments = self._moments(Y, None, starts) if known is None else self.box.filter_moments(Y, after=known)
-        lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
+        lengths = episode_lengths(starts, len(Y))
         return self._told(moments, lengths), (moments[2][-1], moments[3][-1])

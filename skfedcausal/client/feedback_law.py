@@ -39,10 +39,9 @@ def warn_of_determined_inputs(name, Y, U):
     determined = np.flatnonzero(left < _DETERMINED)
     if len(determined):
         warnings.warn(
-            f"Measurements of unit {name!r} determine its inputs number {', '.join(map(str, determined))} "
-            "(from 0) of the same row: a controller computes them and nothing else moves them. Their effects "
-            "cannot be told from the unit's own dynamics, and neither estimates nor standard errors can be "
-            "trusted. Move the set points, or leave these inputs out.",
+            f"Measurements of unit {name!r} determine its inputs number {', '.join(map(str, determined))} (from 0) "
+            "of the same row: only a controller moves them. Their effects cannot be told from the unit's own dynamics, "
+            "no estimate or standard error can be trusted. Move the set points, or leave these inputs out.",
             UserWarning,
             stacklevel=2,
         )

@@ -43,8 +43,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         H : ndarray of shape (n_samples, n_states)
         """
-        model, Y, U, starts = self._read(X, inputs, lengths)
-        return model.filter(Y, U, starts)
+        return self.filter(X, inputs=inputs, lengths=lengths)
 
     def fit_transform(self, X, y=None, *, inputs=None, lengths=None):
         """Fit, then return the filtered states of the same record with the same inputs and episodes.

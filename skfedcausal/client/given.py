@@ -24,10 +24,7 @@ def check_matrices(values, n_features=None):
     if not given:
         return given
     if "C" not in given:
-        raise ValueError(
-            f"Matrices {sorted(given)} were given without C. Give C too (the states are defined by it), or "
-            "none of them."
-        )
+        raise ValueError(f"Matrices {sorted(given)} were given without C. Give C too (it defines the states), or none.")
     if given["C"].ndim != 2 or given["C"].shape[1] == 0:
         raise ValueError(f"C has shape {given['C'].shape}, expected (n_features, n_states).")
     _check_shapes(given, len(given["C"]) if n_features is None else n_features)

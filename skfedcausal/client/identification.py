@@ -96,12 +96,7 @@ def _statsmodels_lags(series, n_lags, inputs=None):
     return np.concatenate([fit.coefs, driven], axis=2)
 
 
-METHODS = {
-    "pca-var": pca_basis,
-    "lag-var": lag_basis,
-    "cva-var": canonical_basis,
-    "subspace": hankel_basis,
-}
+METHODS = {"pca-var": pca_basis, "lag-var": lag_basis, "cva-var": canonical_basis, "subspace": hankel_basis}
 _BY_STATSMODELS = ("pca-var", "subspace")  # as their authors do; the others need lag covariances only
 
 
@@ -139,12 +134,10 @@ def identify(moments, method, n_states):
 def split_variance(moments, C):
     """State covariance and sensor-noise variances with ``G_0 = C S C' + diag(R)``.
 
-    Maximum likelihood of the factor model with known loadings, fitted to what the past leaves unpredicted
-    (the prediction errors of the states have the same loadings). Where sensors fit the model badly, that
-    can make the noise in some state larger than all that is unpredicted of it (a Heywood case); the noise
-    of all sensors is then scaled down until it is not. With as many states as sensors noise and states
-    cannot be told apart and the noise is put at its floor: a small share of the variance, on top of noise
-    that is known to have been added.
+    Maximum likelihood of the factor model with known loadings, fitted to what the past leaves unpredicted.
+    Where that makes the noise in some state larger than all that is unpredicted of it (a Heywood case), the
+    noise of all sensors is scaled down until it is not. With as many states as sensors the noise is put at its
+    floor: a small share of the variance, on top of noise that is known to have been added.
     """
     d, p = C.shape
     R = floor = NOISE_FLOOR * np.diag(moments.G[0]) + moments.added

@@ -1,7 +1,8 @@
 """A unit's own linear model: identified at home or given, usable alone or as part of a federation."""
 
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral
+from typing import Any
 
 import numpy as np
 from sklearn.exceptions import NotFittedError
@@ -25,6 +26,7 @@ from .records import (
 from .unit_model import UnitClient, UnitModel, with_diagonal
 
 
+@dataclass(repr=False, eq=False)
 class KalmanClient(UnitClient):
     """Kalman filter of one unit, with matrices given or identified from the unit's own data.
 
@@ -112,6 +114,17 @@ class KalmanClient(UnitClient):
     (2000, 2)
     """
 
+    A: Any = None
+    B: Any = None
+    C: Any = None
+    Q: Any = None
+    R: Any = None
+    _: KW_ONLY
+    identify: str = "cva-var"
+    n_states: int | str = "auto"
+    gain: Any = None
+    center: bool = True
+
     _parameter_constraints = {
         **{name: ["array-like", None] for name in GIVEN},
         "identify": [StrOptions(set(METHODS))],
@@ -119,34 +132,6 @@ class KalmanClient(UnitClient):
         "gain": ["array-like", None],
         "center": ["boolean"],
     }
-
-    def __init__(
-        self,
-        A=None,
-        B=None,
-        C=None,
-        Q=None,
-        R=None,
-        *,
-        identify="cva-var",
-        n_states="auto",
-        gain=None,
-        center=True,
-    ):
-        self.A = A
-        self.B = B
-        self.C = C
-        self.Q = Q
-        self.R = R
-        self.identify = identify
-        self.n_states = n_states
-        self.gain = gain
-        self.center = center
-
-    def __sklearn_tags__(self):
-        tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        return tags
 
     def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Estimate the level of the measurements and identify every matrix that was not given.

@@ -7,6 +7,7 @@ import numpy as np
 from ..statespace.episodes import (
     PIECE,
     add_lag_products,
+    block_toeplitz,
     column_mean,
     episodes,
     lag_covariances,
@@ -160,13 +161,7 @@ class Moments:
 
         The past are measurements and inputs side by side, lag by lag.
         """
-        c, n_lags = self._V.shape[1], self.n_lags
-        cross = np.hstack(list(self._G[1:, : self._d]))
-        block = np.empty((n_lags, c, n_lags, c))
-        for i in range(n_lags):
-            for j in range(n_lags):
-                block[i, :, j] = self._V[j - i] if j >= i else self._V[i - j].T
-        return cross, block.reshape(n_lags * c, n_lags * c)
+        return np.hstack(list(self._G[1:, : self._d])), block_toeplitz(self._V[: self.n_lags])
 
     @cached_property
     def explained(self):

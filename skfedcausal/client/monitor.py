@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import null_space
 
 from ..message.states import StateMessage
-from ..statespace.episodes import episodes
+from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information, is_regular
 from ..statespace.partial_covariance import expected_cells, partial_covariance
 from .black_box import NonlinearClient
@@ -95,8 +95,6 @@ class UnitMonitor:
         Columns that are recorded more coarsely than in nominal data get that much more noise.
         """
         steps = self.resolutions(Y, known)
-        if not steps.any():
-            return self._plain_message(Y, starts), steps[-1]
         extra = np.maximum(np.minimum(steps, 1e3 * self.spread) ** 2 - self.resolution**2, 0.0) / 12
         extra = np.where(extra > 1e-3 * self.spread**2, extra, 0.0)
         if not extra.any():
@@ -125,7 +123,7 @@ class UnitMonitor:
             limit = _BEYOND * np.sqrt(np.diag(self.covariance))
             centred = np.clip(centred, -limit, limit)
             distance = _squares(outside @ centred.T)
-        lengths = tuple(stop - start for start, stop in episodes(starts, len(Y)))
+        lengths = episode_lengths(starts, len(Y))
         return StateMessage(centred @ weights, J, None, lengths, off_subspace=distance)
 
     def _coarse_message(self, Y, starts, extra, index):
@@ -142,7 +140,7 @@ class UnitMonitor:
             pattern_of[rows] = len(patterns) + (0 if info.index is None else info.index)
             patterns.extend(info.patterns)
             distance[rows] = self._distance(centred, added)
-        lengths = tuple(int(k) for k in np.diff([*starts, n_samples]))
+        lengths = episode_lengths(starts, n_samples)
         index = pattern_of if len(patterns) > 1 else None
         return StateMessage(z, np.array(patterns), index, lengths, off_subspace=distance)
 
@@ -200,7 +198,7 @@ class NonlinearMonitor:
     @classmethod
     def learn(cls, client, Y, starts):
         """Monitor of a fitted client; None where measurements do not determine the states."""
-        exact = client.message(Y, lengths=np.diff([*starts, len(Y)]))
+        exact = client.message(Y, lengths=episode_lengths(starts, len(Y)))
         active = client._active
         complete = ~np.isnan(Y[:, active]).any(axis=1)
         J = exact.patterns[np.zeros(len(Y), dtype=int) if exact.index is None else exact.index]
@@ -269,10 +267,7 @@ class ResidualFlag:
         """Mean, covariance and threshold of nominal residuals, rows with missing values left out."""
         complete = residuals[~np.isnan(residuals).any(axis=1)]
         if len(complete) <= residuals.shape[1]:
-            raise ValueError(
-                f"Only {len(complete)} rows have every sensor; the covariance of {residuals.shape[1]} "
-                "residuals needs more."
-            )
+            raise ValueError(f"Only {len(complete)} rows have every sensor; {residuals.shape[1]} residuals need more.")
         mean = complete.mean(axis=0)
         covariance = np.atleast_2d(np.cov(complete.T))
         floor = 1e-9 * np.trace(covariance) / len(covariance)

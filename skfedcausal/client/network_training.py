@@ -19,7 +19,7 @@ from ..message.packet import PacketError
 from ..message.requests import NetworksTrained
 from ..message.states import Acknowledgement
 from ..message.training import NetworkPlan, NoGradient, PredictedStates
-from ..statespace.episodes import inner_rows, lagged_rows
+from ..statespace.episodes import episode_lengths, inner_rows, lagged_rows
 from .augmenter import RegressorAugmenter, as_augmenter
 from .black_box import NonlinearClient
 from .maps import LinearMap
@@ -154,8 +154,7 @@ def completed(h, Y, filtered):
 
 def unit_states(client, Y, starts):
     """Filtered states of checked measurements."""
-    lengths = tuple(int(k) for k in np.diff([*starts, len(Y)]))
-    return client.filter(Y, lengths=lengths)
+    return client.filter(Y, lengths=episode_lengths(starts, len(Y)))
 
 
 def start(client, augmenter, Y, starts, plan):

@@ -5,6 +5,7 @@ from scipy.linalg import block_diag
 
 from ..federation.transport import InProcessTransport
 from ..message.states import StateMessage
+from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information
 from .answers import local_features
 from .training import UnitTraining, unit_series
@@ -54,7 +55,7 @@ def pooled_messages(sites):
             np.ascontiguousarray(info.z[:, rows]),
             np.ascontiguousarray(info.patterns[:, rows, rows]),
             info.index,
-            tuple(int(k) for k in np.diff([*worker.starts, len(Y)])),
+            episode_lengths(worker.starts, len(Y)),
             np.zeros(len(Y)) if first else info.const,  # of the pooled table, counted once
             model.A,
             model.Q,

@@ -34,8 +34,7 @@ def check_inputs_fit(U, B, name="the unit"):
     """Refuse inputs of another number than the model has."""
     if U is not None and B is not None and U.shape[1] != B.shape[1]:
         raise ValueError(
-            f"`inputs` has {U.shape[1]} columns for {name}, but its matrix B has {B.shape[1]}: give one "
-            "column of inputs for each column of B."
+            f"`inputs` has {U.shape[1]} columns for {name}, but its B has {B.shape[1]}; give one for each of B's."
         )
 
 
@@ -48,7 +47,7 @@ def warn_inputs_ignored():
     """Say that a model without B takes up no inputs."""
     _warn(
         "The unit's model has no matrix B, so its `inputs` are ignored. Give B with the other matrices, or "
-        "pass the inputs to `fit` and let it identify B.",
+        "pass the inputs to `fit` and let it identify B."
     )
 
 
@@ -70,9 +69,7 @@ def active_columns(Y, name, columns):
             f"Every column of {name} is constant or missing ({', '.join(labels)}): there is nothing to "
             "model. Leave the unit out or give other columns."
         )
-    _warn(
-        f"Columns {', '.join(labels)} of {name} are constant or missing throughout and are ignored.",
-    )
+    _warn(f"Columns {', '.join(labels)} of {name} are constant or missing throughout and are ignored.")
     return ~constant
 
 
@@ -96,7 +93,7 @@ def warn_held_rows(Y, starts, name):
         _warn(
             f"All columns of {name} repeat their values and are new in one row of {period} only: it seems to "
             "report at a slower clock. Held values are no measurements and can look like links with units of "
-            "another clock. Leave the rows between reports empty (NaN).",
+            "another clock. Leave the rows between reports empty (NaN)."
         )
 
 
@@ -107,7 +104,7 @@ def warn_few_rows(n_samples, n_columns, n_states, name):
         fewer = f"n_states={n_states - 1}, " if n_states > 1 else ""
         _warn(
             f"Need about {needed} rows of {name} for {n_states} state{'s' * (n_states > 1)} of {n_columns} "
-            f"columns; have {n_samples}. Options: fewer columns, {fewer}a longer record.",
+            f"columns; have {n_samples}. Options: fewer columns, {fewer}a longer record."
         )
 
 
@@ -238,7 +235,7 @@ def _warn_of_silence(name, first, silent, count, where):
     until = "" if end == stop else f" until {_when(index, end, passed)}"
     _warn(
         f"{name} is silent since {_when(index, begin, passed)}{until}; treated as missing, certainty "
-        "lowered. All its tags repeat their values, for longer than they ever did in `fit`.",
+        "lowered. All its tags repeat their values, for longer than they ever did in `fit`."
     )
 
 

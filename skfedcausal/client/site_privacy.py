@@ -5,11 +5,9 @@ from dataclasses import dataclass, replace
 from ..federation.atomic import write_whole
 from ..message.packet import NOTHING
 from ..message.promise import PrivacyPromise
-from ..message.states import REQUEST
-from ..message.training import REQUEST as TRAIN
-from ..message.watching import WATCH
-from ..privacy import GaussianMechanism, SiteAccount, UnitNoise
-from .site_record import SettingsError, SiteRecord
+from ..message.requests import FitRequest, TrainRequest, WatchRequest
+from ..privacy import GaussianMechanism, SiteAccount
+from .site_record import SettingsError
 
 
 @dataclass(frozen=True)
@@ -43,25 +41,24 @@ class SitePrivacy:
         """The mechanism, which charges the account in the site's home."""
         account = SiteAccount(home / "privacy", self.budget, self.delta)
         if self.period < account.period:
-            raise SettingsError(
-                f"[privacy] period = {self.period}, but the account is in period {account.period} already."
-            )
+            raise SettingsError(f"[privacy] period = {self.period}, but the account is at {account.period} already.")
         account.period = self.period
         return self._gaussian(account)
 
     def release(self, name, record, home, noise=None):
-        """The record with noise, charged once; a worker may be given nothing but this.
+        """The record with noise, charged once, the promise about it, and the noise.
 
-        `noise` is that of another release, to be used again whatever it costs.
+        A worker may be given no other record. `noise`: of another release, to be used again whatever it costs.
         """
         mechanism = self.charging(home)
         account = mechanism.account
         noise = None if noise is None else {name: noise}
         release = mechanism.release({name: record.outputs}, record.lengths, noise=noise)[name]
         spent = account.spent()
-        promise = self._promise(record, release.variance, spent.mu, len(account))
         statement = mechanism.statement(spent, [name], len(record.outputs))
-        return SiteRelease(replace(record, outputs=release.values), promise, statement, release.noise)
+        write_whole(home / "privacy" / "statement.txt", statement.encode())
+        promise = self._promise(record, release.variance, spent.mu, len(account))
+        return replace(record, outputs=release.values), promise, release.noise
 
     def dry_run(self, name, record, home):
         """Promise and cost of a release; nothing is drawn or charged."""
@@ -78,19 +75,11 @@ class SitePrivacy:
         }
 
     def _promise(self, record, variance, mu, releases):
-        radius = self.event_radius
-        return PrivacyPromise(
-            noise=variance,
-            mu=mu,
-            delta=float(self.delta),
-            clip_norm=float(self.clip_norm),
-            rows=len(record.outputs),
-            releases=releases,
-            unit=self.unit,
-            relation=self.relation,
-            window=self.window,
-            event_radius=None if radius is None else float(radius),
-        )
+        own = {name: getattr(self, name) for name in ("unit", "relation", "window")}
+        for name in ("delta", "clip_norm", "event_radius"):
+            value = getattr(self, name)
+            own[name] = None if value is None else float(value)
+        return PrivacyPromise(noise=variance, mu=mu, rows=len(record.outputs), releases=releases, **own)
 
     @property
     def in_words(self):
@@ -101,35 +90,18 @@ class SitePrivacy:
         )
 
 
-@dataclass(frozen=True)
-class SiteRelease:
-    """Noised record for the site's worker, and the promise about it."""
-
-    record: SiteRecord
-    promise: PrivacyPromise
-    statement: str
-    noise: UnitNoise
-
-
 class SitePromises:
     """The releases of a site in one run: all with the noise of the first, each charged once."""
 
     def __init__(self, privacy, name, home, record):
         self._privacy, self._name, self._home = privacy, name, home
-        first = self._release(record)
-        self.record, self.promise, self._noise = first.record, first.promise, first.noise
+        self.record, self.promise, self._noise = privacy.release(name, record, home)
 
     def released(self, record):
         """A further record with the noise of the first, that thresholds hold for; charged before drawn."""
-        release = self._release(record, self._noise)
-        mu, releases = release.promise.mu, release.promise.releases
-        self.promise = replace(self.promise, mu=mu, releases=releases)
-        return release.record
-
-    def _release(self, record, noise=None):
-        release = self._privacy.release(self._name, record, self._home, noise)
-        write_whole(self._home / "privacy" / "statement.txt", release.statement.encode())
-        return release
+        record, promise, _ = self._privacy.release(self._name, record, self._home, self._noise)
+        self.promise = replace(self.promise, mu=promise.mu, releases=promise.releases)
+        return record
 
 
 class PromisingWorker:
@@ -141,6 +113,6 @@ class PromisingWorker:
     def handle(self, packet, state):
         """Answer one packet."""
         answer, state = self._worker.handle(packet, state)
-        if packet.op in (REQUEST, TRAIN, WATCH) and answer.op != NOTHING:
+        if packet.op in (FitRequest.OP, TrainRequest.OP, WatchRequest.OP) and answer.op != NOTHING:
             answer = self._promises.promise.put_on(answer)
         return answer, state

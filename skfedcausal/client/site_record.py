@@ -123,9 +123,7 @@ class SiteBatches:
             raise SettingsError("[site] `watched` and `inputs`: a detector has no inputs.")
         named = path.suffix == self._settings.data.suffix == ".csv"  # arrays have no names
         if len(record.columns) != len(self._columns) or (named and record.columns != self._columns):
-            raise SettingsError(
-                f"{path} has the columns {listed(record.columns)}; the unit has {listed(self._columns)}."
-            )
+            raise SettingsError(f"{path} has the columns {listed(record.columns)}, the unit {listed(self._columns)}.")
         return record
 
 
@@ -140,18 +138,17 @@ def _read_npy(path):
 
 def _read_csv(settings):
     """Names of the columns of a table, and its rows some at a time."""
-    left_out = [settings.time] if settings.time else []
-    columns = [str(name) for name in pd.read_csv(settings.data, nrows=0) if name not in left_out]
+    path, left_out = settings.data, [settings.time] if settings.time else []
+    columns = [str(name) for name in pd.read_csv(path, nrows=0) if name not in left_out]
 
     def chunks():
-        with pd.read_csv(settings.data, chunksize=_CHUNK) as parts:
+        with pd.read_csv(path, chunksize=_CHUNK) as parts:
             for part in parts:
                 part = part.drop(columns=left_out)
                 words = [name for name in part if part[name].dtype.kind not in "fiub"]
                 if words:
                     raise SettingsError(
-                        f"Columns {listed(words)} of {settings.data} are no numbers. Is one the time? "
-                        "Name it with `time`."
+                        f"Columns {listed(words)} of {path} are no numbers. Is one the time? Name it with `time`."
                     )
                 yield part.to_numpy(dtype=float)
 

@@ -19,14 +19,7 @@ from ..message.training import (
     TrainingPlan,
 )
 from ..statespace.episodes import inner_rows
-from ..statespace.training.augmented import (
-    AugmentedProblem,
-    Products,
-    augmented_problem,
-    correction,
-    gradients,
-    losses,
-)
+from ..statespace.training.augmented import AugmentedProblem, Products, augmented_problem, correction, gradients, losses
 from ..statespace.training.descent import Rates, correction_curvature, correction_step, parameter_update
 from ..statespace.training.fixed_point import fixed_point, from_delta, recurrence
 from ..statespace.training.lagrangian import WarmUp, correction_divisor, risen
@@ -360,9 +353,9 @@ def unit_series(client, Y, U, starts, local_features):
     model = client.model
     if U is not None and model.B is None:
         raise ValueError(
-            "Gradient training takes a unit's own blocks as known, but a unit with inputs was given matrices "
-            "without B. Give its KalmanClient a B (zeros where its inputs do not act on itself), or leave A "
-            "out and both are identified."
+            "Gradient training takes a unit's own blocks as known, but a unit with inputs was given matrices without "
+            "B. Give its KalmanClient a B (zeros where its inputs do not act on itself), or leave A out and both are "
+            "identified."
         )
     filtered = model.filter(client.active_columns(Y), U, starts)
     inputs = U if U is None or model.input_mean is None else U - model.input_mean

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..message.training import REQUEST, AugmentedMessage, GradientReply, LocalModel, TrainingEnd, TrainingPlan
+from ..message.requests import TrainRequest
+from ..message.training import AugmentedMessage, GradientReply, LocalModel, TrainingEnd, TrainingPlan
 from ..privacy.accountant import Charge
 from ..privacy.noise import generator
 from ..privacy.paper import GradientGuard, classical_noise_multiplier, message_noise, run_mu
@@ -60,8 +61,8 @@ def _check_server(mechanism, server, data):
         )
     if any(U is not None for U in data.inputs):
         raise ValueError(
-            f"{setting} is for plants without inputs: nothing hides what the constant phi tells of the "
-            "record. Use noise on the record (the default)."
+            f"{setting} is for plants without inputs: nothing hides what the constant phi tells of the record. "
+            "Use noise on the record (the default)."
         )
 
 
@@ -72,9 +73,8 @@ def _paper_noise(mechanism, name, Y, template):
         or template.center
     ):
         raise ValueError(
-            f"protocol='paper' computes its noise from the gain of the filter of unit {name!r}, and sends "
-            "its A: give a KalmanClient with public A, C, Q and R and center=False. What is identified from "
-            "the record would be sent without noise."
+            f"protocol='paper' takes its noise from the filter of unit {name!r} and sends its A, without noise: give "
+            "a KalmanClient with public A, C, Q and R and center=False, none of it identified from the record."
         )
     if not np.isfinite(Y).all():
         raise ValueError(f"The record of unit {name!r} has missing values, for which the papers have no formula.")
@@ -116,7 +116,7 @@ def _gradient_guard(mechanism, server, data):
 
 def _noised(reply, guard, rng):
     """A message that may leave the server; raises TypeError if nothing is known to hide what it tells."""
-    if reply.OP == REQUEST or (isinstance(reply, TrainingEnd) and reply.input_level is None):
+    if isinstance(reply, TrainRequest) or (isinstance(reply, TrainingEnd) and reply.input_level is None):
         return reply
     if isinstance(reply, TrainingPlan) and reply.drivers is None:
         return reply

@@ -9,7 +9,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..message.states import StateMessage
 from ..statespace.em import observation_step
-from ..statespace.episodes import column_mean
+from ..statespace.episodes import column_mean, episode_lengths
 from ..statespace.inputs import input_term
 from ..statespace.kalman import (
     CovarianceSchedule,
@@ -91,7 +91,7 @@ class UnitModel:
             info.z,
             info.patterns,
             info.index,
-            tuple(int(k) for k in np.diff([*starts, len(Y)])),
+            episode_lengths(starts, len(Y)),
             info.const,
             self.A if local_model else None,
             self.Q if local_model else None,
@@ -423,10 +423,7 @@ def _expanded(R, active):
     """Noise covariance over all columns, with infinite variance for those that are ignored."""
     if active.all():
         return R
-    if R.ndim == 1:
-        full = np.full(len(active), np.inf)
-        full[active] = R
-        return full
-    full = np.diag(np.where(active, 0.0, np.inf))
-    full[np.ix_(active, active)] = R
+    full = np.where(active, 0.0, np.inf)
+    full = full if R.ndim == 1 else np.diag(full)
+    full[np.ix_(*[active] * R.ndim)] = R
     return full

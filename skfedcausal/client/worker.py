@@ -13,20 +13,7 @@ from ..message.packet import PacketError
 from ..message.schema import KINDS
 from ..message.training import BlockRow, GradientReply, NetworkPlan, NoGradient, TrainingEnd, TrainingPlan
 from ..message.watching import FlagMessage, VerdictReply
-from . import network_training, training
-from .answers import (
-    along,
-    factual,
-    flags_of,
-    is_complete,
-    learned_flags,
-    loadings,
-    local_features,
-    local_prediction,
-    mapped_effect,
-    own_record,
-    unit_message,
-)
+from . import answers, network_training, training
 from .augmenter import LinearAugmenter, as_augmenter
 from .batches import next_message
 from .black_box import BlackBoxClient, NonlinearClient
@@ -139,8 +126,8 @@ class UnitWorker:
         previous = state["previous"] if round == state["round"] else state["client"]
         if previous is None:
             raise PacketError(
-                f"Unit {self.name!r} got {reply.OP!r} in the round of its first message, {round}; "
-                "it belongs to a later one."
+                f"Unit {self.name!r} got {reply.OP!r} in the round of its first message, {round}; it belongs to a "
+                "later one."
             )
         client = previous
         if isinstance(client, UnitClient):
@@ -152,10 +139,10 @@ class UnitWorker:
         wishes, monitor = kept["wishes"], kept.get("monitor")
         settings = {"inputs": self.inputs, "const": wishes.const, "local_model": wishes.local_model}
         state = {**kept, "client": client, "previous": previous, "round": round}
-        if monitor is None and isinstance(client, UnitClient):
+        if monitor is None and isinstance(client, UnitClient):  # what every fit runs, without the other kinds
             message = client.message_about(self.outputs, self.starts, **settings)
         else:
-            message = unit_message(client, self.outputs, self.starts, monitor=monitor, **settings)
+            message = answers.unit_message(client, self.outputs, self.starts, monitor=monitor, **settings)
         if isinstance(client, UnitClient):
             state["loading_error"] = loading_error(client, message)
         else:
@@ -168,13 +155,13 @@ class UnitWorker:
         if wishes.until is not None:
             Y = np.where(np.arange(len(Y))[:, None] >= wishes.until, np.nan, Y)
         settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": state.get("monitor")}
-        return unit_message(state["client"], Y, self.starts, inputs=self.inputs, **settings), state
+        return answers.unit_message(state["client"], Y, self.starts, inputs=self.inputs, **settings), state
 
     def _tell_law(self, request, state, round):
         """Identify how the unit's inputs follow its measurements."""
         if self.inputs is None:
             raise PacketError(f"Unit {self.name!r} was asked for the law of its inputs, but has none.")
-        loads = loadings(state["client"], state["n_states"])
+        loads = answers.loadings(state["client"], state["n_states"])
         varying = np.abs(loads).max(axis=1) > 0
         Y = self.outputs[:, varying]
         warn_of_determined_inputs(self.name, Y, self.inputs)
@@ -196,18 +183,12 @@ class UnitWorker:
                 "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
             )
         begun, message = training.begun(request, client.model, self._series(client), self.name)
-        state = {
-            "client": client,
-            "dtype": state["dtype"],
-            "round": round,
-            "training": begun,
-            "previous": begun,
-        }
+        state = {"client": client, "dtype": state["dtype"], "round": round, "training": begun, "previous": begun}
         return self._noised(message, state), {**self._first_state(), **state}
 
     def _series(self, client):
         """The unit's series as gradient training needs them."""
-        local = local_features(client, self.outputs, self.inputs, self.starts)
+        local = answers.local_features(client, self.outputs, self.inputs, self.starts)
         return training.unit_series(client, self.outputs, self.inputs, self.starts, local)
 
     def _noised(self, message, state):
@@ -248,12 +229,12 @@ class UnitWorker:
         if isinstance(augmenter, LinearAugmenter) and isinstance(client, UnitClient):
             Y = client.active_columns(self.outputs)
             products = client.model.products
-            if products is not None or is_complete(Y):  # without a centred copy
+            if products is not None or answers.is_complete(Y):  # without a centred copy
                 with config_context(assume_finite=True):
                     augmenter.fit(Y, *told, level=client.model.mean, products=products)
                 return
         n_states = len(reply.transition)
-        augmenter.fit(local_features(client, self.outputs, self.inputs, self.starts, n_states), *told)
+        augmenter.fit(answers.local_features(client, self.outputs, self.inputs, self.starts, n_states), *told)
 
     # -- measurements that somebody asks for -----------------------------------------------------
 
@@ -262,7 +243,7 @@ class UnitWorker:
         augmented = request.model == "augmented"
         if augmented and "augmenter" not in state:
             raise PacketError(f"Unit {self.name!r} has no augmenter: no reply of a server came to it.")
-        values = local_prediction(state, self.outputs, self.inputs, self.starts, augmented=augmented)
+        values = answers.local_prediction(state, self.outputs, self.inputs, self.starts, augmented=augmented)
         return self._measured(values), state
 
     def _map_prediction(self, reply, state, round):
@@ -276,7 +257,7 @@ class UnitWorker:
             raise PacketError(
                 f"Unit {self.name!r} got an effect on {reply.states.shape[1]} states, but has {n_states}."
             )
-        effect, variance = mapped_effect(state, reply)
+        effect, variance = answers.mapped_effect(state, reply)
         state = {**state, "effect": effect, "effect_std": np.sqrt(variance)}
         if reply.keep:
             return states.Acknowledgement(), state
@@ -284,14 +265,14 @@ class UnitWorker:
 
     def _replay(self, reply, state, round):
         """The record itself, with what is missing as expected given all messages."""
-        return self._measured(*factual(state["client"], self.outputs, reply)), state
+        return self._measured(*answers.factual(state["client"], self.outputs, reply)), state
 
     def _aggregate(self, request, state, round):
         """Effect of scaling the inputs of all other units together."""
         if "phi" not in state:
             raise PacketError(f"Unit {self.name!r} was told of no inputs of other units that moved in `fit`.")
         change = state["phi"] * (request.scale - 1)
-        return self._measured((loadings(state["client"], len(change)) @ change)[None]), state
+        return self._measured((answers.loadings(state["client"], len(change)) @ change)[None]), state
 
     def _measured(self, values, variance=None):
         """Measurements by the names of the sensors, made from positions where they have none."""
@@ -312,12 +293,12 @@ class UnitWorker:
     def _flag(self, request, state, round):
         """Learn what is nominal for the flags, or raise them."""
         if request.percentile is not None:
-            about = (state, self.outputs) if self.home is None else (own_record(state), self.home)
-            flags = learned_flags(*about, self.starts, request.percentile)
+            about = (state, self.outputs) if self.home is None else (answers.own_record(state), self.home)
+            flags = answers.learned_flags(*about, self.starts, request.percentile)
             return states.Acknowledgement(), {**state, "flags": flags}
         if "flags" not in state:
             raise PacketError(f"Unit {self.name!r} was asked for flags before it learned what is nominal.")
-        flags = flags_of(state, self.outputs, self.starts) if self.flags is None else self.flags
+        flags = answers.flags_of(state, self.outputs, self.starts) if self.flags is None else self.flags
         return FlagMessage(flags), state
 
     def _monitor(self, wishes, state, round):
@@ -379,10 +360,7 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
         behind = NonlinearClient if isinstance(template, ExtendedKalmanClient) else BlackBoxClient
         return behind(template, f"unit {name!r}").fit(Y, U, starts, columns)
     if not hasattr(template, "message"):
-        raise TypeError(
-            f"{kind} with neither `message(Y)` nor `filter_moments(Y)`. Give a KalmanClient or an object "
-            "with one of them."
-        )
+        raise TypeError(f"{kind} with neither `message(Y)` nor `filter_moments(Y)`. Give it one, or a KalmanClient.")
     lacking = [method for method in ("filter", "predict", "measurements") if not hasattr(template, method)]
     if lacking:
         raise TypeError(
@@ -392,7 +370,7 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
     if not hasattr(template, "fit"):
         return template  # a unit's own model, never fitted by us
     client = clone(template) if hasattr(template, "get_params") else deepcopy(template)
-    client.fit(Y, **along(Y, U, starts))
+    client.fit(Y, **answers.along(Y, U, starts))
     return client
 
 

@@ -28,10 +28,11 @@ def add_json(reader):
     reader.add_argument("--json", action="store_true", help="print one JSON document instead of text")
 
 
-def answer(options, work, text):
-    """Do the work of a command and print its result, or the reason why there is none."""
+def answer(reader, arguments, work, text):
+    """Do the work of a command with its options and print the result, or the reason why there is none."""
+    options = reader.parse_args(arguments)
     try:
-        result = work()
+        result = work(options)
     except ERRORS as error:
         if options.json:
             print(json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}))

@@ -17,10 +17,7 @@ _PICTURE = "skfedcausal_plant.png"
 def main(arguments):
     """Learn the links of a simulated plant and save a picture of them."""
     reader = parser(
-        "demo",
-        "Learn which unit of a simulated plant drives which, without pooling its data.",
-        settings=False,
-        json=False,
+        "demo", "Learn the links of a simulated plant without pooling its data.", settings=False, json=False
     )
     reader.add_argument("--seed", type=int, default=0, help="seed of the simulated plant")
     reader.add_argument("--out", default=".", help="folder for the picture (default: this one)")
@@ -74,10 +71,9 @@ def _draw(estimator, truth, folder):
     except ImportError as error:
         return f"No picture: {error}"
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
-    names = estimator.client_names_
     true_links = truth.links[truth.links["kind"] == "state"]
     displays = (
-        LinkMatrixDisplay.from_links(true_links, names, ax=left, title="true links"),
+        LinkMatrixDisplay.from_links(true_links, estimator.client_names_, ax=left, title="true links"),
         LinkMatrixDisplay.from_estimator(estimator, ax=right, title="learned links (● influence)"),
     )
     top = max(np.nanmax(display.strength) for display in displays)

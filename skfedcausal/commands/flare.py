@@ -15,22 +15,21 @@ def main(arguments):
     action.add_argument("--folder", type=Path, default=Path("flare"))
     action.add_argument("--server", default="localhost", help="name under which sites reach the server")
     action.add_argument("--port", type=int, default=8002)
-    action = actions.add_parser("harden", help="allow this library's classes in a kit and nothing else")
-    action.add_argument("kit", type=Path)
-    action = actions.add_parser("start", help="start the engine of a kit, in the foreground")
-    action.add_argument("kit", type=Path)
-    action = actions.add_parser("stop", help="end the engine at the server and at all sites")
-    action.add_argument("--admin", type=Path, required=True, help="kit of the administrator")
+    actions.add_parser("harden", help="allow this library's classes in a kit and nothing else")
+    actions.add_parser("start", help="start the engine of a kit, in the foreground")
+    actions.add_parser("stop", help="end the engine at the server and at all sites")
     action = actions.add_parser("fit", help="run the fit of a server's settings file")
     action.add_argument("settings", type=Path)
-    action.add_argument("--admin", type=Path, required=True, help="kit of the administrator")
     action.add_argument("--out", type=Path, default=Path("results"))
     action.add_argument("--journal", type=Path, help="folder on the server's machine, to resume a run")
     action.add_argument("--attempts", type=int, default=1, help="jobs to try, with --journal each goes on")
-    for action in actions.choices.values():
+    for name, action in actions.choices.items():
+        if name in ("harden", "start"):
+            action.add_argument("kit", type=Path)
+        if name in ("stop", "fit"):
+            action.add_argument("--admin", type=Path, required=True, help="kit of the administrator")
         add_json(action)
-    options = reader.parse_args(arguments)
-    return answer(options, lambda: _ACTIONS[options.action](options), _text)
+    return answer(reader, arguments, lambda options: _ACTIONS[options.action](options), _text)
 
 
 def _text(result):
@@ -38,30 +37,29 @@ def _text(result):
 
 
 def _provision(options):
-    kits = nvflare_kit.provision(options.units, options.folder, server=options.server, port=options.port)
-    return {name: str(kit) for name, kit in kits.items()}
+    return nvflare_kit.provision(options.units, options.folder, server=options.server, port=options.port)
 
 
 def _harden(options):
     nvflare_kit.harden(options.kit)
-    return {"hardened": str(options.kit)}
+    return {"hardened": options.kit}
 
 
 def _start(options):
     code = nvflare_kit.start(options.kit).wait()
     if code:
         raise RuntimeError(f"The engine ended with code {code}; see {options.kit / 'engine.log'}.")
-    return {"ended": str(options.kit)}
+    return {"ended": options.kit}
 
 
 def _stop(options):
     nvflare_kit.stop(options.admin)
-    return {"stopped": str(options.admin)}
+    return {"stopped": options.admin}
 
 
 def _fit(options):
-    settings = {"journal": options.journal, "attempts": options.attempts}
-    return nvflare_kit.submit(options.settings, options.admin, options.out, **settings)
+    more = {"journal": options.journal, "attempts": options.attempts}
+    return nvflare_kit.submit(options.settings, options.admin, options.out, **more)
 
 
 _ACTIONS = {"provision": _provision, "harden": _harden, "start": _start, "stop": _stop, "fit": _fit}

@@ -1,13 +1,12 @@
 """``python -m skfedcausal links plant.csv``: which unit drives which."""
 
 from ..estimators.granger import FederatedGrangerEstimator
-from .plant_file import parser_for, run, save
+from .plant_file import parser_for, run
 
 
 def main(arguments):
     """Fit, and write a table, a picture and the report."""
-    parser = parser_for("links", "Learn which unit of your plant drives which.")
-    return run("links", parser.parse_args(arguments), _links)
+    return run(parser_for("links", "Learn which unit of your plant drives which."), arguments, _links)
 
 
 def _links(table, folder, options):
@@ -16,7 +15,7 @@ def _links(table, folder, options):
     estimator = FederatedGrangerEstimator().fit(table)
     links = estimator.links_.sort_values("p_adjusted", kind="stable")
     links.to_csv(folder / "links.csv", index=False)
-    save(LinkMatrixDisplay.from_estimator(estimator).figure_, folder / "links.png")
+    LinkMatrixDisplay.from_estimator(estimator).figure_.savefig(folder / "links.png", dpi=120)
     estimator.report(folder / "report.html")
     found = links[links["verdict"] == "influence"]
     shown = found[["cause", "effect", "strength", "p_adjusted"]]

@@ -12,17 +12,13 @@ from ._shared import answer, parser
 def main(arguments):
     """Make a dry run: nothing is sent, nothing is written."""
     reader = parser("plan", "Show what would leave a site and what it would accept; nothing is sent.")
-    options = reader.parse_args(arguments)
-    return answer(options, lambda: _plan(options.settings), _text)
+    return answer(reader, arguments, plan, in_words)
 
 
-def _plan(path):
+def plan(options):
     """The plan of a site or of a server, by the section that its settings file has."""
+    path = options.settings
     return _server(path) if "server" in read_settings_file(path) else _site(path)
-
-
-def _text(plan):
-    return _site_text(plan) if "site" in plan else "\n".join(f"{name:10} {plan[name]}" for name in plan)
 
 
 def _site(path):
@@ -60,7 +56,10 @@ def _batch_sizes(worker, state, settings):
     return sizes
 
 
-def _site_text(plan):
+def in_words(plan):
+    """A plan as text."""
+    if "site" not in plan:
+        return "\n".join(f"{name:10} {plan[name]}" for name in plan)
     lines = [
         f"Site {plan['site']}: {plan['rows']:,} rows of {plan['sensors']} sensors, {plan['raw_bytes']:,} bytes.",
         f"Would send, once per fit: {plan['bytes']:,} bytes ({plan['bytes'] / plan['raw_bytes']:.1%} of the "
@@ -68,8 +67,8 @@ def _site_text(plan):
     ]
     for name, field in plan["fields"].items():
         shape = " x ".join(map(str, field["shape"])) or "one number"
-        size = f"{field['bytes']:>12,} bytes"
-        lines.append(f"  {name:12} {field['dtype']:8} {shape:>14}  {size}  {field['meaning']}")
+        size = f"{field['bytes']:>12,}"
+        lines.append(f"  {name:12} {field['dtype']:8} {shape:>14}  {size} bytes  {field['meaning']}")
     if plan["watched"]:
         n, size = len(plan["watched"]), sum(plan["watched"])
         lines.append(f"Would send about the record to be monitored: {n} batches, {size:,} bytes.")
@@ -79,16 +78,14 @@ def _site_text(plan):
             f"Noise: {plan['noise']}. Spent so far: epsilon = {plan['epsilon_spent']:.4g}; after this run: "
             f"{plan['epsilon_after']:.4g} of {plan['epsilon_budget']:.4g}."
         )
-    return "\n".join(
-        [
-            *lines,
-            "Never: rows of measurements, names of sensors.",
-            f"Would accept: {', '.join(plan['accepts']) or 'nothing (one-way)'}.",
-            f"Limit of bytes in a run: {plan['max_bytes'] or 'none'}.",
-            noise,
-            "Nothing was sent, nothing was charged.",
-        ]
-    )
+    lines += [
+        "Never: rows of measurements, names of sensors.",
+        f"Would accept: {', '.join(plan['accepts']) or 'nothing (one-way)'}.",
+        f"Limit of bytes in a run: {plan['max_bytes'] or 'none'}.",
+        noise,
+        "Nothing was sent, nothing was charged.",
+    ]
+    return "\n".join(lines)
 
 
 def _server(path):

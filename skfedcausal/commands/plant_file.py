@@ -1,6 +1,5 @@
 """Shared by the commands on one's own file: options, reading, results."""
 
-import argparse
 import json
 import sys
 import warnings
@@ -12,6 +11,7 @@ import pandas as pd
 from ..containers.layout import SEPARATOR, listed
 from ..historian.forms import TIME_NAMES, Dialect, tag_series
 from ..quality import check_plant
+from ._shared import parser
 
 _SEPARATORS = (SEPARATOR, "/", ".", ":", "_", "-")
 
@@ -22,22 +22,23 @@ class FileError(ValueError):
 
 def parser_for(command, description):
     """Parser with the options that all commands on a file have."""
-    parser = argparse.ArgumentParser(prog=f"python -m skfedcausal {command}", description=description)
-    parser.add_argument("file", help="CSV file: rows are time steps, columns are tags, NaN or empty where missing")
-    parser.add_argument(
+    reader = parser(command, description, settings=False, json=False)
+    reader.add_argument("file", help="CSV file: rows are time steps, columns are tags, NaN or empty where missing")
+    reader.add_argument(
         "--clients",
         default="prefix",
         help="'prefix': a column's unit is what stands before the first '__', '/', '.', ':', '_' or '-' that "
         'all columns have; or a JSON file {"unit": ["column", ...]}',
     )
-    parser.add_argument("--every", help="step of the table, for example 10s; default: that of the file")
-    parser.add_argument("--tz", help="zone of local times, for example Europe/Berlin")
-    parser.add_argument("--out", help="folder for the results; default: the file's name and the command")
-    return parser
+    reader.add_argument("--every", help="step of the table, for example 10s; default: that of the file")
+    reader.add_argument("--tz", help="zone of local times, for example Europe/Berlin")
+    reader.add_argument("--out", help="folder for the results; default: the file's name and the command")
+    return reader
 
 
-def run(command, options, work):
+def run(reader, arguments, work):
     """Read the file, do the work, say what was written."""
+    options, command = reader.parse_args(arguments), reader.prog.split()[-1]
     try:
         table = read_plant_file(options.file, options.clients, options.every, options.tz)
         folder = Path(options.out or f"{Path(options.file).stem}_{command}")
@@ -49,7 +50,7 @@ def run(command, options, work):
             warnings.simplefilter("always")
             lines = work(moving(table), folder, options)
     except (OSError, ValueError) as error:
-        print(f"python -m skfedcausal {command}: {error}", file=sys.stderr)
+        print(f"{reader.prog}: {error}", file=sys.stderr)
         return 1
     for warning in caught:
         if issubclass(warning.category, UserWarning):
@@ -61,7 +62,8 @@ def run(command, options, work):
 
 def read_plant_file(path, clients="prefix", every=None, tz=None):
     """Table with ``unit__tag`` columns from a CSV file."""
-    if _has_times(path):
+    head = pd.read_csv(path, sep=None, engine="python", nrows=3)
+    if any(str(name).strip().lower() in TIME_NAMES for name in head.columns):
         series = tag_series(path, Dialect(tz=tz), str(path))
         table = pd.DataFrame(series)
         if every is not None:
@@ -71,11 +73,6 @@ def read_plant_file(path, clients="prefix", every=None, tz=None):
         if every is not None or tz is not None:
             raise FileError(f"{path} has no column of times, so --every and --tz mean nothing.")
     return table.rename(columns=unit_names(list(table.columns), clients))
-
-
-def _has_times(path):
-    head = pd.read_csv(path, sep=None, engine="python", nrows=3)
-    return any(str(name).strip().lower() in TIME_NAMES for name in head.columns)
 
 
 def unit_names(columns, clients):
@@ -92,8 +89,7 @@ def unit_names(columns, clients):
         if all(all(part) for part in parts):
             return {column: f"{unit}{SEPARATOR}{tag}" for column, (unit, _, tag) in zip(columns, parts, strict=True)}
     raise FileError(
-        f"No unit in the columns {listed(columns, 6)}. Name them 'unit__tag', or say who owns them: "
-        "--clients units.json."
+        f"No unit in the columns {listed(columns, 6)}. Name them 'unit__tag' or list the owners: --clients units.json."
     )
 
 
@@ -107,8 +103,3 @@ def moving(table):
         raise FileError("No column changes: there is nothing to learn.")
     there = np.flatnonzero(table[kept].notna().any(axis=1))
     return table[kept].iloc[there[0] : there[-1] + 1]
-
-
-def save(figure, path):
-    """A figure as PNG."""
-    figure.savefig(path, dpi=120)

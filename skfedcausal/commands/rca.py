@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from ..estimators.detector import FederatedRCADetector
-from .plant_file import FileError, parser_for, run, save
+from .plant_file import FileError, parser_for, run
 
 _MOST_PAGES = 20
 
@@ -13,12 +13,10 @@ def main(arguments):
     """Fit to the nominal part, look at the rest, and write a table, pictures and a report per incident."""
     parser = parser_for("rca", "Find incidents in a record of your plant and the units they began in.")
     parser.add_argument(
-        "--nominal",
-        default="0.5",
-        help="normal operation: share of the rows, or the time up to which it lasted",
+        "--nominal", default="0.5", help="normal operation: share of the rows, or the time at which it ended"
     )
     parser.add_argument("--false-alarms", default="0.001", help="budget: per time step, or for instance '1 per day'")
-    return run("rca", parser.parse_args(arguments), _rca)
+    return run(parser, arguments, _rca)
 
 
 def _rca(table, folder, options):
@@ -29,7 +27,7 @@ def _rca(table, folder, options):
     incidents = detector.incidents(rest)
     incidents.to_csv(folder / "incidents.csv", index=False)
     for k, (_, incident) in enumerate(incidents.head(_MOST_PAGES).iterrows(), start=1):
-        save(IncidentDisplay.from_detector(detector, rest, incident).figure_, folder / f"incident_{k}.png")
+        IncidentDisplay.from_detector(detector, rest, incident).figure_.savefig(folder / f"incident_{k}.png", dpi=120)
         detector.report(incident, folder / f"incident_{k}.html", X=rest)
     if incidents.empty:
         return ["No incident."]

@@ -8,6 +8,7 @@ from ..sites.site import read_site_settings
 from . import plan
 from ._shared import answer, parser, report
 
+_TEXT = "{site}: {bytes_up:,} bytes left, {bytes_down:,} bytes came, {refused} refused. Account: {ledger}"
 _PAUSE = 1.0  # seconds between two looks for a further batch
 
 
@@ -17,10 +18,9 @@ def main(arguments):
     reader.add_argument("--dry-run", action="store_true", help="only show what would leave, as `plan` does")
     reader.add_argument("--out", help="folder of the exchange, instead of the one in the settings")
     reader.add_argument("--timeout", type=float, help="seconds without a question after which to give up")
-    options = reader.parse_args(arguments)
-    if options.dry_run:
-        return plan.main([str(options.settings), *(["--json"] if options.json else [])])
-    return answer(options, lambda: _run(options), _text)
+    if reader.parse_args(arguments).dry_run:
+        return answer(reader, arguments, plan.plan, plan.in_words)
+    return answer(reader, arguments, _run, _TEXT.format_map)
 
 
 def _run(options):
@@ -59,10 +59,3 @@ def _send_all(site, settings, watch):
         else:
             break
     return sent
-
-
-def _text(result):
-    return (
-        f"{result['site']}: {result['bytes_up']:,} bytes left, {result['bytes_down']:,} bytes came, "
-        f"{result['refused']} refused. Account: {result['ledger']}"
-    )

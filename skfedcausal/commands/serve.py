@@ -7,8 +7,7 @@ from ._shared import answer, parser, report
 def main(arguments):
     """Learn the plant from the sites of a settings file and write the results."""
     reader = parser("serve", "Run a fit over sites that are reached through a folder of files.")
-    options = reader.parse_args(arguments)
-    return answer(options, lambda: _serve(options), _text)
+    return answer(reader, arguments, _serve, _text)
 
 
 def _serve(options):
@@ -32,10 +31,7 @@ def _text(summary):
         f"Run {summary['run']}: {len(summary['units'])} units, {summary['rounds']} rounds, "
         f"{summary['wire_bytes_up']:,} bytes up, {summary['wire_bytes_down']:,} bytes down.",
         *(f"  {link['cause']} -> {link['effect']}  {link['strength']:.3g}" for link in summary["links"]),
-        *(
-            f"  row {incident['start']}: {incident['root']} ({incident['probability']:.2f})"
-            for incident in summary.get("incidents", ())
-        ),
+        *(f"  row {one['start']}: {one['root']} ({one['probability']:.2f})" for one in summary.get("incidents", ())),
         f"Results: {summary['results']}",
     ]
     if summary["lost"]:

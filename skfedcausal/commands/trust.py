@@ -7,14 +7,19 @@ from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger
 from ..sites.site import read_site_settings
 from ._shared import answer, parser
 
+_VERIFIED = (
+    "{ledger}: chain of hashes intact, {entries} packets, {bytes_up:,} bytes left, {bytes_down:,} bytes came, "
+    "{refused} refused.\nLast hash: {head}"
+)
+_MADE = "{key}: bring a copy to the server by a way that you trust."
+
 
 def verify(arguments):
     """Check the chain of a ledger, add up, and write the page for the security officer."""
     reader = parser("verify", "Check a site's ledger: its chain of hashes and its sums.")
     reader.add_argument("--html", type=Path, help="also write the ledger as a page to read and sign")
     reader.add_argument("--head", help="last hash as it was noted elsewhere: the ledger has to contain it")
-    options = reader.parse_args(arguments)
-    return answer(options, lambda: _verify(options), _text)
+    return answer(reader, arguments, _verify, _VERIFIED.format_map)
 
 
 def _verify(options):
@@ -29,20 +34,8 @@ def _verify(options):
     return {"ledger": str(path), **totals}
 
 
-def _text(totals):
-    return (
-        f"{totals['ledger']}: chain of hashes intact, {totals['entries']} packets, {totals['bytes_up']:,} bytes left, "
-        f"{totals['bytes_down']:,} bytes came, {totals['refused']} refused.\nLast hash: {totals['head']}"
-    )
-
-
 def key(arguments):
     """Make a key."""
     reader = parser("key", "Make a key for a site.", settings=False)
     reader.add_argument("path", type=Path, help="file to write; must not exist")
-    options = reader.parse_args(arguments)
-    return answer(
-        options,
-        lambda: {"key": str(write_key(options.path))},
-        lambda result: f"{result['key']}: bring a copy to the server by a way that you trust.",
-    )
+    return answer(reader, arguments, lambda options: {"key": write_key(options.path)}, _MADE.format_map)

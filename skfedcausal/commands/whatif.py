@@ -4,7 +4,7 @@ import numpy as np
 
 from ..containers.layout import listed
 from ..estimators.counterfactual import FederatedCounterfactualEstimator
-from .plant_file import FileError, parser_for, run, save
+from .plant_file import FileError, parser_for, run
 
 
 def main(arguments):
@@ -20,7 +20,7 @@ def main(arguments):
         "(added); may be given several times",
     )
     parser.add_argument("--react", action="store_true", help="let the controllers of other units react")
-    return run("whatif", parser.parse_args(arguments), _whatif)
+    return run(parser, arguments, _whatif)
 
 
 def _whatif(table, folder, options):
@@ -34,7 +34,7 @@ def _whatif(table, folder, options):
     estimator = FederatedCounterfactualEstimator(input_columns=inputs, missing_inputs="hold").fit(table)
     answer = estimator.whatif(table, change, loops="react" if options.react else "hold")
     answer.to_csv(folder / "whatif.csv", index=False)
-    save(EffectDisplay.from_whatif(answer).figure_, folder / "whatif.png")
+    EffectDisplay.from_whatif(answer).figure_.savefig(folder / "whatif.png", dpi=120)
     estimator.report(folder / "report.html")
     mean = answer.groupby("column", sort=False)["effect"].mean()
     largest = mean.reindex(mean.abs().sort_values(ascending=False).index).head(10)

@@ -104,14 +104,12 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
 
 def is_fine(X, min_samples, min_features):
     """Whether scikit-learn, which takes a while to find out, would return a table as it is."""
-    if type(X) is not np.ndarray or X.dtype != np.float64 or X.ndim != 2:
+    is_table = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2
+    if not is_table or X.shape[0] < min_samples or X.shape[1] < min_features:
         return False
-    if X.shape[0] < min_samples or X.shape[1] < min_features:
-        return False
-    if X.size <= _FEW:
-        return bool(np.isfinite(X).all()) or not np.isinf(X).any()
     with np.errstate(over="ignore", invalid="ignore"):  # a sum takes no memory
-        return bool(np.isfinite(X.sum())) or not np.isinf(X).any()
+        finite = np.isfinite(X).all() if X.size <= _FEW else np.isfinite(X.sum())
+    return bool(finite) or not np.isinf(X).any()
 
 
 def same_kind(error, message):
@@ -179,8 +177,7 @@ def constant_columns(Y):
     """
     Y = np.asarray(Y)
     n_samples, n_features = Y.shape
-    low = np.full(n_features, np.nan)
-    high = np.full(n_features, np.nan)
+    low, high = np.full((2, n_features), np.nan)
     candidates = np.arange(n_features)
     block = 1024
     for start in range(0, n_samples, block):

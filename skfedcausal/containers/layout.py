@@ -69,10 +69,9 @@ class PlantLayout:
     def columns(self):
         """Flat names of all columns of the flat table, in its order."""
         name_at: dict[int, str] = {}
-        for unit in range(self.n_units):
-            name_at.update(zip(self.output_positions[unit], self.outputs[unit], strict=True))
-            # strict=False: inputs that came separately have no position
-            name_at.update(zip(self.input_positions[unit], self.inputs[unit], strict=False))
+        units = zip(self.output_positions + self.input_positions, self.outputs + self.inputs, strict=True)
+        for positions, names in units:
+            name_at.update(zip(positions, names, strict=False))  # inputs that came separately have no position
         return tuple(name_at[position] for position in sorted(name_at))
 
     @property
@@ -88,13 +87,10 @@ class PlantLayout:
         positions : list of list of int
         columns : list of str
         """
-        rank = {position: k for k, position in enumerate(sorted(sum(self.output_positions, ())))}
+        name_at = dict(zip(sum(self.output_positions, ()), sum(self.outputs, ()), strict=True))
+        rank = {position: k for k, position in enumerate(sorted(name_at))}
         positions = [[rank[position] for position in unit] for unit in self.output_positions]
-        columns = [""] * len(rank)
-        for unit, names in zip(positions, self.outputs, strict=True):
-            for k, name in zip(unit, names, strict=True):
-                columns[k] = name
-        return positions, columns
+        return positions, [name_at[position] for position in rank]
 
     @property
     def has_separate_inputs(self):
@@ -187,17 +183,12 @@ def input_mask(input_columns, columns):
     if callable(input_columns):
         return [bool(input_columns(position if name is None else name)) for position, name in enumerate(columns)]
     if isinstance(input_columns, (str, Integral)):
-        raise ValueError(
-            f"Got input_columns={input_columns!r}; give a list of names or positions, for example [{input_columns!r}]."
-        )
+        raise ValueError(f"Got {input_columns=}; give a list of names or positions: [{input_columns!r}].")
     position_of = {name: position for position, name in enumerate(columns) if name is not None}
     position_of |= {position: position for position in range(len(columns))}
     entries = [SEPARATOR.join(e) if _two_levels(e) else e for e in input_columns]
-    unknown = [
-        entry
-        for entry in entries
-        if not isinstance(entry, (str, Integral)) or isinstance(entry, bool) or entry not in position_of
-    ]
+    usable = [isinstance(e, (str, Integral)) and not isinstance(e, bool) and e in position_of for e in entries]
+    unknown = [entry for entry, flag in zip(entries, usable, strict=True) if not flag]
     if unknown:
         known = [name for name in columns if name is not None]
         hint = f"column names: {listed(known)}" if known else _NAMELESS
@@ -238,15 +229,16 @@ def split_flat_names(columns):
 
 def check_flat_names(units, columns):
     """Refuse flat names from which the unit's name would not come back."""
-    misread = [
-        unit
-        for unit, column in zip(units, columns, strict=True)
-        if column.startswith(unit + SEPARATOR) and column.partition(SEPARATOR)[0] != unit
-    ]
-    if misread:
+    pairs = ((unit, column) for unit, column in zip(units, columns, strict=True) if column.startswith(unit + SEPARATOR))
+    misread = [unit for unit, column in pairs if column.partition(SEPARATOR)[0] != unit]
+    _refuse_units(misread)
+
+
+def _refuse_units(names):
+    if names:
         raise ValueError(
-            f"Got unit name(s) {listed(dict.fromkeys(misread))}; rename them: 'client{SEPARATOR}sensor' is "
-            f"split at the first '{SEPARATOR}', so they must not contain it or end with '_'."
+            f"Got unit name(s) {listed(dict.fromkeys(names))}; rename them: 'client{SEPARATOR}sensor' is split at "
+            f"the first '{SEPARATOR}', so a unit's name must not be empty or contain '{SEPARATOR}' or end with '_'."
         )
 
 
@@ -257,8 +249,8 @@ def column_order(columns, n_columns, known, what, *, by_name=True):
         check_known(columns, known, f"columns of {what}")
     if n_columns != len(known):
         raise ValueError(
-            f"Got {n_columns} column(s) in {what}, expected {len(known)}: {listed(known)}. Give "
-            "the columns that were there in `fit`, in the same order."
+            f"Got {n_columns} column(s) in {what}, expected {len(known)}: {listed(known)}. Give the columns that were "
+            "there in `fit`, in the same order."
         )
     if columns is None or list(columns) == known or set(columns) != set(known):
         return None
@@ -271,23 +263,14 @@ def check_known(names, known, what):
     came, learned = set(names), set(known)
     missing = [name for name in known if name not in came]
     unknown = [name for name in names if name not in learned]
-    if missing or unknown:
-        complaints = [f"missing {listed(missing)}"] if missing else []
-        complaints += [f"unknown {listed(unknown)}"] if unknown else []
-        raise ValueError(
-            f"Got {what} that do not fit: {', '.join(complaints)}. "
-            f"Known are {listed(known)}; rename, add or drop accordingly."
-        )
+    wrong = ", ".join(f"{kind} {listed(own)}" for kind, own in (("missing", missing), ("unknown", unknown)) if own)
+    if wrong:
+        raise ValueError(f"Got {what} that do not fit: {wrong}. Known are {listed(known)}; rename, add or drop.")
 
 
 def check_unit_names(names):
     """Refuse unit names that a flat ``unit__sensor`` name could not carry."""
-    bad = [name for name in names if not name or SEPARATOR in name]
-    if bad:
-        raise ValueError(
-            f"Got unit name(s) {listed(bad)}; a unit's name must not be empty or contain '{SEPARATOR}': "
-            f"columns are called 'client{SEPARATOR}sensor'. Rename the unit(s)."
-        )
+    _refuse_units([name for name in names if not name or SEPARATOR in name])
     check_unique(names, "units")
 
 

@@ -105,10 +105,8 @@ class PlantData:
     @property
     def unit_bytes(self):
         """Bytes of each unit's outputs and inputs, a dict by unit."""
-        return {
-            name: Y.nbytes + (0 if U is None else U.nbytes)
-            for name, Y, U in zip(self.names, self.outputs, self.inputs, strict=True)
-        }
+        units = zip(self.names, self.outputs, self.inputs, strict=True)
+        return {name: Y.nbytes + (0 if U is None else U.nbytes) for name, Y, U in units}
 
     @property
     def raw_bytes(self):
@@ -309,10 +307,8 @@ def _read_episodes(episodes, inputs, lengths, layout, how):
         lengths=tuple(record.n_samples for record in records),
     )
     if joined.n_samples < how.min_samples:
-        raise ValueError(
-            f"Found {len(records)} episode(s) with {joined.n_samples} sample(s) in total while a "
-            f"minimum of {how.min_samples} is required."
-        )
+        found = f"Found {len(records)} episode(s) with {joined.n_samples} sample(s) in total"
+        raise ValueError(f"{found} while a minimum of {how.min_samples} is required.")
     return joined
 
 

@@ -6,7 +6,6 @@ and clocks: what each table is, its number of rows and its time index.
 
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -61,10 +60,8 @@ def read_table(X, layout, how):
     values = to_floats(X, name_column=name_column, input_name="X", **checks)
     if order is not None:
         values = values[:, order]
-    arrays = [
-        _outputs_and_inputs(values, *positions)
-        for positions in zip(layout.output_positions, layout.input_positions, strict=True)
-    ]
+    units = zip(layout.output_positions, layout.input_positions, strict=True)
+    arrays = [_outputs_and_inputs(values, *positions) for positions in units]
     index = X.index if isinstance(X, pd.DataFrame) else None
     return layout, arrays, [("X", len(values), index)]
 
@@ -89,9 +86,7 @@ def _learn_table(X, columns, width, how):
     if not isinstance(client_labels, str):
         labels = _read_labels(client_labels, flat_names)
     elif client_labels != "from_columns":
-        raise ValueError(
-            f"Got client_labels={client_labels!r}; give 'from_columns', one label per column, or a callable."
-        )
+        raise ValueError(f"Got {client_labels=}; give 'from_columns', one label per column, or a callable.")
     elif names_units(X):
         labels = split_flat_names(columns)
     else:
@@ -102,7 +97,6 @@ def _learn_table(X, columns, width, how):
                 f"No column name of X has '{SEPARATOR}': every column becomes a unit of its own "
                 f"({listed(labels, limit=5)}). Name columns 'client{SEPARATOR}sensor' or give "
                 "`client_labels`, if units have several sensors.",
-                UserWarning,
                 stacklevel=5,
             )
     return learn_layout(labels, flat_names, is_input, named=named)
@@ -134,9 +128,11 @@ def read_units(X, layout, how):
     if layout is None:
         if not isinstance(how.client_labels, str) or how.client_labels != "from_columns":
             raise ValueError(
-                "Got `client_labels` with a list or dict of units; they are for one table, leave them out."
+                "Got `client_labels` with a list or dict of units; leave them out, they are for one table."
             )
-        names, tables = _name_units(X)
+        names = [str(name) for name in X] if isinstance(X, Mapping) else [f"client{k}" for k in range(len(X))]
+        check_unit_names(names)
+        tables = list(X.values() if isinstance(X, Mapping) else X)
         known = [None] * len(names)
     else:
         names, tables = layout.names, _tables_in_order(X, layout.names, "X")
@@ -146,10 +142,8 @@ def read_units(X, layout, how):
         owned = map(layout.unit_columns, range(layout.n_units))
         known = [[layout.columns[position] for position in unit] for unit in owned]
     checks = {"input_name": "X", "ensure_min_samples": how.min_samples, "estimator": how.estimator}
-    blocks = [
-        _read_block(name, table, own, f"unit {name!r}", **checks)
-        for name, table, own in zip(names, tables, known, strict=True)
-    ]
+    units = zip(names, tables, known, strict=True)
+    blocks = [_read_block(name, table, own, f"unit {name!r}", **checks) for name, table, own in units]
     if layout is None:
         flat_names = [name for block in blocks for name in block.columns]
         labels = [name for name, block in zip(names, blocks, strict=True) for _ in block.columns]
@@ -160,9 +154,8 @@ def read_units(X, layout, how):
     arrays = []
     for unit, block in enumerate(blocks):
         place = layout.unit_columns(unit).index
-        outputs = list(map(place, layout.output_positions[unit]))
-        inputs = list(map(place, layout.input_positions[unit]))
-        arrays.append(_outputs_and_inputs(block.values, outputs, inputs))
+        kinds = layout.output_positions[unit], layout.input_positions[unit]
+        arrays.append(_outputs_and_inputs(block.values, *(list(map(place, positions)) for positions in kinds)))
     return layout, arrays, [block.clock for block in blocks]
 
 
@@ -172,15 +165,6 @@ def _are_as_learned(tables, layout, min_samples):
         is_fine(Y, min_samples, 1) and Y.shape[1] == len(columns) and list(columns) == sorted(columns)
         for Y, columns in zip(tables, layout.output_positions, strict=True)
     )
-
-
-def _name_units(X):
-    """Names and tables of the units of a list or dict."""
-    if isinstance(X, Mapping):
-        names = [str(name) for name in X]
-        check_unit_names(names)
-        return names, list(X.values())
-    return [f"client{k}" for k in range(len(X))], list(X)
 
 
 def _set_features(estimator, layout):
@@ -211,31 +195,24 @@ def read_inputs(inputs, layout, *, learned):
     tables = _tables_in_order(inputs, layout.names, "`inputs`", complete=False)
     names: list[tuple] = []
     arrays, clocks = [], []
-    for unit, table, learned_names in zip(layout.names, tables, layout.inputs, strict=True):
-        block = _read_input_block(unit, table, learned_names if learned else None)
-        arrays.append(block and block.values)
-        own = () if block is None else block.columns
-        names.append(tuple(name or f"{unit}{SEPARATOR}u{k}" for k, name in enumerate(own)))
-        clocks += [] if block is None else [block.clock]
-    return layout if learned else with_separate_inputs(layout, names), tuple(arrays), clocks
-
-
-def _read_input_block(unit, table, known):
-    """Read the inputs of one unit; None if it has none."""
-    if table is None:
-        if known:
+    for unit, table, had in zip(layout.names, tables, layout.inputs, strict=True):
+        known, block = had if learned else None, None
+        if table is not None:
+            what = f"the inputs of unit {unit!r}"
+            block = _read_block(unit, table, known, what, min_features=0, input_name="inputs")
+        elif known:
             raise ValueError(f"Got no inputs for unit {unit!r}, expected {listed(known)} as in `fit`.")
-        return None
-    what = f"the inputs of unit {unit!r}"
-    block = _read_block(unit, table, known, what, min_features=0, input_name="inputs")
-    return block if block.columns else None
+        own = block.columns if block else ()
+        names.append(tuple(name or f"{unit}{SEPARATOR}u{k}" for k, name in enumerate(own)))
+        arrays.append(block.values if block and own else None)
+        clocks += [block.clock] if block and own else []
+    return layout if learned else with_separate_inputs(layout, names), tuple(arrays), clocks
 
 
 # --- parts --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Block:
+class _Block(NamedTuple):
     """Table of one unit: values, flat column names (None where there are none), name, rows, time index."""
 
     values: np.ndarray

@@ -37,15 +37,13 @@ def check_lengths(lengths, n_samples):
         return (n_samples,)
     array = np.asarray(lengths)
     if array.ndim != 1 or array.dtype.kind not in "iu" or array.size == 0 or array.min() < 1:
-        raise ValueError(
-            f"Got lengths={lengths!r}; give one positive integer per episode, for example lengths=[{n_samples}]."
-        )
+        raise ValueError(f"Got {lengths=}; give one positive integer per episode, for example lengths=[{n_samples}].")
     if array.sum() != n_samples:
         raise ValueError(
             f"Got `lengths` that sum to {array.sum()} for {n_samples} rows; give the number of "
             "rows of every episode, in order."
         )
-    return tuple(int(length) for length in array)
+    return tuple(array.tolist())
 
 
 def episode_starts(lengths):
@@ -98,8 +96,8 @@ def check_times(index, lengths):
         times = index[start : start + length]
         if times.is_monotonic_decreasing and times[-1] < times[0]:
             raise ValueError(
-                f"The rows of X run backwards in time, from {times[0]} to {times[-1]}: what was an effect "
-                "would be taken for a cause. Sort them by time."
+                f"The rows of X run backwards in time, from {times[0]} to {times[-1]}: what was an effect would be "
+                "taken for a cause. Sort them by time."
             )
         text = repeated_text(times)
         if text is not None:
@@ -107,7 +105,6 @@ def check_times(index, lengths):
                 f"{text} Rows are taken in the order they came; nothing was dropped. Clocks put back in "
                 "autumn do this: read exports with read_historian(..., tz=...), or give the index a zone by "
                 "tz_localize(..., ambiguous='infer').",
-                UserWarning,
                 stacklevel=5,
             )
 
@@ -125,9 +122,7 @@ def sampling_period(index):
 def check_sampling(index, period):
     """Refuse rows at another sampling period than in `fit`."""
     came = sampling_period(index)
-    if came is None or period is None:
-        return
-    if abs(came / period - 1) > _SAME:
+    if came is not None and period is not None and abs(came / period - 1) > _SAME:
         raise ValueError(
             f"X has a row every {came}, the nominal record had one every {period}. Dynamics are learned per "
             "row: resample X, or fit to a nominal record of that sampling."
@@ -147,7 +142,6 @@ def warn_of_gaps(index, starts):
         warnings.warn(
             f"X has no rows between {index[gaps[0]]} and {index[gaps[0] + 1]}{more}; its rows are taken as "
             "one step apart. Give missing rows as NaN, or cut there by `lengths`.",
-            UserWarning,
             stacklevel=4,
         )
 
@@ -186,7 +180,6 @@ def check_following(index, last, period):
         warnings.warn(
             f"There are no rows between {last} and {index[0]}; the stream goes on as if none had been left "
             "out. Give missing rows as NaN, or reset().",
-            UserWarning,
             stacklevel=3,
         )
     return index[-1]
@@ -200,7 +193,5 @@ def position(row, index, default=None):
         return int(row)
     if isinstance(index, pd.DatetimeIndex) and not isinstance(row, float):
         return int(index.searchsorted(pd.Timestamp(row)))
-    raise TypeError(
-        f"Got {row!r} as a row; give a position"
-        + (" or a time." if isinstance(index, pd.DatetimeIndex) else "; the record has no times.")
-    )
+    times = " or a time" if isinstance(index, pd.DatetimeIndex) else "; the record has no times"
+    raise TypeError(f"Got {row!r} as a row; give a position{times}.")

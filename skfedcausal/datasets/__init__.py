@@ -7,13 +7,7 @@ from ._causrca import load_causrca
 from ._exports import make_historian_exports
 from ._nonlinear import make_nonlinear_plant
 from ._plants import make_granger_plant
-from ._preparation import (
-    cross_client_columns,
-    discrete_columns,
-    prepare_hai,
-    prepare_records,
-    prepare_swat,
-)
+from ._preparation import cross_client_columns, discrete_columns, prepare_hai, prepare_records, prepare_swat
 from ._sysid import load_sysid
 from ._tep import load_tep
 from ._testbeds import load_hai, load_swat

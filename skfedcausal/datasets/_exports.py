@@ -82,9 +82,7 @@ def _write_boiler(path, Y, times):
     Y[n // 5 : n // 3, 3] = Y[n // 5, 3]
     columns = {"time": _local(times)}
     for j, y in enumerate(Y.T):
-        bad = (np.arange(n) % 97) == j
-        columns[f"s{j}"] = y
-        columns[f"s{j}.quality"] = np.where(bad, 24, 192)
+        columns |= {f"s{j}": y, f"s{j}.quality": np.where(np.arange(n) % 97 == j, 24, 192)}
     pd.DataFrame(columns).to_csv(path, sep=";", index=False, decimal=",", float_format="%.4f")
 
 

@@ -86,10 +86,8 @@ def cross_client_columns(data, threshold=0.3):
     correlation = np.abs(varying.corr().to_numpy())
     correlation[clients[:, None] == clients] = 0.0
     kept = varying.columns[np.nan_to_num(correlation).max(axis=1, initial=0.0) >= threshold].tolist()
-    lost = sorted(_lost_clients(data, kept))
-    if lost:
-        what = f"No column of {', '.join(lost)} has a correlation of {threshold} with another client's"
-        raise ValueError(f"{what}. Lower the threshold or leave the client out.")
+    wanted = f"has a correlation of {threshold} with another client's. Lower the threshold or leave the client out"
+    _check_clients(data, kept, "No column of {} " + wanted)
     return kept
 
 
@@ -158,10 +156,8 @@ def prepare_records(
     if correlation is not None:
         outputs = rows.drop(columns=kept_inputs)
         rows = without(rows, set(outputs) - set(cross_client_columns(outputs, correlation)), "alone")
-    lost = _lost_clients(data, (name for name in rows if name not in kept_inputs))
-    if lost:
-        what = f"No measurement is left of {', '.join(lost)}"
-        raise ValueError(f"{what}. Take more rows, or leave the client out with its inputs.")
+    wanted = "No measurement is left of {}. Take more rows, or leave the client out with its inputs"
+    _check_clients(data, rows.columns.difference(kept_inputs), wanted)
     scaling = pd.DataFrame({"mean": rows.mean(), "std": rows.std(ddof=0)})
     rows = (rows - scaling["mean"]) / scaling["std"]
     noisy = [name for name in switches if name in rows and input_noise]
@@ -229,7 +225,8 @@ def _constant(data):
     return [name for name in data if data[name].nunique(dropna=True) <= 1]
 
 
-def _lost_clients(before, after):
-    """Clients of some columns that have none among those that are left."""
-    left = {name.split("__")[0] for name in after}
-    return [client for client in dict.fromkeys(name.split("__")[0] for name in before) if client not in left]
+def _check_clients(before, after, complaint):
+    """Refuse columns that leave out clients of those before."""
+    lost = sorted({name.split("__")[0] for name in before} - {name.split("__")[0] for name in after})
+    if lost:
+        raise ValueError(f"{complaint.format(', '.join(lost))}.")

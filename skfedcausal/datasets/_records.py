@@ -88,28 +88,20 @@ def plant_record(tables, variables, source, *, inputs="outputs", **more):
     """Bunch of a record: episodes below one another, `variables` with ``column, client, role``."""
     if not isinstance(variables, pd.DataFrame):
         variables = pd.DataFrame(variables, columns=["column", "client", "role"])
-    variables, input_names = _select_columns(variables, inputs)
+    check_known(inputs, ("outputs", "separate", "drop"), "inputs")
+    is_input, client = variables["role"] == "input", pd.factorize(variables["client"])[0]
+    variables = variables.iloc[np.lexsort([is_input, client])]  # client by client, inputs after outputs
+    variables = variables[(variables["role"] != "input") | (inputs != "drop")].reset_index(drop=True)
+    variables.insert(0, "name", variables["client"] + "__" + variables["column"])
     has_times = isinstance(tables[0].index, pd.DatetimeIndex)
     data = pd.concat(tables, ignore_index=not has_times)[variables["column"].tolist()].astype(float)
     return Bunch(
         data=data.set_axis(variables["name"].tolist(), axis=1),
         lengths=[len(table) for table in tables],
         clients=variables["client"].unique().tolist(),
-        inputs=input_names,
+        inputs=variables.loc[variables["role"] == "input", "name"].tolist() if inputs == "separate" else [],
         variables=variables,
         sampling_period=source.period,
         DESCR=source.describe(),
         **more,
     )
-
-
-def _select_columns(variables, inputs):
-    """Kept variables client by client, inputs after outputs, with a first column `name`; names of inputs."""
-    check_known(inputs, ("outputs", "separate", "drop"), "inputs")
-    is_input, client = variables["role"] == "input", pd.factorize(variables["client"])[0]
-    selected = variables.iloc[np.lexsort([is_input, client])].reset_index(drop=True)
-    selected.insert(0, "name", selected["client"] + "__" + selected["column"])
-    is_input = selected["role"] == "input"
-    if inputs == "drop":
-        return selected[~is_input].reset_index(drop=True), []
-    return selected, selected["name"][is_input].tolist() if inputs == "separate" else []

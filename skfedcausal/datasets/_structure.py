@@ -91,10 +91,8 @@ def _given_pairs(links: Any, names, possible, prefix):
             raise ValueError(f"{prefix}links must hold {wanted}. Got the entry {pair!r}.")
         cause, effect = (unit_position(end, names) for end in pair)
         if (cause, effect) not in possible:
-            raise ValueError(
-                f"{prefix}links cannot hold {(names[cause], names[effect])}: cause and effect must be "
-                "different units, and the cause of an input link needs inputs."
-            )
+            what = f"{prefix}links cannot hold {(names[cause], names[effect])}"
+            raise ValueError(f"{what}: give different units; the cause of an input link needs inputs.")
         pairs[cause, effect] = None
     return list(pairs)
 

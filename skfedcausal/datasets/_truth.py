@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import product
 
 import numpy as np
 import pandas as pd
@@ -104,9 +105,15 @@ class PlantTruth:
     @cached_property
     def links(self):
         """Influences between different units, see Attributes."""
-        rows = self._blocks("state", self.transition, self.state_slices)
-        if self.input is not None:
-            rows += self._blocks("input", self.input, self.input_slices)
+        rows = []
+        sources = ("state", self.transition, self.state_slices), ("input", self.input, self.input_slices)
+        for kind, matrix, slices in sources:
+            if matrix is None:
+                continue
+            for (cause, columns), (effect, states) in product(slices.items(), self.state_slices.items()):
+                strength = float(np.linalg.norm(matrix[states, columns]))
+                if cause != effect and strength > 0:
+                    rows.append((cause, effect, kind, strength))
         return pd.DataFrame(rows, columns=["cause", "effect", "kind", "strength"])
 
     @cached_property
@@ -140,13 +147,3 @@ class PlantTruth:
             model = {"A": self.transition[own, own], "B": B, "C": C, "Q": self.process_cov[own, own], "R": R}
             models[name] = {key: None if M is None else M.copy() for key, M in model.items()}
         return models
-
-    def _blocks(self, kind, matrix, source_slices):
-        """Rows of the links table for the blocks of `matrix` that are not zero."""
-        rows = []
-        for cause, columns in source_slices.items():
-            for effect, states in self.state_slices.items():
-                strength = float(np.linalg.norm(matrix[states, columns]))
-                if cause != effect and strength > 0:
-                    rows.append((cause, effect, kind, strength))
-        return rows

@@ -15,24 +15,32 @@ def as_generator(random_state):
     return np.random.default_rng(seed)
 
 
+def require(holds, name, wanted, value):
+    """Refuse an argument that is not as wanted."""
+    if not holds:
+        raise ValueError(f"{name} must be {wanted}. Got {value!r}.")
+
+
+def _is_whole(value):
+    return isinstance(value, Integral) and not isinstance(value, bool)
+
+
 def check_count(value, name, low):
     """An integer of at least `low`."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
-        raise ValueError(f"{name} must be an integer of at least {low}. Got {value!r}.")
+    require(_is_whole(value) and value >= low, name, f"an integer of at least {low}", value)
     return int(value)
 
 
 def check_share(value, name):
     """A number in [0, 1)."""
-    if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < 1:
-        raise ValueError(f"{name} must be a number in [0, 1). Got {value!r}.")
+    is_number = isinstance(value, Real) and not isinstance(value, bool)
+    require(is_number and 0 <= float(value) < 1, name, "a number in [0, 1)", value)
     return float(value)
 
 
 def check_known(value, known, name):
     """One of the strings `known`."""
-    if value not in known:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, known))}. Got {value!r}.")
+    require(value in known, name, f"one of {', '.join(map(repr, known))}", value)
     return value
 
 
@@ -40,9 +48,8 @@ def check_interval(value, name, high=np.inf):
     """A pair ``0 < low <= high``, from a pair or from one number (both ends)."""
     ends = np.asarray(value, dtype=float)
     low, top = (ends, ends) if ends.ndim == 0 else ends if ends.shape == (2,) else (np.nan, np.nan)
-    if not 0 < low <= top < high:
-        bound = "0 < low <= high" + ("" if np.isinf(high) else f" < {high}")
-        raise ValueError(f"{name} must be a number or a pair (low, high) with {bound}. Got {value!r}.")
+    bound = "0 < low <= high" + ("" if np.isinf(high) else f" < {high}")
+    require(0 < low <= top < high, name, f"a number or a pair (low, high) with {bound}", value)
     return float(low), float(top)
 
 
@@ -64,9 +71,9 @@ def per_unit_counts(value, n_units, name, low):
 def per_unit_scales(value, n_units, name, *, positive):
     """One finite standard deviation per unit, above zero when `positive`."""
     scales = np.asarray(per_unit(value, n_units, name), dtype=float)
-    if not np.isfinite(scales).all() or (scales < 0).any() or (positive and (scales == 0).any()):
-        wanted = "above zero" if positive else "of at least zero"
-        raise ValueError(f"{name} must be finite standard deviations {wanted}. Got {value!r}.")
+    bound = "above zero" if positive else "of at least zero"
+    holds = np.isfinite(scales).all() and not (scales < 0).any() and (scales.all() or not positive)
+    require(holds, name, f"finite standard deviations {bound}", value)
     return scales
 
 
@@ -77,10 +84,9 @@ def check_names(names, n_units):
     names = list(names)
     if len(names) != n_units:
         raise ValueError(f"Got {len(names)} names for {n_units} units; give one name per unit.")
-    bad = [name for name in names if not isinstance(name, str) or not name or "__" in name]
-    if bad or len(set(names)) < n_units:
-        wanted = "different non-empty strings without '__', which separates unit and sensor in column names"
-        raise ValueError(f"names must be {wanted}. Got {names!r}.")
+    good = all(isinstance(name, str) and name and "__" not in name for name in names)
+    wanted = "different non-empty strings without '__', which separates unit and sensor in column names"
+    require(good and len(set(names)) == n_units, "names", wanted, names)
     return names
 
 
@@ -88,25 +94,18 @@ def unit_position(unit, names):
     """Position of a unit given by name or position."""
     if isinstance(unit, str) and unit in names:
         return names.index(unit)
-    if isinstance(unit, Integral) and not isinstance(unit, bool) and 0 <= int(unit) < len(names):
+    if _is_whole(unit) and 0 <= int(unit) < len(names):
         return int(unit)
     raise ValueError(f"Unknown unit {unit!r}; give a position from 0 to {len(names) - 1} or one of {names}.")
 
 
-def row_position(value, n_samples, name):
-    """Row number from a row number (int) or a share of the rows (float in [0, 1])."""
-    if isinstance(value, Integral) and not isinstance(value, bool) and 0 <= int(value) <= n_samples:
-        return int(value)
-    if isinstance(value, Real) and not isinstance(value, Integral) and 0 <= float(value) <= 1:
-        return round(float(value) * n_samples)
-    wanted = f"a row from 0 to {n_samples} (int) or a share of the rows from 0.0 to 1.0 (float)"
-    raise ValueError(f"{name} must be {wanted}. Got {value!r}.")
-
-
 def row_range(start, stop, n_samples, name):
-    """Rows ``start:stop``, not empty, each end a row number or a share of the rows."""
-    first = row_position(start, n_samples, f"Start of {name}")
-    last = row_position(stop, n_samples, f"End of {name}")
-    if first >= last:
-        raise ValueError(f"{name} must cover at least one row. Got rows {first} to {last}.")
-    return first, last
+    """Rows ``start:stop``, not empty, each end a row number (int) or a share of the rows (float in [0, 1])."""
+    wanted, rows = f"a row from 0 to {n_samples} (int) or a share of the rows from 0.0 to 1.0 (float)", []
+    for end, value in ((f"Start of {name}", start), (f"End of {name}", stop)):
+        is_share = isinstance(value, Real) and not isinstance(value, Integral) and 0 <= float(value) <= 1
+        require(is_share or (_is_whole(value) and 0 <= int(value) <= n_samples), end, wanted, value)
+        rows.append(round(float(value) * n_samples) if is_share else int(value))
+    if rows[0] >= rows[1]:
+        raise ValueError(f"{name} must cover at least one row. Got rows {rows[0]} to {rows[1]}.")
+    return tuple(rows)

@@ -1,5 +1,10 @@
 """Common parts of all pictures: axes, colours that colour-blind readers can tell apart, names that fit."""
 
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
 from ..optional import import_optional
 
 # Okabe, Ito (2008), Color universal design; the yellow, too light for lines, is left out
@@ -10,12 +15,16 @@ STYLES = ("-", "--", ":", "-.")
 class Display:
     """Base of the displays: the constructor stores the numbers, `plot` draws them."""
 
+    _inches: Any = 6.5, 4.0  # of a new figure
+    _panels = 1  # side by side
+    _draw: Callable[..., None]  # everything but the title, in the axes given
+
     def plot(self, *, ax=None, title=None):
         """Draw the picture.
 
         Parameters
         ----------
-        ax : matplotlib Axes, default=None
+        ax : matplotlib Axes, or a sequence of them for a display of two, default=None
             None makes a new figure.
         title : str, default=None
 
@@ -23,34 +32,25 @@ class Display:
         -------
         self : Display
         """
-        ax = self._axes(ax)
-        self._draw(ax)
-        return self._keep(ax, title)
+        return self._drawn(ax, title)
 
     def _size(self):
-        """Width and height of a new figure, in inches."""
-        raise NotImplementedError
+        """Width and height of a new figure that the numbers need, in inches."""
+        return self._inches
 
-    def _draw(self, ax):
-        """Draw everything but the title."""
-        raise NotImplementedError
-
-    def _axes(self, ax):
-        """The given axes, or those of a new figure of the size that the numbers need."""
-        if ax is not None:
-            return ax
-        return self._pyplot().subplots(figsize=self._size(), layout="constrained")[1]
+    def _drawn(self, ax, title, **how):
+        """The display itself, drawn in the given axes or in those of a new figure."""
+        if ax is None:
+            ax = self._pyplot().subplots(1, self._panels, figsize=self._size(), layout="constrained")[1]
+        self._draw(ax, **how)
+        self.figure_, self.ax_ = np.ravel(ax)[0].figure, np.asarray(ax) if self._panels > 1 else ax
+        if title is not None:
+            (self.figure_.suptitle if self._panels > 1 else ax.set_title)(title)
+        return self
 
     def _pyplot(self):
         """matplotlib.pyplot, or an error that names the extra."""
         return import_optional("matplotlib.pyplot", "plot", f"A {type(self).__name__}")
-
-    def _keep(self, ax, title):
-        """The display itself, with the axes it was drawn in."""
-        if title is not None:
-            ax.set_title(title)
-        self.figure_, self.ax_ = ax.figure, ax
-        return self
 
 
 def line_look(k):
@@ -83,10 +83,9 @@ def legend_beside(ax, n_entries):
     small_legend(ax, loc="upper left", bbox_to_anchor=(1.01, 1.0), borderaxespad=0.0, ncols=columns)
 
 
-def tick_names(ax, names, places=None, most=40):
-    """Names of the rows and columns of a matrix; in small print for many, every k-th for very many."""
+def tick_names(ax, names, places, most=40, **turn):
+    """Names of the rows and the turned columns of a matrix; in small print for many, every k-th for very many."""
     every = 1 + (len(names) - 1) // most
-    places = range(len(names)) if places is None else places
     size = "medium" if len(names) <= 12 else "small" if len(names) <= 24 else "x-small"
-    for axis in (ax.xaxis, ax.yaxis):
-        axis.set_ticks(places[::every], [short(name) for name in names[::every]], fontsize=size)
+    for axis, look in ((ax.xaxis, turn), (ax.yaxis, {})):
+        axis.set_ticks(places[::every], [short(name) for name in names[::every]], fontsize=size, **look)

@@ -4,7 +4,7 @@ import numpy as np
 from pandas.api.types import is_datetime64_any_dtype
 
 from ..optional import import_optional
-from ._base import COLOURS, legend_below, line_look, short
+from ._base import COLOURS, Display, legend_below, line_look, short
 
 _MOST_SENSORS = 12
 _WAS, _WOULD = "as it was", "as it would have been"
@@ -133,10 +133,9 @@ class EffectDisplay:
             axis.get_major_locator().set_params(integer=True, nbins=6)
             return
         dates = import_optional("matplotlib.dates", "plot", "An EffectDisplay")
-        zone = getattr(time.dt, "tz", None)
-        locator = dates.AutoDateLocator(maxticks=6, tz=zone)
+        locator = dates.AutoDateLocator(maxticks=6, tz=time.dt.tz)
         axis.set_major_locator(locator)
-        axis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=zone))
+        axis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=time.dt.tz))
 
 
 def _largest(table):
@@ -148,7 +147,7 @@ def _largest(table):
     return size.sort_values(ascending=False, kind="stable").index[:_MOST_SENSORS].tolist()
 
 
-class TransferFunctionDisplay:
+class TransferFunctionDisplay(Display):
     """Poles and zeros of a plant beside its singular values over frequency.
 
     Use :meth:`from_transfer_function`; the constructor only stores.
@@ -174,6 +173,9 @@ class TransferFunctionDisplay:
     >>> float(TransferFunctionDisplay.from_transfer_function(G).singular_values[0, 0].round(2))
     4.0
     """
+
+    _inches = 9.0, 4.0
+    _panels = 2
 
     def __init__(self, poles, zeros, frequencies, singular_values):
         self.poles = poles
@@ -204,29 +206,14 @@ class TransferFunctionDisplay:
         display = cls(G.poles(), G.zeros(), frequencies, G.singular_values(frequencies))
         return display.plot(ax=ax, title=title)
 
-    def plot(self, *, ax=None, title=None):
-        """Draw both.
-
-        Parameters
-        ----------
-        ax : sequence of two matplotlib Axes, default=None
-            None makes a new figure.
-        title : str, default=None
-
-        Returns
-        -------
-        TransferFunctionDisplay
-        """
-        if ax is None:
-            plt = import_optional("matplotlib.pyplot", "plot", "A TransferFunctionDisplay")
-            ax = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")[1]
+    def _draw(self, ax):
         plane, gain = ax
         circle = np.exp(2j * np.pi * np.linspace(0, 1, 200))
         plane.plot(circle.real, circle.imag, color="0.6", linewidth=0.8)
         plane.plot(self.poles.real, self.poles.imag, "x", color=COLOURS[1], label="poles")
         inside = self.zeros[np.abs(self.zeros) <= 2]
         beyond = len(self.zeros) - len(inside)
-        label = "zeros" + (f" ({beyond} beyond 2)" if beyond else "")
+        label = f"zeros ({beyond} beyond 2)" if beyond else "zeros"
         plane.plot(inside.real, inside.imag, "o", color=COLOURS[0], fillstyle="none", label=label)
         plane.set_aspect("equal", adjustable="datalim")
         plane.set(xlabel="real part", ylabel="imaginary part")
@@ -235,7 +222,3 @@ class TransferFunctionDisplay:
             gain.loglog(self.frequencies, values, **line_look(k), linewidth=1.2)
         gain.set(xlabel="radians per step", ylabel="singular values")
         gain.grid(alpha=0.3)
-        if title is not None:
-            plane.figure.suptitle(title)
-        self.figure_, self.ax_ = plane.figure, np.array([plane, gain])
-        return self

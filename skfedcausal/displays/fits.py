@@ -37,6 +37,8 @@ class LossDisplay(Display):
     'round'
     """
 
+    _inches = 7.5, 4.0
+
     def __init__(self, losses):
         self.losses = losses
 
@@ -61,19 +63,18 @@ class LossDisplay(Display):
         """
         losses = getattr(estimator.server_, "loss_history_", None)
         if losses is None:
-            kind = type(estimator.server_).__name__
-            raise ValueError(f"A {kind} has no losses; fit with server=GradientServer().")
+            raise ValueError(f"A {type(estimator.server_).__name__} has no losses; fit with server=GradientServer().")
         return cls(losses).plot(ax=ax, title=title)
-
-    def _size(self):
-        return 7.5, 4
 
     def _draw(self, ax):
         kinds, units = (list(dict.fromkeys(self.losses.columns.get_level_values(k))) for k in (0, 1))
         rounds = np.arange(1, len(self.losses) + 1)
         for k, kind in enumerate(kinds):
-            if len(units) > _MOST_UNITS:
-                self._draw_range(ax, rounds, kind, COLOURS[k % len(COLOURS)])
+            if len(units) > _MOST_UNITS:  # median and range
+                losses, colour = self.losses[kind], COLOURS[k % len(COLOURS)]
+                ax.fill_between(rounds, losses.min(axis=1), losses.max(axis=1), color=colour, alpha=0.2, linewidth=0)
+                label = f"{kind}, median and range\nof {len(units)} units"
+                ax.plot(rounds, losses.median(axis=1), color=colour, linewidth=1.4, label=label)
                 continue
             for m, unit in enumerate(units):
                 look = line_look(m) | {"linestyle": ("-", "--", ":")[k % 3]}
@@ -84,13 +85,6 @@ class LossDisplay(Display):
             ax.set_xscale("log")
         ax.set(xlabel="round", ylabel="loss")
         legend_beside(ax, len(kinds) * min(len(units), _MOST_UNITS))
-
-    def _draw_range(self, ax, rounds, kind, colour):
-        """Median and range over many units."""
-        losses = self.losses[kind]
-        ax.fill_between(rounds, losses.min(axis=1), losses.max(axis=1), color=colour, alpha=0.2, linewidth=0)
-        label = f"{kind}, median and range\nof {losses.shape[1]} units"
-        ax.plot(rounds, losses.median(axis=1), color=colour, linewidth=1.4, label=label)
 
 
 class ResidualDisplay(Display):
@@ -241,15 +235,14 @@ class StateCorrelationDisplay(Display):
         return side + 1, side
 
     def _draw(self, ax):
-        names, few = list(self.state_slices), len(self.state_slices) <= 12
+        names = list(self.state_slices)
         self.image_ = ax.imshow(self.correlation, cmap="RdBu_r", vmin=-1, vmax=1)
         for states in list(self.state_slices.values())[1:]:
             ax.axhline(states.start - 0.5, color="0.3", linewidth=0.6)
             ax.axvline(states.start - 0.5, color="0.3", linewidth=0.6)
         centres = [(states.start + states.stop - 1) / 2 for states in self.state_slices.values()]
-        tick_names(ax, names, centres)
-        ax.tick_params(axis="x", rotation=45 if few else 90)
-        self._pyplot().setp(ax.get_xticklabels(), ha="right" if few else "center")
+        turn = {"rotation": 45, "ha": "right"} if len(names) <= 12 else {"rotation": 90, "ha": "center"}
+        tick_names(ax, names, centres, **turn)
         steps = f" {self.lag} step{'s' * (self.lag > 1)} before" if self.lag else ""
         ax.set(xlabel=f"states{steps}", ylabel="states")
         ax.figure.colorbar(self.image_, ax=ax, shrink=0.8, label="correlation")
@@ -279,6 +272,8 @@ class PrivacyCurveDisplay(Display):
     'epsilon'
     """
 
+    _inches = 6.5, 3.8
+
     def __init__(self, table):
         self.table = table
 
@@ -297,9 +292,6 @@ class PrivacyCurveDisplay(Display):
         PrivacyCurveDisplay
         """
         return cls(table).plot(ax=ax, title=title)
-
-    def _size(self):
-        return 6.5, 3.8
 
     def _draw(self, ax):
         epsilon, error = self.table["epsilon"], self.table["forecast_error"]

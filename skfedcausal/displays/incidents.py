@@ -168,6 +168,8 @@ class FalseAlarmDisplay(Display):
     [0.001, 0.01]
     """
 
+    _inches = 4.8, 4.2
+
     def __init__(self, asked, achieved, low, high):
         self.asked = asked
         self.achieved = achieved
@@ -193,9 +195,6 @@ class FalseAlarmDisplay(Display):
         rates = pd.DataFrame([detector.false_alarms_ for detector in detectors])
         columns = (rates[key].to_numpy(dtype=float) for key in ("asked", "achieved", "low", "high"))
         return cls(*columns).plot(ax=ax, title=title)
-
-    def _size(self):
-        return 4.8, 4.2
 
     def _draw(self, ax):
         asked, achieved, low, high = map(np.asarray, (self.asked, self.achieved, self.low, self.high))

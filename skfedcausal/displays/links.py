@@ -116,7 +116,9 @@ class LinkMatrixDisplay(Display):
         -------
         LinkMatrixDisplay
         """
-        ax = self._axes(ax)
+        return self._drawn(ax, title, vmax=vmax)
+
+    def _draw(self, ax, vmax=None):
         cmap = self._pyplot().get_cmap("Blues").with_extremes(bad="0.85")
         self.image_ = ax.imshow(self.strength, cmap=cmap, vmin=0, vmax=vmax)
         middle, size = 0.5 * self.image_.norm.vmax, None if self.intervals is None else "small"
@@ -125,15 +127,12 @@ class LinkMatrixDisplay(Display):
             colour = "white" if self.strength[row, col] > middle else "black"
             if label:
                 ax.text(col, row, label, ha="center", va="center", color=colour, fontsize=size)
-        tick_names(ax, self.names)
-        for label in ax.get_xticklabels():
-            label.set(rotation=45, ha="right", rotation_mode="anchor")
+        tick_names(ax, self.names, range(len(self.names)), rotation=45, ha="right", rotation_mode="anchor")
         ax.set(xlabel="cause", ylabel="effect")
-        return self._keep(ax, title)
 
     def _size(self):
-        cell = 0.8 if self.intervals is not None else min(0.45, 9 / len(self.names))  # inches
-        return 2.2 + cell * len(self.names), 1.8 + cell * len(self.names)
+        side = len(self.names) * (0.8 if self.intervals is not None else min(0.45, 9 / len(self.names)))
+        return 2.2 + side, 1.8 + side
 
     def _label(self, row, col):
         """Mark of the verdict and the interval of a pair."""
@@ -229,31 +228,35 @@ class LinkGraphDisplay(Display):
         -------
         LinkGraphDisplay
         """
-        ax, boxed = self._axes(ax), len(self.names) <= _MOST_BOXES
+        return self._drawn(ax, title, undecided=undecided)
+
+    def _draw(self, ax, undecided=False):
+        boxed = len(self.names) <= _MOST_BOXES
         angles = np.pi / 2 - 2 * np.pi * np.arange(len(self.names)) / len(self.names)
         place = dict(zip(self.names, np.column_stack([np.cos(angles), np.sin(angles)]), strict=True))
         kept = ["influence", "cannot tell"] if undecided else ["influence"]
         drawn = self.links[self.links["verdict"].isin(kept)]
         top = drawn["strength"].max() if (drawn["strength"] > 0).any() else 1.0
+        room = 22 if boxed else 4
+        arrow = {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=0.15", "shrinkA": room, "shrinkB": room}
         for link in drawn.itertuples():
-            found = link.verdict == "influence"
-            arrow = {
-                "arrowstyle": "-|>",
-                "connectionstyle": "arc3,rad=0.15",
-                "linewidth": 0.5 + 2.5 * link.strength / top if found else 0.8,
-                "linestyle": "-" if found else "--",
-                "color": COLOURS[0] if found else "0.6",
-                "shrinkA": 22 if boxed else 4,
-                "shrinkB": 22 if boxed else 4,
-            }
-            ax.annotate("", xy=place[link.effect], xytext=place[link.cause], arrowprops=arrow)
+            look = {"linewidth": 0.8, "linestyle": "--", "color": "0.6"}
+            if link.verdict == "influence":
+                look = {"linewidth": 0.5 + 2.5 * link.strength / top, "linestyle": "-", "color": COLOURS[0]}
+            ax.annotate("", xy=place[link.effect], xytext=place[link.cause], arrowprops=arrow | look)
         for (name, point), angle in zip(place.items(), angles, strict=True):
-            (_name_in_a_box if boxed else _name_outside)(ax, name, point, angle)
+            if boxed:
+                box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
+                ax.text(*point, short(name), ha="center", va="center", bbox=box)
+                continue
+            ax.plot(*point, "o", color="0.3", markersize=4)  # and the name along the radius: many fit around it
+            left = np.cos(angle) < -1e-9
+            turn = {"rotation": np.degrees(angle) + 180 * left, "rotation_mode": "anchor"}
+            ax.text(*(1.05 * point), short(name), **turn, ha="right" if left else "left", va="center", fontsize="small")
         radius, beside = self._radii()
         limits = (-1 - beside / radius, 1 + beside / radius)
         ax.set(xlim=limits, ylim=limits, aspect="equal")
         ax.set_axis_off()
-        return self._keep(ax, title)
 
     def _radii(self):
         """Radius of the circle, and space around it for the names, in inches."""
@@ -263,20 +266,6 @@ class LinkGraphDisplay(Display):
 
     def _size(self):
         return (2 * sum(self._radii()),) * 2
-
-
-def _name_in_a_box(ax, name, point, angle):
-    box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
-    ax.text(*point, short(name), ha="center", va="center", bbox=box)
-
-
-def _name_outside(ax, name, point, angle):
-    """A point on the circle and the name along its radius: many names fit around it."""
-    ax.plot(*point, "o", color="0.3", markersize=4)
-    left = np.cos(angle) < -1e-9
-    turn = {"rotation": np.degrees(angle) + 180 * left, "rotation_mode": "anchor"}
-    place = {"ha": "right" if left else "left", "va": "center"}
-    ax.text(*(1.05 * point), short(name), **turn, **place, fontsize="small")
 
 
 class SpectrumDisplay(Display):
@@ -305,6 +294,8 @@ class SpectrumDisplay(Display):
     >>> SpectrumDisplay.from_estimator(est, "unit0", "unit1").ax_.get_title()
     'unit0 → unit1'
     """
+
+    _inches = 5.5, 3.2
 
     def __init__(self, spectrum, cause, effect):
         self.spectrum = spectrum
@@ -342,6 +333,3 @@ class SpectrumDisplay(Display):
         ax.set(xlabel="frequency (radians per time step)", ylabel="Geweke's measure (nats)")
         ax.set(xlim=(0, None), ylim=(0, None), title=f"{self.cause} → {self.effect}")
         ax.legend()
-
-    def _size(self):
-        return 5.5, 3.2

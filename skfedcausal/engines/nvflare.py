@@ -148,15 +148,10 @@ class ServerController(Controller):
         engine = fl_ctx.get_engine()
         out = Path(engine.get_workspace().get_run_dir(fl_ctx.get_job_id()))
         settings = ServerSettings.from_args({**self._settings, "out": str(out / "results")})
-        journal = self._settings.get("out")
-        transport = EngineTransport(
-            engine,
-            settings.units,
-            settings.run,
-            timeout=settings.timeout,
-            journal=Path(journal) / "journal" if journal and settings.resume else None,
-            stopped=lambda: abort_signal.triggered,
-        )
+        own = self._settings.get("out")
+        journal = Path(own) / "journal" if own and settings.resume else None
+        more = {"timeout": settings.timeout, "journal": journal, "stopped": lambda: abort_signal.triggered}
+        transport = EngineTransport(engine, settings.units, settings.run, **more)
         try:
             silent = transport.greet(self._patience)
             if silent:

@@ -65,8 +65,7 @@ def harden(kit):
     """Allow the two classes of this library in a kit, and nothing that a job brings; no logs leave."""
     local = Path(kit) / "local"
     resources = json.loads((local / "resources.json.default").read_text())
-    resources["class_allow_list"] = [_CONTROLLER, _EXECUTOR]
-    resources["allow_log_streaming"] = False
+    resources |= {"class_allow_list": [_CONTROLLER, _EXECUTOR], "allow_log_streaming": False}
     text = json.dumps(resources, indent=1)
     for name in ("jobs-storage", "snapshot-storage"):  # not in a folder that anybody can write to
         text = text.replace(f"/tmp/nvflare/{name}", str(Path(kit).resolve() / name))

@@ -146,8 +146,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         exchange = self._exchange(transport, Ledger(), lost_units=self.lost_units)
         if exchange.one_way and server.needs_replies:
             raise ValueError(
-                f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way "
-                "link. Use a LikelihoodServer with n_rounds=1."
+                f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way link. Use "
+                "a LikelihoodServer with n_rounds=1."
             )
         self._learn(exchange, server, self._has_inputs)
         self._units, self._channel = {}, exchange
@@ -312,8 +312,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """The mechanism for messages, which must not be missing where the fit had one."""
         if self._message_mechanism is None and self.noise_covariance_:
             raise ValueError(
-                "This estimator was fitted under differential privacy and has no mechanism any more to "
-                "release new measurements with. Give it one: set_params(privacy=...)."
+                "This estimator was fitted under differential privacy and has no mechanism any more to release new "
+                "measurements with. Give it one: set_params(privacy=...)."
             )
         return self._message_mechanism
 
@@ -335,8 +335,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """Plant data to learn from."""
         if inputs is not None and not self._has_inputs:
             raise ValueError(
-                f"{type(self).__name__} has no inputs; give them as sensors of their unit, or use "
-                "FederatedCounterfactualEstimator."
+                f"{type(self).__name__} has no inputs: make them sensors, or use FederatedCounterfactualEstimator."
             )
         labels = self.client_labels
         return read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
@@ -359,8 +358,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             return
         if self._channel is not None:
             raise ValueError(
-                f"This {type(self).__name__} learned from sites, which hold their records and models: ask "
-                "with None in place of X about those, or `fit` to records in this process."
+                f"This {type(self).__name__} learned from sites, which hold their records and models: ask with None in "
+                "place of X about those, or `fit` to records in this process."
             )
         plant = self._read(X, inputs, lengths)
         self._check_units(plant.names)
@@ -384,8 +383,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _sites_asked(self, inputs, lengths):
         if self._channel is None:
             raise ValueError(
-                f"{type(self).__name__}.fit keeps no record: give X. Only after `fit_sites` does None stand "
-                "for the record that the sites hold."
+                f"{type(self).__name__}.fit keeps no record: give X. Only after `fit_sites` does None stand for the "
+                "record that the sites hold."
             )
         if inputs is not None or lengths is not None:
             raise ValueError("`inputs` and `lengths` belong to a record X; sites have their own.")
@@ -397,8 +396,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         missing = [name for name in names if name not in self._units]
         if missing:
             raise NotFittedError(
-                f"The model of unit {missing[0]!r} was fitted at its site and is kept there: this estimator "
-                "has the plant, but cannot read that unit's measurements."
+                f"The model of unit {missing[0]!r} was fitted at its site and is kept there: this estimator has the "
+                "plant, but cannot read that unit's measurements."
             )
 
     def score_samples(self, X=None, *, inputs=None, lengths=None):
@@ -458,8 +457,7 @@ def client_templates(client, names, random_state=None):
     if isinstance(client, Mapping):
         if set(client) != set(names):
             raise ValueError(
-                f"`client` names the units {sorted(client)}, but the data have {sorted(names)}. Give one "
-                "client per unit."
+                f"`client` names {sorted(client)}, the data have the units {sorted(names)}; give one client per unit."
             )
         given = dict(client)
     elif isinstance(client, list | tuple):

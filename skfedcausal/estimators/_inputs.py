@@ -39,8 +39,8 @@ class PlantInputs:
         if not active.all():
             constant = [name for name, moves in zip(names, active, strict=True) if not moves]
             warnings.warn(
-                f"Inputs {listed(constant)} never move within an episode and are left out: their effect "
-                "cannot be learned from this record.",
+                f"Inputs {listed(constant)} never move within an episode and are left out: their effect cannot be "
+                "learned from this record.",
                 stacklevel=4,
             )
         return cls(units, names, active, low, high)
@@ -136,8 +136,8 @@ def filled_inputs(data, missing):
         if gaps:
             where = " at the start of an episode, where there is no value to hold" if missing == "hold" else ""
             raise ValueError(
-                f"Inputs {listed(gaps)} have missing values{where}: an input has to be known at every time "
-                "step. Fill them in, or let the last value hold with missing_inputs='hold'."
+                f"Inputs {listed(gaps)} have missing values{where}: an input has to be known at every time step. Fill "
+                "them in, or let the last value hold with missing_inputs='hold'."
             )
     return replace(data, inputs=tuple(filled))
 

@@ -34,7 +34,6 @@ def trajectory(value, what, horizon, names):
             f"{what} has shape {np.shape(value)}; give {k} constant(s), one for each of the inputs "
             f"{listed(names)}, or a trajectory of shape ({horizon}, {k})."
         )
-    _check_finite(array, what)
     return array
 
 
@@ -48,11 +47,7 @@ def replaced_input(value, recorded, index, name):
         value = np.full(len(recorded), float(value))
     series = _as_numbers(value, f"Input {name!r}")
     if series.shape != recorded.shape:
-        raise ValueError(
-            f"Got {np.shape(value)} values for input {name!r}, expected a number or one for each of the "
-            f"{len(recorded)} rows."
-        )
-    _check_finite(series, f"The series for input {name!r}")
+        raise ValueError(f"Got {np.shape(value)} values for input {name!r}, expected a number or {len(recorded)} rows.")
     return series
 
 
@@ -63,23 +58,17 @@ def whatif_table(times, columns, factual, effect, std, confidence):
     n_samples, d = factual.shape
     blocks = {"factual": factual, "counterfactual": other, "effect": effect}
     blocks |= {"low": other - half, "high": other + half}
-    places = {
-        "time": np.repeat(np.asarray(times), d),
-        "column": np.tile(np.array(columns, object), n_samples),
-    }
+    places = {"time": np.repeat(np.asarray(times), d), "column": np.tile(np.array(columns, object), n_samples)}
     return pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()})
-
-
-def _check_finite(array, what):
-    if not np.isfinite(array).all():
-        raise ValueError(f"{what} has values that are missing or infinite.")
 
 
 def _as_numbers(value, what):
     try:
-        return np.asarray(value, dtype=float)
+        array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{what} was given {value!r}, which is no number and no table of numbers. Give values in the "
-            "units of the input."
+            f"{what} was given {value!r}, which is no number and no table of numbers in the units of the input."
         ) from None
+    if not np.isfinite(array).all():
+        raise ValueError(f"{what} has values that are missing or infinite; give a finite number for every row.")
+    return array

@@ -20,8 +20,6 @@ from ._base import FederatedEstimator
 from ._privacy_curve import privacy_curve
 from ._undecidable import undecidable_units, undecided, warn_undecidable
 
-_MODELS = ("augmented", "client", "server")
-
 
 class where_server:
     """A question for estimators whose server has `name`; elsewhere the error says which fit could answer."""
@@ -100,7 +98,7 @@ class PlantEstimator(FederatedEstimator):
         >>> FederatedGrangerEstimator().fit(X).predict(X, model="server").shape
         (2000, 16)
         """
-        if model not in _MODELS:
+        if model not in ("augmented", "client", "server"):
             raise ValueError(f"model={model!r}; choose 'augmented', 'client' or 'server'.")
         with self._asking(X, inputs, lengths) as units:
             if model == "server":
@@ -145,10 +143,7 @@ class PlantEstimator(FederatedEstimator):
         with self._asking(X, inputs) as units:
             n_samples, whole = units.n_samples, isinstance(start, Integral) and not isinstance(start, bool)
             if not whole or not 0 < start < n_samples:
-                raise ValueError(
-                    f"Got start={start!r} for {n_samples} rows; give the position of the first row to be "
-                    f"forecast, 1 to {n_samples - 1}."
-                )
+                raise ValueError(f"Got start={start!r} for {n_samples} rows; forecast from 1 to {n_samples - 1}.")
             predicted = self.server_.filter(units.messages(until=int(start))).predicted
             index = None if units.index is None else units.index[start:]
             return self._table(self._mapped(units, predicted[start:]), index)
@@ -193,10 +188,8 @@ class PlantEstimator(FederatedEstimator):
         ndarray of str of shape (n,)
         """
         check_is_fitted(self)
-        return np.array(
-            [f"{name}__state{k}" for name, rows in self.state_slices_.items() for k in range(rows.stop - rows.start)],
-            dtype=object,
-        )
+        sizes = {name: rows.stop - rows.start for name, rows in self.state_slices_.items()}
+        return np.array([f"{name}__state{k}" for name, size in sizes.items() for k in range(size)], dtype=object)
 
     def score(self, X=None, y=None, *, inputs=None, lengths=None):
         """Mean of :meth:`score_samples`.
@@ -241,13 +234,11 @@ class PlantEstimator(FederatedEstimator):
         check_is_fitted(self)
         if self._channel is not None:
             raise ValueError(
-                "The oracle pools raw measurements, which sites keep: it exists only for records in one "
-                "process. Compare with `fit(X)` where X may be pooled."
+                "The oracle pools raw measurements, which sites keep. Compare with `fit(X)` where X may be pooled."
             )
         if self._message_mechanism is not None and self._message_mechanism.place != "record":
             raise ValueError(
-                "The oracle pools what the units sent; noise inside training has no counterpart there. Use "
-                "noise on the record, or none, to compare with it."
+                "The oracle pools what units sent; noise inside training has none: use noise on the record."
             )
         other = clone(self).set_params(transport=PooledTransport, wire_dtype="float64", lost_units=None)
         return self._taught(other, self._read(X, inputs, lengths))
@@ -464,8 +455,7 @@ class PlantEstimator(FederatedEstimator):
         table = getattr(self.server_, "benefit_", None)
         if table is None:
             raise AttributeError(
-                "Nothing held-out was predicted since `fit`; call benefit(X) first, or fit with "
-                "server=LikelihoodServer(held_out=0.2)."
+                "Nothing held-out was predicted: call benefit(X), or fit with server=LikelihoodServer(held_out=0.2)."
             )
         return self._with_bytes(table)
 
@@ -706,15 +696,9 @@ class PlantEstimator(FederatedEstimator):
         >>> table.query("bootstrap_p_value < 0.05")[["cause", "effect"]].to_string(index=False)
         'cause effect\\nunit0  unit2'
         """
+        drawing = {"n_resamples": n_resamples, "block_length": block_length, "n_jobs": n_jobs}
         return self._resampled(
-            "bootstrap_links",
-            (X, inputs, lengths),
-            n_resamples=n_resamples,
-            method=method,
-            block_length=block_length,
-            level=level,
-            random_state=random_state,
-            n_jobs=n_jobs,
+            "bootstrap_links", (X, inputs, lengths), random_state, method=method, level=level, **drawing
         )
 
     @where_server("stable_links")
@@ -782,18 +766,11 @@ class PlantEstimator(FederatedEstimator):
         >>> table.query("stable")[["cause", "effect"]].to_string(index=False)
         'cause effect\\nunit0  unit2'
         """
-        return self._resampled(
-            "stable_links",
-            (X, inputs, lengths),
-            n_resamples=n_resamples,
-            threshold=threshold,
-            block_length=block_length,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
+        drawing = {"n_resamples": n_resamples, "block_length": block_length, "n_jobs": n_jobs}
+        return self._resampled("stable_links", (X, inputs, lengths), random_state, threshold=threshold, **drawing)
 
-    def _resampled(self, question, record, *, random_state, **settings):
-        """Ask the server with a seed."""
+    def _resampled(self, question, record, random_state, **settings):
+        """Ask the server with a seed, from the estimator's own random state where none is given."""
         chosen = self.random_state if random_state is None else random_state
         seed = int(check_random_state(chosen).randint(2**31 - 1))
         with self._asking(*record) as units:
@@ -895,8 +872,7 @@ class PlantEstimator(FederatedEstimator):
             If not even the largest epsilon is useful.
         """
         self._validate_params()
-        record = {"X": X, "inputs": inputs, "lengths": lengths}
-        return privacy_curve(self, record, epsilons, n_draws, random_state)
+        return privacy_curve(self, {"X": X, "inputs": inputs, "lengths": lengths}, epsilons, n_draws, random_state)
 
     def _taught(self, other, plant):
         """A copy of this estimator fitted to a record in the layout of this one's."""

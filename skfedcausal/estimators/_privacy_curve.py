@@ -22,8 +22,8 @@ def privacy_curve(estimator, record, epsilons, n_draws, random_state):
     stated = isinstance(mechanism, PrivacyMechanism) and mechanism.place == "record"
     if not stated or mechanism.delta is None or mechanism.clip_norm is None:
         raise ValueError(
-            "privacy_curve varies the epsilon of noise on the record: give a GaussianMechanism with its "
-            "delta, clip_norm and event_radius as `privacy`."
+            "privacy_curve varies the epsilon of noise on the record: give a GaussianMechanism with its delta, "
+            "clip_norm and event_radius as `privacy`."
         )
     epsilons = np.sort(np.asarray(epsilons, dtype=float).ravel())
     if len(epsilons) == 0 or not (epsilons > 0).all():
@@ -38,13 +38,18 @@ def privacy_curve(estimator, record, epsilons, n_draws, random_state):
             trials = [_beside(clear, _outcome(estimator, record, twin)) for twin in twins]
             rows.append({"epsilon": epsilon, **pd.DataFrame(trials).mean().to_dict()})
     table = pd.DataFrame(rows)
-    table["useful"] = _useful(table, clear)
-    table.attrs["smallest_useful_epsilon"] = smallest = _smallest(table)
-    if np.isnan(smallest):
+    table["useful"] = table["forecast_error"] < 1
+    if clear.links:
+        kept = table["links_kept"] * len(clear.links)
+        table["useful"] &= (table["links_kept"] >= _KEPT) & (table["links_added"] <= kept)
+    useless = np.flatnonzero(~table["useful"])
+    enough = table["epsilon"].iloc[useless.max(initial=-1) + 1 :]  # from the smallest on all are useful
+    table.attrs["smallest_useful_epsilon"] = float(enough.min())
+    if enough.empty:
         warnings.warn(
-            f"No epsilon up to {epsilons[-1]:.3g} leaves anything to be learned from this record: fewer than "
-            "half of the links would be found, or measurements predicted no better than by their level. Use "
-            "a longer record, a smaller event_radius, a tighter clip_norm, or no sharing at all.",
+            f"No epsilon up to {epsilons[-1]:.3g} leaves anything to be learned from this record: fewer than half of "
+            "the links would be found, or measurements predicted no better than by their level. Use a longer record, "
+            "a smaller event_radius, a tighter clip_norm, or no sharing at all.",
             UtilityWarning,
             stacklevel=3,
         )
@@ -87,18 +92,3 @@ def _beside(clear, noised):
         "forecast_error": noised.forecast_error,
         "forecast_ratio": noised.forecast_error / clear.forecast_error,
     }
-
-
-def _useful(table, clear):
-    predicts = table["forecast_error"] < 1
-    if not clear.links:
-        return predicts
-    kept = table["links_kept"] * len(clear.links)
-    return predicts & (table["links_kept"] >= _KEPT) & (table["links_added"] <= kept)
-
-
-def _smallest(table):
-    """Smallest epsilon from which on all are useful; NaN if the largest is not."""
-    useless = np.flatnonzero(~table["useful"])
-    first = useless[-1] + 1 if len(useless) else 0
-    return float(table["epsilon"].iloc[first]) if first < len(table) else np.nan

@@ -13,6 +13,8 @@ from ..privacy.promise import NOT_PRIVATE
 # spent, ledger and statement where nothing is promised
 NO_PROMISE = (PrivacySpent(np.inf, 0.0, np.inf, "none"), PrivacyAccountant().table, NOT_PRIVATE)
 
+_TOLD = ("mu", "delta", "clip_norm", "event_radius", "unit", "relation", "window")  # settings that sites tell
+
 
 def check_noise_can_be_told(templates):
     """Refuse before anything is spent what could not take the noise into account."""
@@ -33,8 +35,7 @@ def mechanisms(privacy):
     for mechanism in given:
         if not isinstance(mechanism, PrivacyMechanism):
             raise ValueError(
-                f"privacy holds a {type(mechanism).__name__}, which is not a PrivacyMechanism. Give a "
-                "GaussianMechanism, or derive the class from PrivacyMechanism."
+                f"privacy holds a {type(mechanism).__name__}, which is not a PrivacyMechanism like GaussianMechanism."
             )
     flags = [mechanism for mechanism in given if mechanism.place == "flags"]
     messages = [mechanism for mechanism in given if mechanism.place != "flags"]
@@ -73,7 +74,8 @@ def told_promise(promises, names):
         words = NOT_PRIVATE
         if name in known:
             told = promises[name]
-            words = _mechanism(told, known[name]).statement(spent[name], [name], told.rows)
+            mechanism = GaussianMechanism(**{k: getattr(told, k) for k in _TOLD}, accountant=known[name])
+            words = mechanism.statement(spent[name], [name], told.rows)
         statements.setdefault(words, []).append(name)
     words = " ".join(f"{', '.join(units)}: {text}" for text, units in statements.items())
     return worst, table, f"According to the accounts of the sites. {words}"
@@ -88,12 +90,6 @@ def _account(name, promise):
         Scope(promise.unit, promise.relation, promise.window),
     )
     return account
-
-
-def _mechanism(promise, account):
-    """The mechanism that a site says it has, for its statement."""
-    told = ("mu", "delta", "clip_norm", "event_radius", "unit", "relation", "window")
-    return GaussianMechanism(**{name: getattr(promise, name) for name in told}, accountant=account)
 
 
 def unaccounted(privacy):

@@ -69,8 +69,7 @@ class PlantStream:
         if len(set(lengths.values())) > 1:
             sent = ", ".join(f"{name} sent {sum(rows)}" for name, rows in lengths.items())
             raise ValueError(
-                f"Batch {self.n_batches + 1} has not the same rows at all units: {sent}. Cut their records "
-                "at the same times."
+                f"Batch {self.n_batches + 1} has not the same rows at all units: {sent}. Cut records at the same times."
             )
         return next(iter(lengths.values()))
 

@@ -46,9 +46,9 @@ def warn_undecidable(units):
     """Say that no link can be told, and what would help."""
     if units:
         warnings.warn(
-            f"The noise on {listed(units)} may hide a state with a tenth of the variance of the strongest. "
-            "It could drive both ends of any link: no test is valid, and every link is undecided. Use a "
-            "larger epsilon, a smaller event_radius or a longer record.",
+            f"The noise on {listed(units)} may hide a state with a tenth of the variance of the strongest. It could "
+            "drive both ends of any link: no test is valid, and every link is undecided. Use a larger epsilon, a "
+            "smaller event_radius or a longer record.",
             UtilityWarning,
             stacklevel=6,
         )

@@ -265,8 +265,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         _check_choice("loops", loops, _LOOPS)
         if return_std and not getattr(self.server_, "has_covariances", True):
             raise ValueError(
-                f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no "
-                "standard errors to return. Use LikelihoodServer for them."
+                f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no standard "
+                "errors to return. Use LikelihoodServer for them."
             )
         if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
             raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
@@ -282,10 +282,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         change[:, own] = after - before
         held = np.isin(np.arange(len(known.names)), own)
         steps = pd.RangeIndex(1, horizon + 1, name="step")
-        parts = {known.names[k]: _only(change, k) for k in own}
-        frames = [
-            self._effect_frames(part, held, loops, level, steps) for part in (parts.values() if split else [change])
-        ]
+        parts = {known.names[k]: _only(change, k) for k in own} if split else {None: change}
+        frames = [self._effect_frames(part, held, loops, level, steps) for part in parts.values()]
         tables = [
             pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"]) if split else some[0]
             for some in zip(*frames, strict=True)
@@ -345,7 +343,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         known = self._plant_inputs
         with self._asking(X, inputs, lengths) as units:
             messages = units.messages()
-            recorded = self._recorded_inputs(units, messages)
+            known_series = units.inputs or [message.inputs for message in messages.values()]
+            recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
             change = np.zeros_like(recorded)
             for name, value in do.items():
                 k = known.position(name)
@@ -355,9 +354,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             factual, spread, columns = self._factual(units, messages)
             held = np.isin(np.array(known.names, dtype=object), list(do))
             times = np.arange(units.n_samples) if units.index is None else units.index
+            parts = {name: _only(change, known.position(name)) for name in do} if split else {None: change}
             tables = {}
-            for source in list(do) if split else [None]:
-                part = change if source is None else _only(change, known.position(source))
+            for source, part in parts.items():
                 effect, variance = self._replayed(units, part, held, loops, factual.shape)
                 std = np.sqrt(variance + spread)
                 tables[source] = whatif_table(times, columns, factual, effect, std, confidence)
@@ -439,17 +438,16 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                 variance = np.hstack(own).clip(0)
         else:
             with self._asking_models() as exchange:
-                effect, variance, columns = self._mapped_effect(exchange, replies)
+                effect, variance, columns = self._with_variance(exchange.ask(replies, Measurements), np.nan)
         blocks = effect, np.sqrt(variance)
         return tuple(pd.DataFrame(block, index=steps, columns=list(columns)) for block in blocks)
 
-    def _mapped_effect(self, exchange, replies):
-        """Effect on the sensors and its variance: every unit maps its own states."""
-        answers = exchange.ask(replies, Measurements)
-        effect, columns = self._measured(answers)
+    def _with_variance(self, answers, unknown):
+        """Measurements in answers, their variance (`unknown` where some unit has none), names of columns."""
+        values, columns = self._measured(answers)
         if any(answer.variance is None for answer in answers.values()):
-            return effect, np.full_like(effect, np.nan), columns
-        return effect, self._measured(answers, "variance")[0], columns
+            return values, np.full_like(values, unknown), columns
+        return values, self._measured(answers, "variance")[0], columns
 
     def _replayed(self, units, change, held, loops, shape):
         """Effect and its variance over the rows of a record, every episode from its own start."""
@@ -461,13 +459,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             first = start + moved[0]
             replies = self._effects(change[first : stop - 1], held, loops)
             rows = slice(first + 1, stop)
-            effect[rows], variance[rows], _ = self._mapped_effect(units.exchange, replies)
+            answers = units.exchange.ask(replies, Measurements)
+            effect[rows], variance[rows], _ = self._with_variance(answers, np.nan)
         return effect, variance
-
-    def _recorded_inputs(self, units, messages):
-        """Inputs of the record, shape (n_samples, n_inputs); those that sites leave out are zero."""
-        series = units.inputs or [message.inputs for message in messages.values()]
-        return np.hstack([np.zeros((units.n_samples, 0)), *(U for U in series if U is not None)])
 
     def _factual(self, units, messages):
         """Measurements of the record, expected ones where they are missing, the variance of those, names."""
@@ -475,10 +469,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         if not all(message.information.is_constant for message in messages.values()):
             states = self.server_.abducted(messages)
             request = {name: FactualRequest(one.states, one.covariances) for name, one in states.items()}
-        answers = units.exchange.ask(request, Measurements)
-        values, columns = self._measured(answers)
-        known = all(answer.variance is not None for answer in answers.values())
-        return values, self._measured(answers, "variance")[0] if known else 0.0, columns
+        return self._with_variance(units.exchange.ask(request, Measurements), 0.0)
 
 
 def _check_choice(name, value, choices):

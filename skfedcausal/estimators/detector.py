@@ -15,13 +15,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.units import UnitStreams, randomised_flags, units_alone
-from ..containers.rows import (
-    check_following,
-    check_sampling,
-    position,
-    sampling_period,
-    warn_of_gaps,
-)
+from ..containers.rows import check_following, check_sampling, position, sampling_period, warn_of_gaps
 from ..federation.ledger import StreamLedger
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
@@ -30,12 +24,7 @@ from ..server.gradient.server import GradientServer
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
-from ..server.watching.incidents import (
-    UNDECIDED,
-    incident_row,
-    incident_table,
-    roots_per_step,
-)
+from ..server.watching.incidents import UNDECIDED, incident_row, incident_table, roots_per_step
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
 from ._base import FederatedEstimator
@@ -345,10 +334,7 @@ class FederatedRCADetector(FederatedEstimator):
         """The mechanism for messages, which must be the one that the thresholds were set under."""
         mechanism = super()._checked_mechanism()
         if _promise_key(mechanism) != self._promised:
-            raise ValueError(
-                "`privacy` is not what it was when the detector was fitted: its thresholds hold for the "
-                "noise they were set under. Fit it again."
-            )
+            raise ValueError("`privacy` changed since `fit`, and the thresholds hold for that noise. Fit it again.")
         return mechanism
 
     # -- following -------------------------------------------------------------------------------
@@ -612,8 +598,7 @@ class FederatedRCADetector(FederatedEstimator):
         check_is_fitted(self)
         if mechanisms(self.privacy)[1] is not None:
             raise ValueError(
-                "A stream of randomised flags is not offered: ask flags, incidents or predict_root_cause "
-                "about whole records."
+                "A stream of randomised flags is not offered: ask whole records for `flags` or `incidents`."
             )
         if self._channel is not None:
             raise ValueError("The rows of units at sites come to the sites: follow them with `follow_sites`.")
@@ -744,8 +729,8 @@ def _prior(prior, names):
     weights = np.asarray(prior, dtype=float)
     if weights.shape != (len(names),) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
         raise ValueError(
-            f"`prior` has shape {weights.shape}; give one weight of at least 0 for each of the {len(names)} "
-            f"units {', '.join(names)}."
+            f"`prior` has shape {weights.shape}; give one weight of at least 0 for each of the {len(names)} units "
+            f"{', '.join(names)}."
         )
     return weights / weights.sum()
 

@@ -10,25 +10,7 @@ from .site_ledger import ByteLimitError, LedgerError, SiteLedger, verify_ledger
 from .transport import InProcessTransport, Transport, Worker
 
 __all__ = [
-    "ByteLimitError",
-    "ClientError",
-    "Failure",
-    "FileLoopback",
-    "FileSite",
-    "FileTransport",
-    "Gate",
-    "InProcessTransport",
-    "Ledger",
-    "LedgerError",
-    "LostUnitWarning",
-    "LostUnits",
-    "Packet",
-    "PacketError",
-    "SiteLedger",
-    "StreamLedger",
-    "Transport",
-    "Worker",
-    "read_key",
-    "verify_ledger",
-    "write_key",
-]
+    "ByteLimitError", "ClientError", "Failure", "FileLoopback", "FileSite", "FileTransport", "Gate",
+    "InProcessTransport", "Ledger", "LedgerError", "LostUnitWarning", "LostUnits", "Packet", "PacketError",
+    "SiteLedger", "StreamLedger", "Transport", "Worker", "read_key", "verify_ledger", "write_key",
+]  # fmt: skip

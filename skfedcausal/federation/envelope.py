@@ -50,18 +50,13 @@ class Envelope:
         found, payload = read_envelope(frame, key, max_bytes)
         for name, value in vars(self).items():
             if getattr(found, name) != value:
-                raise PacketError(
-                    f"Packet is of {name} {getattr(found, name)!r}, not {value!r}: sent again, or astray."
-                )
+                raise PacketError(f"Packet is of {name} {getattr(found, name)!r}, not {value!r}: sent again or astray.")
         return payload
 
 
 def read_envelope(frame, key=None, max_bytes=MAX_FRAME):
     """Outside and content of an envelope."""
-    _check_size(frame, max_bytes)
-    n_header = _PREFIX.unpack_from(frame)[2]
-    size = len(frame)
-    end = _PREFIX.size + n_header
+    end, size = _header_end(frame, max_bytes), len(frame)
     signed, signature = memoryview(frame)[: size - _SIGNATURE], bytes(frame[size - _SIGNATURE :])
     if not hmac.compare_digest(_signed((signed,), key), signature):
         raise PacketError("Signature does not fit: changed on the way, or signed with another key.")
@@ -70,9 +65,7 @@ def read_envelope(frame, key=None, max_bytes=MAX_FRAME):
 
 def outside(frame):
     """Address on a whole envelope, unproven."""
-    _check_size(frame)
-    n_header = _PREFIX.unpack_from(frame)[2]
-    return _header(bytes(frame[_PREFIX.size : _PREFIX.size + n_header]))
+    return _header(bytes(frame[_PREFIX.size : _header_end(frame)]))
 
 
 def _signed(parts, key):
@@ -82,17 +75,15 @@ def _signed(parts, key):
     return digest.digest()
 
 
-def _check_size(frame, max_bytes=MAX_FRAME):
-    """Refuse bytes that are not one whole envelope of a known version."""
+def _header_end(frame, max_bytes=MAX_FRAME):
+    """Where the header ends in the bytes of one whole envelope of a known version; others are refused."""
     if len(frame) > max_bytes:
         raise PacketError(f"Packet of {len(frame)} bytes is larger than the {max_bytes} that are taken.")
-    if len(frame) < _PREFIX.size:
-        if not _MAGIC.startswith(bytes(frame[: len(_MAGIC)])):
-            raise PacketError("These bytes are not a signed packet (wrong magic number).")
-        raise PartialFrameError(f"Packet of {len(frame)} bytes is shorter than its prefix.")
-    magic, version, n_header, n_payload = _PREFIX.unpack_from(frame)
-    if magic != _MAGIC:
+    if not _MAGIC.startswith(bytes(frame[: len(_MAGIC)])):
         raise PacketError("These bytes are not a signed packet (wrong magic number).")
+    if len(frame) < _PREFIX.size:
+        raise PartialFrameError(f"Packet of {len(frame)} bytes is shorter than its prefix.")
+    _, version, n_header, n_payload = _PREFIX.unpack_from(frame)
     if version != _VERSION:
         raise PacketError(f"Signed packet version {version} is not known; this library reads {_VERSION}.")
     size = _PREFIX.size + n_header + n_payload + _SIGNATURE
@@ -102,6 +93,7 @@ def _check_size(frame, max_bytes=MAX_FRAME):
         raise PartialFrameError(f"Packet has {len(frame)} of {size} bytes.")
     if len(frame) > size:
         raise PacketError(f"Packet has {len(frame) - size} bytes after its signature.")
+    return _PREFIX.size + n_header
 
 
 def _header(text):

@@ -48,16 +48,7 @@ class Exchange:
     """The units of a plant as the server reaches them."""
 
     def __init__(
-        self,
-        transport,
-        ledger,
-        *,
-        dtype="float64",
-        lost_units=None,
-        names=None,
-        monitor=False,
-        guard=None,
-        follow=None,
+        self, transport, ledger, *, dtype="float64", lost_units=None, names=None, monitor=False, guard=None, follow=None
     ):
         for method in ("clients", "exchange", "close"):
             if not hasattr(transport, method):
@@ -99,9 +90,7 @@ class Exchange:
             requests = question.requests
             request = next(iter(requests.values()))
             if self._monitor and isinstance(request, FitRequest):
-                requests = {
-                    name: replace(one, monitor=True) for name, one in requests.items() if isinstance(one, FitRequest)
-                }
+                requests = {k: replace(one, monitor=True) for k, one in requests.items() if isinstance(one, FitRequest)}
             self.round += request.NEW_ROUND
             answers = self.ask(requests, question.answer, needed=question.needed)
             if question.answer in (StateMessage, LocalModel):

@@ -223,9 +223,7 @@ class FileSite:
             return []
         with os.scandir(inbox) as files:
             new = [
-                (file.stat().st_mtime_ns, file.name)
-                for file in files
-                if file.name.endswith(_SUFFIX) and not file.name.startswith(".")
+                (one.stat().st_mtime_ns, one.name) for one in files if one.name.endswith(_SUFFIX) and one.name[0] != "."
             ]
         if not self._seen:  # answered by a process before this one
             self._seen = {name: when for when, name in new if (self.folder / "outbox" / name).exists()}
@@ -275,19 +273,18 @@ class FileLoopback:
         run = secrets.token_hex(4)
         exchange = self.folder / "exchange"
         transport = _LoopbackTransport(exchange, list(sites), run, keys, timeout=self.timeout)
-        for name, site in sites.items():
-            gate = Gate(name, site, self.folder / "home" / file_name(name), key=keys[name])
-            transport.begin(threading.Thread(target=FileSite(gate, exchange).serve, daemon=True))
+        gates = [
+            Gate(name, site, self.folder / "home" / file_name(name), key=keys[name]) for name, site in sites.items()
+        ]
+        transport.threads = [threading.Thread(target=FileSite(gate, exchange).serve, daemon=True) for gate in gates]
+        for thread in transport.threads:
+            thread.start()
         return transport
 
 
 class _LoopbackTransport(FileTransport):
-    _threads: tuple[threading.Thread, ...] = ()
-
-    def begin(self, thread):
-        self._threads += (thread,)
-        thread.start()
+    threads: list[threading.Thread]
 
     def leave(self):
-        for thread in self._threads:
+        for thread in self.threads:
             thread.join()

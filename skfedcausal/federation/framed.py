@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from ..message.packet import NOTHING, Failure, Packet, PacketError
-from ..message.requests import CLOSE, ERROR
+from ..message.requests import Close, Failed
 from .atomic import file_name, write_whole
 from .envelope import MAX_FRAME, Envelope
 
@@ -50,7 +50,8 @@ class FramedTransport:
         self._journal = None if journal is None else Path(journal) / file_name(run)
         self._sequence = 0
         self._open = {}  # questions of the last packet to which sites had no answer yet
-        self._reached = self._last_in_journal()
+        kept = () if self._journal is None else self._journal.glob("[0-9]*-*")
+        self._reached = max((int(path.name[:8]) for path in kept), default=0)  # the last before it was broken off
         self.refusals = []  # (site, reason) of everything that came and was not taken
         self.bytes_up = self.bytes_down = 0  # on the wire, envelopes included
         self.seconds = []  # that every exchange took
@@ -96,7 +97,7 @@ class FramedTransport:
             self.bytes_down += sum(map(len, frames.values()))
         for name, came in self._carry(frames, timeout).items():
             answers[name] = self._taken(name, came)
-            if out[name].op != CLOSE and not _is_open(answers[name]):
+            if out[name].op != Close.OP and not _is_open(answers[name]):
                 self._remember(name, payloads[name], came, answers[name])
         self._open = {name: payloads[name] for name, answer in answers.items() if _is_open(answer)}
         self.seconds.append(time.monotonic() - started)
@@ -105,7 +106,7 @@ class FramedTransport:
     def close(self):
         """Tell the sites that the run is over. Not for a run that is to be resumed: see :meth:`leave`."""
         if not self.one_way:
-            self.exchange(dict.fromkeys(self._names, Packet(CLOSE)), timeout=min(self._timeout, 5.0))
+            self.exchange(dict.fromkeys(self._names, Packet(Close.OP)), timeout=min(self._timeout, 5.0))
         self.leave()
 
     def leave(self):
@@ -124,7 +125,7 @@ class FramedTransport:
             packet = Packet.decode(expected.open(came, self._keys.get(name), self._max_frame))
         except PacketError as error:
             return self._refused(name, str(error))
-        return _failure(packet) if packet.op == ERROR else packet
+        return _failure(packet) if packet.op == Failed.OP else packet
 
     def _refused(self, name, reason):
         _LOG.warning("Refused what came from site %r: %s", name, reason)
@@ -144,12 +145,6 @@ class FramedTransport:
         failed = isinstance(came, Failure) or (isinstance(answer, Failure) and answer.kind == "refused")
         kept = b"F" + f"{answer.kind} {answer.detail}".encode() if failed else b"A" + came
         write_whole(path, hashlib.sha256(payload).digest() + kept)
-
-    def _last_in_journal(self):
-        """Number of the last packet of the run before it was broken off."""
-        if self._journal is None or not self._journal.exists():
-            return 0
-        return max((int(path.name[:8]) for path in self._journal.glob("[0-9]*-*")), default=0)
 
     def _remembered(self, name, payload):
         """Reply to the same packet before the run was broken off, from the journal."""

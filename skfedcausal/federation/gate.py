@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..message.packet import NOTHING, Packet, PacketError
-from ..message.requests import CLOSE, Acknowledgement, Failed
+from ..message.requests import Acknowledgement, Close, Failed
 from .atomic import file_name, write_whole
 from .envelope import MAX_FRAME, Envelope, read_envelope
 from .site_ledger import ByteLimitError, SiteLedger
@@ -106,22 +106,15 @@ class Gate:
             What may leave; None where nothing must be answered, as to a packet that is not the server's.
         """
         try:
-            envelope, payload = read_envelope(frame, self._key, self._max_frame)
-            packet = self._checked(envelope, payload)
+            sequence, packet, payload, kept = self._question(frame)
         except PacketError as error:
-            self._refuse(str(error))
+            _LOG.warning("%s refused a packet: %s", self.name, error)
+            self.ledger.refuse(self.run, self.name, str(error))
             return None
-        kept = _kept(self._journal / f"{envelope.sequence:08d}.question", payload)
         if kept is not None:
             return kept
-        if envelope.sequence <= self._sequence:
-            self._refuse(
-                f"Packet {packet.op!r} has number {envelope.sequence}, but the run is at {self._sequence}: "
-                "sent again, or late."
-            )
-            return None
-        self.ledger.record(self.run, self.name, "down", packet, frame, envelope.sequence)
-        return self._answered(envelope.sequence, packet, payload)
+        self.ledger.record(self.run, self.name, "down", packet, frame, sequence)
+        return self._answered(sequence, packet, payload)
 
     def volunteer(self, run, packet):
         """Answer to a packet that the site asks itself, where nothing comes in.
@@ -156,12 +149,19 @@ class Gate:
             return sequence, None
         return sequence, self._released(sequence, packet, payload, answer, state)
 
-    def _checked(self, envelope, payload):
-        if envelope.site != self.name or envelope.direction != "down":
-            raise PacketError(f"Packet is for {envelope.site!r} ({envelope.direction}), not for {self.name!r}: astray.")
+    def _question(self, frame):
+        """Number, packet, payload and kept answer, if any, of a question; PacketError if it must not be answered."""
+        envelope, payload = read_envelope(frame, self._key, self._max_frame)
+        site, way, sequence = envelope.site, envelope.direction, envelope.sequence
+        if site != self.name or way != "down":
+            raise PacketError(f"Packet is for {site!r} ({way}), not for {self.name!r}: astray.")
         packet = Packet.decode(payload)
         self._enter(envelope.run)
-        return packet
+        kept = _kept(self._journal / f"{sequence:08d}.question", payload)
+        if kept is None and sequence <= self._sequence:
+            at = f"number {sequence}, but the run is at {self._sequence}"
+            raise PacketError(f"Packet {packet.op!r} has {at}: sent again, or late.")
+        return sequence, packet, payload, kept
 
     def _answered(self, sequence, packet, payload):
         try:
@@ -181,17 +181,21 @@ class Gate:
         """
         frame = self._sealed(sequence, answer)
         self.ledger.record(self.run, self.name, "up", answer, frame, sequence)
-        self.closed = packet.op == CLOSE
+        self.closed = packet.op == Close.OP
         if answer.op == NOTHING or self.closed:
             return frame
-        self._keep(sequence, payload, frame, state.get("record", ""))
+        question, record = self._journal / f"{sequence:08d}.question", state.get("record", "")
+        write_whole(question.with_suffix(".answer"), frame)
+        if record:
+            write_whole(question.with_suffix(".record"), record.encode())
+        write_whole(question, payload)  # last: a question that is there has its answer
         self.state, self._sequence = state, sequence
         if self._after is not None:
             self._after(packet, state)
         return frame
 
     def _handled(self, packet):
-        if packet.op == CLOSE:
+        if packet.op == Close.OP:
             return Acknowledgement().to_packet(packet.round), self.state
         try:
             answer, state = self.worker.handle(packet, self.state)
@@ -216,10 +220,6 @@ class Gate:
     def _sealed(self, sequence, answer):
         return Envelope(self.run, self.name, "up", sequence).seal(answer.encode(), self._key)
 
-    def _refuse(self, reason):
-        _LOG.warning("%s refused a packet: %s", self.name, reason)
-        self.ledger.refuse(self.run, self.name, reason)
-
     # -- the journal -----------------------------------------------------------------------------
 
     def _enter(self, run):
@@ -232,8 +232,8 @@ class Gate:
             write_whole(head, json.dumps(about).encode())
         elif json.loads(head.read_text()) != about:
             raise PacketError(f"Run {run!r} was begun on another record of {self.name!r}: give the run a new name.")
-        state, sequence = self._replayed(run, journal)
-        self.run, self._journal, self.state, self._sequence = run, journal, state, sequence
+        self.state, self._sequence = self._replayed(run, journal)
+        self.run, self._journal = run, journal
 
     def _replayed(self, run, journal):
         """State of the worker after all questions in the journal, and the number of the last."""
@@ -248,13 +248,6 @@ class Gate:
                     "than it has now: give the record back, or the run a new name."
                 )
         return state, sequence
-
-    def _keep(self, sequence, payload, frame, record):
-        question = self._journal / f"{sequence:08d}.question"
-        write_whole(question.with_suffix(".answer"), frame)
-        if record:
-            write_whole(question.with_suffix(".record"), record.encode())
-        write_whole(question, payload)  # last: a question that is there has its answer
 
 
 def _questions(journal):

@@ -31,127 +31,6 @@ class LedgerEntry(NamedTuple):
     fields: dict
 
 
-class Ledger:
-    """Every packet in the order it passed, and the sums that users ask for.
-
-    Parameters
-    ----------
-    max_bytes : int, default=None
-        Most bytes that may leave all units together. None sets no limit.
-
-    Attributes
-    ----------
-    entries : list of LedgerEntry
-
-    Examples
-    --------
-    >>> from skfedcausal.federation.ledger import Ledger
-    >>> from skfedcausal.message.packet import Packet
-    >>> ledger = Ledger()
-    >>> ledger.record("mill", "up", Packet("done"))
-    >>> ledger.total("up") == ledger.entries[0].n_bytes == Packet("done").nbytes
-    True
-    """
-
-    def __init__(self, max_bytes=None):
-        self.entries = []
-        self.max_bytes = max_bytes
-        self._sent = 0
-        self._fields = {}  # one object for all packets of a kind: training sends many
-
-    def record(self, client, direction, packet):
-        """Add one packet, before it goes.
-
-        Parameters
-        ----------
-        client : str
-        direction : {"up", "down"}
-        packet : Packet
-
-        Raises
-        ------
-        TypeError
-            If it is no Packet: nothing else crosses.
-        ByteLimitError
-            If it would take what left over `max_bytes`; it must not be sent then.
-        """
-        if not isinstance(packet, Packet):
-            raise TypeError(f"Only packets cross a border, got {type(packet).__name__}.")
-        n_bytes = packet.nbytes
-        fields = tuple([(name, value.dtype, value.shape) for name, value in packet.arrays.items()])
-        if fields not in self._fields:
-            self._fields[fields] = {name: (str(dtype), shape) for name, dtype, shape in fields}
-        if direction == "up":
-            if self.max_bytes is not None and self._sent + n_bytes > self.max_bytes:
-                raise ByteLimitError(
-                    f"Packet {packet.op!r} of {client!r} was not sent: max_bytes={self.max_bytes}, "
-                    f"{self._sent} have left, {n_bytes} more would."
-                )
-            self._sent += n_bytes
-        entry = LedgerEntry(client, direction, packet.round, packet.op, n_bytes, self._fields[fields])
-        self.entries.append(entry)
-
-    def total(self, direction, client=None):
-        """Bytes that went in one direction, of one client or of all.
-
-        Parameters
-        ----------
-        direction : {"up", "down"}
-        client : str, default=None
-
-        Returns
-        -------
-        int
-        """
-        return sum(
-            entry.n_bytes for entry in self.entries if entry.direction == direction and client in (None, entry.client)
-        )
-
-    @property
-    def table(self):
-        """Packets so far, a DataFrame with one row per client and kind of packet.
-
-        Columns ``client, direction, op, purpose, packets, bytes, fields``; `fields` says what is in the first
-        packet of the kind, with dtype and shape.
-        """
-        rows: dict[tuple, tuple] = {}
-        for entry in self.entries:
-            key = entry.client, entry.direction, entry.op, purpose(entry.op)
-            packets, n_bytes, fields = rows.get(key, (0, 0, entry.fields))
-            rows[key] = packets + 1, n_bytes + entry.n_bytes, fields
-        table = [(*key, packets, n_bytes, _in_words(fields)) for key, (packets, n_bytes, fields) in rows.items()]
-        columns = ["client", "direction", "op", "purpose", "packets", "bytes", "fields"]
-        return pd.DataFrame(table, columns=columns)
-
-    def communication(self, raw_bytes):
-        """Summary by client.
-
-        Parameters
-        ----------
-        raw_bytes : dict of str to int
-            Size of each client's raw data.
-
-        Returns
-        -------
-        dict
-            Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``, a dict of the same sums.
-        """
-        rounds = len({entry.round for entry in self.entries if entry.direction == "up"})
-        names, raw = (None, *raw_bytes), (sum(raw_bytes.values()), *raw_bytes.values())
-        whole, *each = [
-            {"bytes_up": self.total("up", name), "bytes_down": self.total("down", name), "raw_bytes": size}
-            for name, size in zip(names, raw, strict=True)
-        ]
-        return {"rounds": rounds, **whole, "per_client": dict(zip(raw_bytes, each, strict=True))}
-
-
-def _in_words(fields):
-    """Names of arrays with dtype and shape."""
-    return ", ".join(
-        f"{name} ({dtype}, {' x '.join(map(str, shape)) or '1'})" for name, (dtype, shape) in fields.items()
-    )
-
-
 class StreamLedger:
     """The account of streams: how many packets of which size, since their number has no end.
 
@@ -203,3 +82,104 @@ class StreamLedger:
         """
         sums = self._sums.items()
         return sum(size for (name, way, _), (_, size) in sums if way == direction and client in (None, name))
+
+
+class Ledger(StreamLedger):
+    """Every packet in the order it passed, and the sums that users ask for.
+
+    Parameters
+    ----------
+    max_bytes : int, default=None
+        Most bytes that may leave all units together. None sets no limit.
+
+    Attributes
+    ----------
+    entries : list of LedgerEntry
+
+    Examples
+    --------
+    >>> from skfedcausal.federation.ledger import Ledger
+    >>> from skfedcausal.message.packet import Packet
+    >>> ledger = Ledger()
+    >>> ledger.record("mill", "up", Packet("done"))
+    >>> ledger.total("up") == ledger.entries[0].n_bytes == Packet("done").nbytes
+    True
+    """
+
+    def __init__(self, max_bytes=None):
+        super().__init__()
+        self.entries = []
+        self.max_bytes = max_bytes
+        self._sent = 0
+        self._fields = {}  # one object for all packets of a kind: training sends many
+
+    def record(self, client, direction, packet):
+        """Add one packet, before it goes.
+
+        Parameters
+        ----------
+        client : str
+        direction : {"up", "down"}
+        packet : Packet
+
+        Raises
+        ------
+        TypeError
+            If it is no Packet: nothing else crosses.
+        ByteLimitError
+            If it would take what left over `max_bytes`; it must not be sent then.
+        """
+        if not isinstance(packet, Packet):
+            raise TypeError(f"Only packets cross a border, got {type(packet).__name__}.")
+        n_bytes = packet.nbytes
+        fields = tuple([(name, value.dtype, value.shape) for name, value in packet.arrays.items()])
+        if fields not in self._fields:
+            self._fields[fields] = {name: (str(dtype), shape) for name, dtype, shape in fields}
+        if direction == "up":
+            if self.max_bytes is not None and self._sent + n_bytes > self.max_bytes:
+                raise ByteLimitError(
+                    f"Packet {packet.op!r} of {client!r} was not sent: max_bytes={self.max_bytes}, "
+                    f"{self._sent} have left, {n_bytes} more would."
+                )
+            self._sent += n_bytes
+        super().record(client, direction, packet)
+        entry = LedgerEntry(client, direction, packet.round, packet.op, n_bytes, self._fields[fields])
+        self.entries.append(entry)
+
+    @property
+    def table(self):
+        """Packets so far, a DataFrame with one row per client and kind of packet.
+
+        Columns ``client, direction, op, purpose, packets, bytes, fields``; `fields` says what is in the first
+        packet of the kind, with dtype and shape.
+        """
+        first = {(entry.client, entry.direction, entry.op): entry.fields for entry in reversed(self.entries)}
+        table = super().table.assign(fields=[_in_words(first[kind]) for kind in self._sums])
+        table.insert(3, "purpose", [purpose(op) for op in table["op"]])
+        return table
+
+    def communication(self, raw_bytes):
+        """Summary by client.
+
+        Parameters
+        ----------
+        raw_bytes : dict of str to int
+            Size of each client's raw data.
+
+        Returns
+        -------
+        dict
+            Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``, a dict of the same sums.
+        """
+        rounds = len({entry.round for entry in self.entries if entry.direction == "up"})
+        names, raw = (None, *raw_bytes), (sum(raw_bytes.values()), *raw_bytes.values())
+        whole, *each = [
+            {"bytes_up": self.total("up", name), "bytes_down": self.total("down", name), "raw_bytes": size}
+            for name, size in zip(names, raw, strict=True)
+        ]
+        return {"rounds": rounds, **whole, "per_client": dict(zip(raw_bytes, each, strict=True))}
+
+
+def _in_words(fields):
+    """Names of arrays with dtype and shape."""
+    return ", ".join(f"{name} ({kind}, {' x '.join(map(str, shape)) or '1'})" for name, (kind, shape) in fields.items())

@@ -52,22 +52,15 @@ def _kinds(entries, event):
         total = sum(entry["n_bytes"] for entry in packets)
         noise = ", ".join(sorted({entry["noise"] for entry in packets}))
         rows.append((op, packets[0]["purpose"], f"{len(packets):,} packets", f"{total:,}", "", noise))
-        for name, field in _fields(packets).items():
+        fields: dict[str, dict] = {}  # their bytes added up, the last shape shown
+        for name, field in (pair for entry in packets for pair in entry["fields"].items()):
+            fields[name] = {**field, "bytes": field["bytes"] + fields.get(name, {"bytes": 0})["bytes"]}
+        for name, field in fields.items():
             shape = " × ".join(map(str, field["shape"])) or "one number"
             what = f"{field['meaning']} ({field['dtype']}, {shape})"
             rows.append(("", name, what, f"{field['bytes']:,}", field["rounding"], ""))
     header = ("packet", "purpose, or field", "meaning", "bytes", "rounding", "noise")
     return _table(header, rows) if rows else "<p>Nothing.</p>"
-
-
-def _fields(packets):
-    """Fields of packets of a kind, their bytes added up and the last shape shown."""
-    fields: dict[str, dict] = {}
-    for entry in packets:
-        for name, field in entry["fields"].items():
-            before = fields.get(name, {"bytes": 0})["bytes"]
-            fields[name] = {**field, "bytes": before + field["bytes"]}
-    return fields
 
 
 def _table(header, rows):

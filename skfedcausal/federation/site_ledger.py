@@ -97,21 +97,12 @@ class SiteLedger:
             If it would take what left in this run over `max_bytes`; nothing must be sent then. The refusal is
             a line of the account.
         """
-        about = self._about(run, site, direction, packet, frame, sequence)
-        known = self._seen.get((run, direction, sequence, about["sha256"]))
+        sha256, n_bytes, sent = hashlib.sha256(frame).hexdigest(), len(frame), self._sent.get(run, 0)
+        known = self._seen.get((run, direction, sequence, sha256))
         if known is not None:
             return known
-        content = {"event": "sent" if direction == "up" else "taken", **about}
-        n_bytes = len(frame)
-        sent = self._sent.get(run, 0)
-        if direction == "up" and self.max_bytes is not None and sent + n_bytes > self.max_bytes:
-            reason = f"max_bytes={self.max_bytes}: {sent} have left in this run, {n_bytes} more would"
-            self._append({**content, "event": "not sent", "reason": reason})
-            raise ByteLimitError(f"Packet {packet.op!r} of {site!r} was not sent: {reason}.")
-        return self._append(content)
-
-    def _about(self, run, site, direction, packet, frame, sequence):
-        return {
+        content = {
+            "event": "sent" if direction == "up" else "taken",
             "run": run,
             "site": site,
             "direction": direction,
@@ -120,12 +111,17 @@ class SiteLedger:
             "op": packet.op,
             "purpose": purpose(packet.op),
             "packet_bytes": packet.nbytes,
-            "n_bytes": len(frame),
-            "sha256": hashlib.sha256(frame).hexdigest(),
+            "n_bytes": n_bytes,
+            "sha256": sha256,
             "fields": {name: described(packet.op, name, value) for name, value in packet.arrays.items()},
             "settings": dict(packet.scalars),
             "noise": self.noise if direction == "up" else "not ours",
         }
+        if direction == "up" and self.max_bytes is not None and sent + n_bytes > self.max_bytes:
+            reason = f"max_bytes={self.max_bytes}: {sent} have left in this run, {n_bytes} more would"
+            self._append({**content, "event": "not sent", "reason": reason})
+            raise ByteLimitError(f"Packet {packet.op!r} of {site!r} was not sent: {reason}.")
+        return self._append(content)
 
     def refuse(self, run, site, reason):
         """Account for something that came and was not taken.

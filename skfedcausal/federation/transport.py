@@ -188,29 +188,23 @@ class InProcessTransport:
         sites = [self._sites[name] for name in out]
         widest = max((getattr(site.worker, "n_columns", np.inf) for site in sites), default=0)
         with few_threads(widest):
-            n_jobs = effective_n_jobs(self._n_jobs)
+            n_jobs, pairs = effective_n_jobs(self._n_jobs), zip(sites, out.values(), strict=True)
             if n_jobs > 1 and sites:
-                return self._remembered(out, sites, self._by_several(out, sites, n_jobs))
-            results = []
-            for site, packet in zip(sites, out.values(), strict=True):
-                results.append(site.worker.handle(packet, site.state))
-        return self._remembered(out, sites, results)
-
-    def _by_several(self, out, sites, n_jobs):
-        """Answers of workers of which as many run as there may be at a time."""
-        # what a batch costs to hand over hardly depends on the clients in it
-        share = math.ceil(len(sites) / (2 * n_jobs))
-        how = {"prefer": "threads"} if self._backend is None else {"backend": self._backend}
-        run = Parallel(self._n_jobs, **how, batch_size=share, pre_dispatch="all")
-        pairs = zip(sites, out.values(), strict=True)
-        return run(delayed(site.worker.handle)(packet, site.state) for site, packet in pairs)
-
-    @staticmethod
-    def _remembered(out, sites, results):
-        """Answers by name; states change once all workers have answered."""
-        for site, (_, state) in zip(sites, results, strict=True):
+                results = self._by_several(pairs, math.ceil(len(sites) / (2 * n_jobs)))
+            else:
+                results = []
+                for site, packet in pairs:
+                    results.append(site.worker.handle(packet, site.state))
+        for site, (_, state) in zip(sites, results, strict=True):  # once all of them have answered
             site.state = state
         return {name: answer for name, (answer, _) in zip(out, results, strict=True)}
+
+    def _by_several(self, pairs, share):
+        """Results of workers on their packets, as many at a time as there are jobs."""
+        # what a batch costs to hand over hardly depends on the clients in it
+        how = {"prefer": "threads"} if self._backend is None else {"backend": self._backend}
+        run = Parallel(self._n_jobs, **how, batch_size=share, pre_dispatch="all")
+        return run(delayed(site.worker.handle)(packet, site.state) for site, packet in pairs)
 
     def close(self):
         """Drop the workers."""

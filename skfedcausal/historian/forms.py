@@ -19,7 +19,8 @@ _WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-
 TIME_NAMES, _BAD_TEXTS = _WORDS["columns"]["time"], frozenset(_WORDS["values"]["bad"])
 _JOINTS = ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
 _DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
-_OPC_DA_GOOD, _OPC_DA_UNCERTAIN = 192, 64
+# least code, mask, good and uncertain: the two highest of the 32 bits of OPC UA, of the eight of OPC DA
+_STANDARDS = (2**30, -(2**30), 0, 2**30), (192, 192, 192, 64)
 
 
 class Dialect(NamedTuple):
@@ -177,12 +178,9 @@ def _good_codes(codes, keep_uncertain, where):
     known = ~np.isnan(codes)
     largest = codes[known].max(initial=0.0)
     whole = np.where(known, codes, 0).astype(np.int64)
-    if largest >= 2**30:  # OPC UA: the two highest of 32 bits
-        severity = whole >> 30
-        return known & ((severity == 0) | (keep_uncertain & (severity == 1)))
-    if largest >= _OPC_DA_GOOD:  # OPC DA: the two highest of eight bits
-        status = whole & _OPC_DA_GOOD
-        return known & ((status == _OPC_DA_GOOD) | (keep_uncertain & (status == _OPC_DA_UNCERTAIN)))
+    for least, mask, good, uncertain in _STANDARDS:
+        if largest >= least:
+            return known & np.isin(whole & mask, [good, uncertain] if keep_uncertain else [good])
     if largest in (1.0, 100.0):
         return known & (codes == largest)
     raise ValueError(

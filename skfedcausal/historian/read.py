@@ -128,7 +128,9 @@ def read_historian(
         shift = _span((clock or {}).get(unit, 0), "clock")
         for tag, values in _unit_series(export, dialect, unit).items():
             series[f"{unit}{SEPARATOR}{tag}"] = values.set_axis(values.index + shift)
-    _check_zones(series)
+    local = [name for name, values in series.items() if values.index.tz is None]
+    if 0 < len(local) < len(series):
+        raise ValueError(f"The times of {local[0]!r} have no zone and others do; pass their zone as tz=....")
     step = _step(series) if every is None else _span(every, "every")
     table = _on_grid(series, step, how, None if hold is None else _span(hold, "hold"))
     if isinstance(tz, str) and table.index.tz is not None:
@@ -157,13 +159,6 @@ def _unit_series(export, dialect, unit):
         joined[tag] = values = ordered(pd.concat(own))
         _log.info("%s, %s: %d values, %d of them not good", unit, tag, len(values), int(values.isna().sum()))
     return joined
-
-
-def _check_zones(series):
-    """Refuse local times beside others that have a zone."""
-    local = [name for name, values in series.items() if values.index.tz is None]
-    if 0 < len(local) < len(series):
-        raise ValueError(f"The times of {local[0]!r} have no zone and others do; pass their zone as tz=....")
 
 
 def _step(series):

@@ -79,7 +79,6 @@ def on_one_clock(times, tags, tz, where):
             warnings.warn(
                 f"The hour from {first:%H:%M} on {first.day} {first:%B %Y} should occur twice in {where} and "
                 "is there once; taken as the first, before the clock was put back.",
-                UserWarning,
                 stacklevel=6,  # the caller of read_historian
             )
     try:

@@ -21,15 +21,7 @@ from .requests import (
     WatchRequest,
 )
 from .schema import Message, wire
-from .states import (
-    Acknowledgement,
-    EffectReply,
-    FeedbackLaw,
-    PredictionReply,
-    SmoothedReply,
-    StateMessage,
-    StateReply,
-)
+from .states import Acknowledgement, EffectReply, FeedbackLaw, PredictionReply, SmoothedReply, StateMessage, StateReply
 from .training import (
     AugmentedMessage,
     BlockRow,

@@ -122,7 +122,7 @@ def _occurring(values):
 
 
 def _is_shorter(n, leading):
-    return 0 < leading <= MOST and code_size(n, 1, leading) < n
+    return leading <= MOST and code_size(n, 1, leading) < n
 
 
 # --- in four bits ------------------------------------------------------------------------------------------
@@ -191,9 +191,9 @@ def unstepped(codes, beyond, level, step, n_samples):
 
 def _pieces(n_samples, p):
     """Pieces of a series of p columns, row by row in one line, that fit into the cache, and their rows."""
-    rows = max(min(_PIECE // max(p, 1), n_samples), 1)
+    rows = max(min(_PIECE // p, n_samples), 1)
     length, size = rows * p, n_samples * p
-    return [slice(first, min(first + length, size)) for first in range(0, size, length or 1)], rows
+    return [slice(first, min(first + length, size)) for first in range(0, size, length)], rows
 
 
 def _dither(own, n_samples, p):

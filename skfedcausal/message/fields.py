@@ -274,7 +274,7 @@ class Positions(Whole):
     """Positions in another field, in as few bytes as hold them."""
 
     def write(self, message, value, dtype, into):
-        last = max(len(getattr(message, self.of[0])) - 1, 0)
+        last = len(getattr(message, self.of[0])) - 1
         into[self.array] = value.astype(np.min_scalar_type(last).newbyteorder("<"))
 
 

@@ -180,7 +180,7 @@ def _header_text(op, round, specs, scalars):
 
 def _dumped(header):
     header = {key: header[key] for key in _FIELDS}
-    return json.dumps(header, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return json.dumps(header, separators=(",", ":")).encode("ascii")
 
 
 def _read_header(data):

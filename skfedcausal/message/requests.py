@@ -7,13 +7,9 @@ import numpy as np
 
 from .packet import NOTHING, PacketError
 from .schema import ArrayOrNone, Message, wire
-from .states import LAW_REQUEST, REQUEST, Acknowledgement, FeedbackLaw, Measurements, StateMessage
-from .training import FINISH, LocalModel
-from .training import REQUEST as TRAIN
-from .watching import WATCH, FlagMessage
-
-CLOSE = "close"  # operation of the packet that says the run is over
-ERROR = "error"  # operation of the packet that says there is no answer
+from .states import Acknowledgement, FeedbackLaw, Measurements, StateMessage
+from .training import LocalModel
+from .watching import FlagMessage
 
 _CONST = "whether to send the rest of the log-density, for likelihood values"
 _LOCAL = "whether to send the unit's own model"
@@ -43,7 +39,7 @@ class Ask(NamedTuple):
     needed: int | None = None
 
 
-class FitRequest(Message, op=REQUEST, answer=StateMessage, first="dtype"):
+class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     """Asks for the first message: the unit identifies its model.
 
     Attributes
@@ -92,7 +88,7 @@ class RecordRequest(Message, op="message", answer=StateMessage, first="dtype"):
     local_model: bool = wire("flag", _LOCAL, default=False)
 
 
-class LawRequest(Message, op=LAW_REQUEST, answer=FeedbackLaw):
+class LawRequest(Message, op="ask law", answer=FeedbackLaw):
     """Asks how the unit's controllers compute its inputs.
 
     Examples
@@ -105,7 +101,7 @@ class LawRequest(Message, op=LAW_REQUEST, answer=FeedbackLaw):
     NEW_ROUND = False
 
 
-class TrainRequest(Message, op=TRAIN, answer=LocalModel, first="relay stepwise start_scale seed constant dtype"):
+class TrainRequest(Message, op="train", answer=LocalModel, first="relay stepwise start_scale seed constant dtype"):
     """Asks for the unit's own model before training by gradients.
 
     Attributes
@@ -137,7 +133,7 @@ class TrainRequest(Message, op=TRAIN, answer=LocalModel, first="relay stepwise s
     OPENS = True
 
 
-class WatchRequest(Message, op=WATCH, answer=StateMessage, first="dtype"):
+class WatchRequest(Message, op="watch", answer=StateMessage, first="dtype"):
     """Asks for a message about the next batch of the record that is monitored for faults.
 
     Attributes
@@ -289,7 +285,7 @@ class NothingYet(Message, op=NOTHING):
     """
 
 
-class NetworksTrained(Message, op=FINISH, answer=Acknowledgement):
+class NetworksTrained(Message, op="networks trained", answer=Acknowledgement):
     """Says that training of networks has ended.
 
     Examples
@@ -300,7 +296,7 @@ class NetworksTrained(Message, op=FINISH, answer=Acknowledgement):
     """
 
 
-class Close(Message, op=CLOSE, answer=Acknowledgement):
+class Close(Message, op="close", answer=Acknowledgement):
     """Says that the run is over.
 
     Examples
@@ -311,7 +307,7 @@ class Close(Message, op=CLOSE, answer=Acknowledgement):
     """
 
 
-class Failed(Message, op=ERROR):
+class Failed(Message, op="error"):
     """Says that there is no answer, and of which kind the reason is.
 
     Attributes

@@ -24,7 +24,7 @@ def wire(kind: str, purpose: str, *, default: Any = MISSING, array="", of="", le
     Parameters
     ----------
     kind : str
-        How it travels, a kind of :mod:`skfedcausal.message.fields`, and for an array the letters of its
+        How it travels, a kind of ``skfedcausal.message.fields``, and for an array the letters of its
         shape, equal letters for equal sizes: "series T p", "numbers 2 p", "flag".
     purpose : str
         What it is for, in words that a security officer can read.

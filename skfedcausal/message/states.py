@@ -9,10 +9,6 @@ from .packet import PacketError
 from .schema import WIRE_DTYPES as WIRE_DTYPES
 from .schema import ArrayOrNone, Message, wire
 
-REQUEST = "fit"  # operation of a packet that asks for the first message
-LAW_REQUEST = "ask law"  # operation of a packet that asks how a unit's inputs follow its measurements
-ACKNOWLEDGEMENT = "done"  # operation of the packet that says a reply was taken
-
 
 class StateMessage(Message, op="states", first="z patterns index lengths inputs"):
     """Sufficient statistic of a unit's measurements, to learn the plant.
@@ -178,7 +174,9 @@ class SmoothedReply(Message, op="refine", answer=StateMessage):
     covariances: np.ndarray = wire("covariances k p p", "their covariances", array="packed")
 
     def _check(self, packet):
-        _check_covariances(self, "time steps", 1)
+        n, k = len(self.states), len(self.covariances)
+        if k not in (1, n):
+            raise PacketError(f"Array 'packed' has {k} covariances for {n} time steps.")
 
 
 class StateReply(Message, op="reply", answer=Acknowledgement, first="cross_term predicted"):
@@ -275,11 +273,8 @@ class EffectReply(Message, op="effect", answer=Measurements):
     """
 
     states: np.ndarray = wire("series T p", "effect on the unit's states")
-    covariances: ArrayOrNone = wire("covariances k p p", "their covariances", array="packed", default=None)
+    covariances: ArrayOrNone = wire("covariances T p p", "their covariances", array="packed", default=None)
     keep: bool | None = wire("flag", "whether the effect on the sensors stays at the unit", default=None)
-
-    def _check(self, packet):
-        _check_covariances(self, "steps")
 
 
 class PredictionReply(Message, op="prediction", answer=Measurements):
@@ -301,13 +296,6 @@ class PredictionReply(Message, op="prediction", answer=Measurements):
 
     states: np.ndarray = wire("series T p", "the unit's own states one step ahead")
     covariances: ArrayOrNone = wire("covariances T p p", "their covariances", array="packed", default=None)
-
-
-def _check_covariances(reply, rows, fewest=None):
-    """One covariance per row of the states, or as many as may stand for all of them."""
-    n, k = len(reply.states), None if reply.covariances is None else len(reply.covariances)
-    if k not in (None, n, fewest):
-        raise PacketError(f"Array 'packed' has {k} covariances for {n} {rows}.")
 
 
 class FeedbackLaw(Message, op="law"):

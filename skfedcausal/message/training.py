@@ -9,9 +9,6 @@ from .packet import PacketError
 from .schema import ArrayOrNone, Message, wire
 from .states import Acknowledgement
 
-REQUEST = "train"  # the server asks for the local models
-FINISH = "networks trained"  # the server says that training of networks has ended
-
 _PREDICTED = "states predicted with the present correction"
 _FILTERED = "states by the unit's own filter"
 _CONSTANT = "constant of the correction"
@@ -378,10 +375,6 @@ class NoGradient(Message, op="no-gradient", answer=PredictedStates):
     >>> NoGradient().to_packet().op
     'no-gradient'
     """
-
-
-TO_SERVER = {kind.OP: kind for kind in (LocalModel, AugmentedMessage, PredictedMessage, CorrectionMoments, BlockRow)}
-TO_UNIT = {kind.OP: kind for kind in (TrainingPlan, GradientReply, BlockRow)}
 
 
 def later_answer(mode, constant):

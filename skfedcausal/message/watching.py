@@ -5,8 +5,6 @@ import numpy as np
 from .schema import Message, wire
 from .states import Acknowledgement
 
-WATCH = "watch"  # operation of a packet that asks for a message about a batch of the record to be watched
-
 
 class FlagMessage(Message, op="flags"):
     """Two bits per time step: whether the unit's own models call it unusual.

@@ -61,18 +61,17 @@ def incident_report(incidents, faults, n_samples, *, tolerance=2, index=None):
         for answer in roots[mine & decided][:1]:  # the first that was decided
             right += answer == unit
             n_wrong += answer != unit
-    found = len(delays)
     nominal = n_samples - sum(stop - first for first, stop, _ in faults)
     false_alarms = int((matched < 0).sum())
-    precision = right / (right + n_wrong) if right + n_wrong else 0.0
-    recall = right / len(faults) if faults else 0.0
+    precision = right / max(right + n_wrong, 1)
+    recall = right / max(len(faults), 1)
     delay = float(np.mean(delays)) if delays else np.nan
     return {
         "precision": precision,
         "recall": recall,
         "f1": 2 * precision * recall / (precision + recall) if right else 0.0,
-        "detected": found / len(faults) if faults else np.nan,
-        "top1": right / found if found else np.nan,
+        "detected": len(delays) / len(faults) if faults else np.nan,
+        "top1": right / len(delays) if delays else np.nan,
         "delay": delay,
         "arl0": nominal / false_alarms if false_alarms else np.inf,
         "arl1": delay + 1,

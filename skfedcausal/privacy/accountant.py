@@ -3,6 +3,7 @@
 import hashlib
 import secrets
 import threading
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,10 +14,6 @@ import pandas as pd
 from .calibration import check_promise, composed_epsilon
 from .errors import PrivacyBudgetError
 
-_COLUMNS = [
-    *("time", "client", "channel", "mechanism", "sensitivity", "noise_std"),
-    *("count", "mu", "epsilon", "bound", "period"),
-]
 _SLACK = 1e-12  # relative, for rounding in the root finder
 
 
@@ -385,8 +382,9 @@ class PrivacyAccountant:
     def table(self):
         """Every charge, a DataFrame: ``time, client, channel, mechanism, sensitivity, noise_std, count, mu,
         epsilon, bound, period``."""
-        rows = [{name: getattr(charge, name) for name in _COLUMNS} for charge in self._charges]
-        return pd.DataFrame(rows, columns=_COLUMNS)
+        columns = ["time", "client", "channel", "mechanism", "sensitivity", "noise_std"]
+        columns += ["count", "mu", "epsilon", "bound", "period"]
+        return pd.DataFrame([vars(charge) for charge in self._charges], columns=columns)
 
     def __len__(self):
         return len(self._charges)
@@ -466,10 +464,9 @@ class PrivacyAccountant:
 
 def _composed(charges, delta):
     mu = float(np.sqrt(sum(charge.count * charge.mu**2 for charge in charges)))
-    groups: dict[tuple, int] = {}
+    groups: Counter = Counter()
     for charge in charges:
         if charge.epsilon > 0:
-            key = (charge.epsilon, charge.n_categories)
-            groups[key] = groups.get(key, 0) + charge.count
+            groups[charge.epsilon, charge.n_categories] += charge.count
     responses = tuple((*key, count) for key, count in groups.items())
     return composed_epsilon(mu, responses, delta), mu

@@ -183,15 +183,11 @@ class GaussianMechanism(PrivacyMechanism):
         """
         self._validate_params()
         if (self.epsilon is None) == (self.mu is None):
-            raise ValueError(
-                f"Got epsilon={self.epsilon} and mu={self.mu}; give exactly one of them. There is no default."
-            )
+            raise ValueError(f"epsilon={self.epsilon}, mu={self.mu}: give exactly one of them. There is no default.")
         if self.epsilon is not None and self.delta is None:
             raise ValueError("epsilon needs a `delta`, well below one over the number of protected units.")
         if (self.unit == "window") != (self.window is not None):
-            raise ValueError(
-                f"Got unit={self.unit!r} with window={self.window}; a window belongs to unit='window' only."
-            )
+            raise ValueError(f"unit={self.unit!r}, window={self.window}: a window belongs to unit='window' only.")
         return self.mu if self.mu is not None else mu_from_epsilon(self.epsilon, self.delta)
 
     def bounds(self, name, Y):

@@ -130,6 +130,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     _parameter_constraints: dict = {}
     channel = "measurement"  # in the ledger
     law = "gaussian"
+    _per_row = "client"  # protected unit of which every row costs
     sampler = "float-grid"
     accountant: PrivacyAccountant | None = None
     random_state: Any = None
@@ -235,7 +236,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
     @property
     def _pays_per_row(self):
         """Whether every row costs, so that no batch of a stream is free."""
-        return self.scope.unit == "client"
+        return self.scope.unit == self._per_row
 
     # -- releases ----------------------------------------------------------------------------------
 

@@ -1,5 +1,6 @@
 """Promises in words."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -16,16 +17,7 @@ _PUBLIC = (
 _NOT_COVERED = f"Not covered: {_PUBLIC}, and what shows of a unit's raw record without a message (warnings, timing)."
 
 
-def record_statement(
-    scope,
-    spent,
-    whole_epsilon,
-    charges,
-    n_samples,
-    clip_norm=None,
-    event_radius=None,
-    left="everything",
-):
+def record_statement(scope, spent, whole, charges, n_samples, clip_norm=None, event_radius=None, left="everything"):
     """Promise about units whose records got noise: unit, relation, bound, composition, what is not covered.
 
     `whole_epsilon` is that of all protected units of a record together at ``spent.delta``, `charges` are
@@ -41,15 +33,15 @@ def record_statement(
     changed = "having other values" if scope.relation == "replace" else "being replaced by `center`"
     most = n_releases(charges)
     releases = "one release" if most == 1 else f"{most} releases"
-    whole = ""
+    more = ""
     if scope.unit != "client" and spent.delta > 0:  # seldom anything
-        whole = f" A unit's whole record of {n_samples} time steps is protected only to epsilon = {whole_epsilon:.3g}."
+        more = f" A unit's whole record of {n_samples} time steps is protected only to epsilon = {whole:.3g}."
     return (
         f"Differentially private per {scope}: all measurements of one unit at "
         f"{steps.get(scope.unit, 'all time steps')} {changed}, {_bound(clip_norm, event_radius)}, changes "
         f"the distribution of {left} that left the units and of everything computed from it by at most "
         f"{_loss(spent)}. Exact composition of {releases} per unit. Protects against the server and the "
-        f"other units together.{whole} {_NOT_COVERED}"
+        f"other units together.{more} {_NOT_COVERED}"
     )
 
 
@@ -64,9 +56,9 @@ def _bound(clip_norm, event_radius):
 
 def n_releases(charges):
     """Releases of the unit that has most."""
-    counts: dict[str, int] = {}
+    counts: Counter = Counter()
     for charge in charges:
-        counts[charge.client] = counts.get(charge.client, 0) + charge.count
+        counts[charge.client] += charge.count
     return max(counts.values(), default=0)
 
 

@@ -75,7 +75,7 @@ class RandomizedResponse(PrivacyMechanism):
     accountant: PrivacyAccountant | None = None
     random_state: Any = None
 
-    place, channel, law = "flags", "flag", "randomized response"
+    place, channel, law, _per_row = "flags", "flag", "randomized response", "event"
     responses = "4-ary randomised responses"
 
     @property
@@ -142,10 +142,6 @@ class RandomizedResponse(PrivacyMechanism):
         lie = rng.random(len(codes)) >= _chances(noise)[0]
         codes = np.where(lie, (codes + rng.integers(1, N_CATEGORIES, len(codes))) % N_CATEGORIES, codes)
         return np.column_stack([codes >= 2, codes % 2 == 1])
-
-    @property
-    def _pays_per_row(self):
-        return self.unit == "event"
 
     def _plan(self, name, flags, lengths, noise=None):
         epsilon = self.noise_of(name, flags) if noise is None else noise
@@ -279,8 +275,7 @@ def _pairs(name, flags):
     flags = np.asarray(flags)
     if flags.ndim != 2 or flags.shape[1] != 2 or flags.dtype != bool:
         raise ValueError(
-            f"Flags of unit {name!r} have shape {flags.shape} and dtype {flags.dtype}; expected booleans of "
-            "shape (n_samples, 2)."
+            f"Flags of unit {name!r}: {flags.dtype} of shape {flags.shape}; expected booleans of shape (n_samples, 2)."
         )
     return flags
 

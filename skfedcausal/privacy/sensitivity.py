@@ -275,9 +275,7 @@ def residual_sensitivity(A, C, F, K, S, radius=1.0, cap=np.inf):
 def _filter_matrices(F, K):
     F, K = np.asarray(F, dtype=float), np.asarray(K, dtype=float)
     if F.ndim != 2 or F.shape[0] != F.shape[1] or K.ndim != 2 or len(K) != len(F):
-        raise ValueError(
-            f"F has shape {F.shape} and K {K.shape}; expected (n_states, n_states), (n_states, n_features)."
-        )
+        raise ValueError(f"F has shape {F.shape}, K {K.shape}; expected (n_states, n_states), (n_states, n_features).")
     return F, K
 
 

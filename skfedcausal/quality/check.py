@@ -1,5 +1,7 @@
 """The check of a plant's record."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
@@ -13,8 +15,6 @@ from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
 _MOST_LAGS = 720
 _LEAST_ROWS = 200  # for the comparison of clocks
 _SAME = 0.8  # overlap of frozen segments that counts as one event
-_LEAVE_ROWS_IN = "Leave the rows in with NaN (reindex), so that no transition is made of the jump."
-_LAST_VALUES = "Set the unit's values there to NaN: they are not measurements."
 
 
 def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=None):
@@ -87,29 +87,25 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
     '    column  kind               start\\nboiler__s1 stuck 2026-03-01 03:00:00'
     """
     units, shared = read_units(X, client_labels, lengths)
-    found, tables = Findings(), []
+    found: list[tuple] = []
+    tables = []
     for k, unit in enumerate(units):
         if not shared or k == 0:
             _check_times(unit, "all units" if shared else unit.name, found)
         tables.append(_check_unit(unit, found))
     tags = pd.concat(tables, ignore_index=True)
     offsets = _check_clocks(units, shared, tags, found, max_offset)
-    findings = pd.DataFrame(found.rows, columns=list(COLUMNS))
+    findings = pd.DataFrame(found, columns=list(COLUMNS))
     return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags)
 
 
-class Findings:
-    """Rows of the table of findings, in the order they were added."""
-
-    def __init__(self):
-        self.rows = []
-
-    def add(self, unit, kind, value, detail, *, column="", rows=None, advice=None):
-        """A finding of a unit or a column of it, in the whole record or in rows ``(start, stop)``."""
-        start, stop = (0, len(unit.values)) if rows is None else rows
-        ends = unit.time(start), unit.time(stop - 1)
-        advice = KINDS[kind]["advice"] if advice is None else advice
-        self.rows.append((unit.name, column, kind, *ends, value, detail, advice))
+def _add(found, unit, what, value, *, label=None, column="", rows=None, ends=None, **words):
+    """Add a finding in the whole record, in rows ``(start, stop)`` or at times `ends`; `words` fill its texts."""
+    start, stop = (0, len(unit.values)) if rows is None else rows
+    ends = (unit.time(start), unit.time(stop - 1)) if ends is None else ends
+    words = {"value": value, "span": unit.span(stop - start)} | words
+    texts = (KINDS[what][text].format(**words) for text in ("detail", "advice"))
+    found.append((label or unit.name, column, what.split(":")[0], *ends, value, *texts))
 
 
 # -- times ----------------------------------------------------------------------------------------
@@ -119,22 +115,19 @@ def _check_times(unit, label, found):
     """Hours that occur twice or are left out, rows that are not there."""
     if unit.index is None:
         return
-    index, step = unit.index, unit.step
     segment = repeated_stretch(unit.times)
     if segment is not None:
-        kind, seconds = "repeated hour", (segment[1] - segment[0] + step).total_seconds()
-        detail, advice = repeated_text(unit.times), KINDS[kind]["advice"]
-        found.rows.append((label, "", kind, *segment, seconds, detail, advice))
+        seconds = (segment[1] - segment[0] + unit.step).total_seconds()
+        _add(found, unit, "repeated hour", seconds, label=label, ends=segment, sentence=repeated_text(unit.times))
+    lost = "gap: no rows" if label == "all units" else "outage: no rows"
     for row in unit.breaks[1:]:
-        missing = index[row] - index[row - 1] - step
-        if missing <= pd.Timedelta(0):
-            continue
-        kind, advice = "gap" if label == "all units" else "outage", _LEAVE_ROWS_IN
-        is_night = index[row].day_name() == "Sunday" and index[row].hour in (1, 2, 3)
-        if index.tz is None and missing == pd.Timedelta("1h") and is_night:
-            kind, advice = "skipped hour", KINDS["skipped hour"]["advice"]
-        ends, detail = index[row - 1 : row + 1], f"no rows for {duration(missing)}"
-        found.rows.append((label, "", kind, *ends, missing.total_seconds(), detail, advice))
+        ends = unit.index[row - 1 : row + 1]
+        missing = ends[1] - ends[0] - unit.step
+        is_night = ends[1].day_name() == "Sunday" and ends[1].hour in (1, 2, 3)
+        skipped = unit.index.tz is None and missing == pd.Timedelta("1h") and is_night
+        if missing > pd.Timedelta(0):
+            what, seconds = "skipped hour" if skipped else lost, missing.total_seconds()
+            _add(found, unit, what, seconds, label=label, ends=ends, span=duration(missing))
 
 
 # -- tags -----------------------------------------------------------------------------------------
@@ -146,26 +139,26 @@ def _check_unit(unit, found):
     tags = [Tag(series, unit.breaks) for series in unit.values.T]
     stuck = [[(tag.rows[a], tag.rows[b - 1] + 1) for a, b in frozen(tag)] for tag in tags]
     outages, silent = gaps(present.any(axis=1), unit.breaks), _common_segments(stuck, tags)
-    for start, stop in outages:
-        detail = f"outage of {unit.span(stop - start)}: no values"
-        found.add(unit, "outage", stop - start, detail, rows=(start, stop))
-    for start, stop in silent:
-        detail = f"outage of {unit.span(stop - start)}: all tags repeat their last values"
-        found.add(unit, "outage", stop - start, detail, rows=(start, stop), advice=_LAST_VALUES)
-    known, rows = outages + silent, []
+    for what, segments in (("outage", outages), ("outage: last values", silent)):
+        for start, stop in segments:
+            _add(found, unit, what, stop - start, rows=(start, stop))
+    known, table = outages + silent, []
     for column, tag, here, segments in zip(unit.columns, tags, present.T, stuck, strict=True):
         period, regular = update_period(tag)
         _check_tag(unit, column, tag, segments, known, found)
         sparse = regular and period > 1 and here.mean() < 0.75
-        if not sparse and tag.kind != "empty":
-            for start, stop in gaps(here, unit.breaks):
-                if not _within((start, stop), known):
-                    detail = f"no values for {unit.span(stop - start)}"
-                    found.add(unit, "gap", stop - start, detail, column=column, rows=(start, stop))
-        period = _check_speed(unit, column, tag, period, regular, found)
+        empty = [] if sparse or tag.kind == "empty" else gaps(here, unit.breaks)
+        for start, stop in empty:
+            if not _within((start, stop), known):
+                _add(found, unit, "gap", stop - start, column=column, rows=(start, stop))
+        what, (share, spacing) = "slow" if regular else "held", straight(tag)
+        if share > 0:
+            what, period = "interpolated", float(spacing)
+        if share > 0 or period > 1:
+            _add(found, unit, what, share or period, column=column, span=unit.span(period))
         resolution = tag.resolution if tag.kind != "empty" else 0.0
-        rows.append((unit.name, column, tag.kind, resolution, period, 1 - here.mean()))
-    return pd.DataFrame(rows, columns=["unit", "column", "kind", "resolution", "period", "gaps"])
+        table.append((unit.name, column, tag.kind, resolution, period, 1 - here.mean()))
+    return pd.DataFrame(table, columns=["unit", "column", "kind", "resolution", "period", "gaps"])
 
 
 def _common_segments(stuck, tags):
@@ -195,47 +188,25 @@ def _within(segment, others):
 
 def _check_tag(unit, column, tag, segments, known, found):
     """Empty tags, frozen segments, fill values and limits."""
+    add = partial(_add, found, unit, column=column)
     segments = [segment for segment in segments if not _within(segment, known)]
     if tag.kind == "empty":
-        found.add(unit, "no data", 0.0, "no value at all", column=column)
+        add("no data", 0.0)
     if tag.kind == "constant" and not _is_round(tag.values[0]):
         segments = [(int(tag.rows[0]), int(tag.rows[-1]) + 1)]
-    for start, stop in segments:
-        value = float(unit.values[start, unit.columns.index(column)])
-        detail = f"stuck at {value:.6g} for {unit.span(stop - start)}"
-        found.add(unit, "stuck", value, detail, column=column, rows=(start, stop))
+    for rows in segments:
+        add("stuck", float(unit.values[rows[0], unit.columns.index(column)]), rows=rows)
     for value, share in filled(tag):
         rows = tag.rows[tag.values == value]
         if np.mean([any(a <= row < b for a, b in known) for row in rows]) < _SAME:
-            detail = f"{value:.6g} in {share:.1%} of the rows, far from all other values"
-            advice = f"Replace {value:.6g} by NaN if it stands for no value."
-            found.add(unit, "fill value", value, detail, column=column, advice=advice)
+            add("fill value", value, share=share)
     for value, share in at_limit(tag):
-        detail = f"at its limit of {value:.6g} in {share:.1%} of the rows"
-        found.add(unit, "clipped", value, detail, column=column)
+        add("clipped", value, share=share)
 
 
 def _is_round(value):
     """Whether a number has at most five digits, as people set it."""
     return np.isclose(value, float(f"{value:.5g}"), rtol=1e-12, atol=0)
-
-
-def _check_speed(unit, column, tag, period, regular, found):
-    """Lines, holds and slow updates; returns the rows from one real value to the next."""
-    share, spacing = straight(tag)
-    if share > 0:
-        points = unit.span(spacing)
-        detail = f"{share:.0%} of the moving rows lie on straight lines, archived about every {points}"
-        found.add(unit, "interpolated", share, detail, column=column)
-        return float(spacing)
-    if period > 1 and regular:
-        advice = f"Events closer than {unit.span(period)} cannot be put in order for this tag."
-        detail = f"a new value every {unit.span(period)}"
-        found.add(unit, "slow", period, detail, column=column, advice=advice)
-    elif period > 1:
-        detail = f"values are held for {unit.span(period)} on average"
-        found.add(unit, "held", period, detail, column=column)
-    return period
 
 
 # -- clocks ---------------------------------------------------------------------------------------
@@ -266,21 +237,15 @@ def _add_offset(unit, offset, step, found):
     rows, against = offset.rows, offset.against
     size = f"{abs(rows)} rows" if step is None else duration(abs(rows) * step)
     sign, back = ("+", "-") if rows > 0 else ("-", "+")
-    clock = {unit.name: back + size.replace(" ", "")}
-    unless = "unless there is a dead time of that length between the two units"
-    advice = f"Read with {clock=}, or shift the rows, {unless}."
-    if not offset.sure:
-        advice += f" It may as well be the clock of {against!r} that is off: put one right, not both."
-    value = float(rows) if step is None else rows * step.total_seconds()
-    found.add(unit, "clock", value, f"clock about {sign}{size} against {against!r}", advice=advice)
+    words = {"by": sign + size, "against": against, "clock": {unit.name: back + size.replace(" ", "")}}
+    what = "clock" if offset.sure else "clock: or the other"
+    _add(found, unit, what, float(rows) if step is None else rows * step.total_seconds(), **words)
 
 
 def _aligned(units, shared, tags):
     """Values of all units' measured tags on the same rows, and their step."""
-    measured = {
-        unit.name: unit.values[:, (tags.loc[tags["unit"] == unit.name, "kind"] == "measured").to_numpy()]
-        for unit in units
-    }
+    is_measured = tags["kind"] == "measured"
+    measured = {unit.name: unit.values[:, is_measured[tags["unit"] == unit.name].to_numpy()] for unit in units}
     if shared or any(unit.index is None for unit in units):
         rows = min(len(unit.values) for unit in units)
         return {name: values[:rows] for name, values in measured.items()}, units[0].step

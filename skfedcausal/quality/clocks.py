@@ -9,6 +9,7 @@ import warnings
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.special import ndtri
 from scipy.stats import chi2, rankdata
@@ -41,7 +42,9 @@ def unit_series(Y):
     """Innovations and states of a unit from its measured columns, None where no model can be found."""
     if not Y.shape[1] or len(Y) < _FEWEST_ROWS:
         return None
-    filled, present = _without_gaps(Y)
+    present = ~np.isnan(Y)
+    # the last value for a missing one, the first before that; the check of clocks can afford it
+    filled = np.ascontiguousarray(pd.DataFrame(Y).ffill().bfill().fillna(0.0))
     moving = filled.std(axis=0) > 0
     if not moving.any() or present.any(axis=1).sum() < _FEWEST_ROWS:
         return None
@@ -61,20 +64,10 @@ def unit_series(Y):
     return UnitSeries(e @ (vectors[:, kept] / np.sqrt(values[kept])), states)
 
 
-def _without_gaps(Y):
-    """The last value for a missing one; the check of clocks can afford it."""
-    present = ~np.isnan(Y)
-    last = np.maximum.accumulate(np.where(present, np.arange(len(Y))[:, None], -1), axis=0)
-    filled = np.take_along_axis(Y, np.maximum(last, 0), axis=0)
-    first = np.array([column[~np.isnan(column)][0] if (~np.isnan(column)).any() else 0.0 for column in Y.T])
-    return np.where(last < 0, first, filled), present
-
-
 def evidence_by_lag(e, f, n_lags):
     """Chi-squared (p q) of no correlation at lags -n_lags, ..., n_lags; at positive ones `e` follows."""
-    rows = len(e) - np.abs(np.arange(-n_lags, n_lags + 1))
-    statistic = rows * (_cross_covariances(e, f, n_lags) ** 2).sum(axis=(1, 2))
-    return _as_usual(statistic, e.shape[1] * f.shape[1])
+    squares = (_cross_covariances(e, f, n_lags) ** 2).sum(axis=(1, 2))
+    return _as_usual(squares, len(e), e.shape[1] * f.shape[1])
 
 
 def score_by_lag(effect, cause, n_lags):
@@ -94,8 +87,7 @@ def score_by_lag(effect, cause, n_lags):
     rotated = moments @ vectors
     enough = values > _LEFT * np.trace(cov) / len(cov)
     squares = np.where(enough[:, None, :], rotated**2 / np.where(enough, values, 1.0)[:, None, :], 0.0)
-    rows = len(e) - np.abs(np.arange(-n_lags, n_lags + 1))
-    return _as_usual(rows * squares.sum(axis=(1, 2)), e.shape[1] * other.shape[1])
+    return _as_usual(squares.sum(axis=(1, 2)), len(e), e.shape[1] * other.shape[1])
 
 
 def _cross_covariances(x, y, n_lags):
@@ -107,8 +99,9 @@ def _cross_covariances(x, y, n_lags):
     return irfft(spectra, size, axis=0)[lags] / (n - np.abs(lags))[:, None, None]
 
 
-def _as_usual(statistic, degrees):
-    """Scaled down where its median is above that of chi-squared."""
+def _as_usual(squares, n, degrees):
+    """Statistic of sums of squares by lag over `n` rows, scaled down where its median is above chi-squared's."""
+    statistic = (n - np.abs(np.arange(len(squares)) - len(squares) // 2)) * squares
     return statistic / max(np.median(statistic) / chi2.median(degrees), 1.0)
 
 
@@ -140,9 +133,9 @@ def pair_tie(first, second, n_lags):
     elsewhere = np.abs(lags - lags[top]) > max(spread, _WIDTH)
     if spread > _WIDEST or excess[elsewhere].max(initial=0) > 0.5 * excess[top]:
         return None
-    if _begins_away_from_zero(S, lags, top, excess, degrees):
-        return Tie(int(lags[top]), NEAR + 1, float(excess[top]))
-    return Tie(int(lags[top]), abs(int(lags[top])), float(excess[top]))  # may well be zero
+    lag = int(lags[top])  # one that may well be zero is as uncertain as it is large
+    slack = NEAR + 1 if _begins_away_from_zero(S, lags, top, excess, degrees) else abs(lag)
+    return Tie(lag, slack, float(excess[top]))
 
 
 def _tie_of_states(first, second, n_lags):

@@ -110,8 +110,8 @@ def pooled_offsets(series, known, n_lags):
     for name in there:
         evidence.move(name, -offsets[name].rows if offsets[name] else 0)
     while left := [name for name in there if offsets[name] is None]:
-        ties = {name: _pooled_tie(evidence.of(name), n_lags, _LEVEL / len(series)) for name in left}
-        ties = {name: tie for name, tie in ties.items() if tie is not None}
+        found = ((name, _pooled_tie(evidence.of(name), n_lags, _LEVEL / len(series))) for name in left)
+        ties = {name: tie for name, tie in found if tie is not None}
         if not ties:
             break
         name = max(ties, key=lambda name: ties[name].excess)

@@ -102,12 +102,11 @@ def frozen(tag):
 
     Where lengths have an exponential tail, the largest and the next are about the scale of that tail apart.
     """
-    lengths = tag.lengths
     if tag.kind != "measured":
         return []
     limits = [value for value, _ in at_limit(tag)]
     usual = np.flatnonzero(~np.isin(tag.values[tag.starts], limits))
-    lengths, starts = lengths[usual], tag.starts[usual]
+    lengths, starts = tag.lengths[usual], tag.starts[usual]
     if len(lengths) < 6:
         return []
     order = np.argsort(-lengths, kind="stable")
@@ -123,33 +122,33 @@ def frozen(tag):
     return []
 
 
+def _ends(tag):
+    """Lowest and highest value of a measured tag: the value, its count, its distance to others, their mean count."""
+    levels, counts = tag.levels
+    if tag.kind == "measured" and len(levels) >= _FEWEST_LEVELS:
+        for end, beside in ((0, slice(1, 4)), (-1, slice(-4, -1))):
+            yield float(levels[end]), counts[end], np.abs(levels[beside] - levels[end]).min(), counts[beside].mean()
+
+
 def at_limit(tag):
     """Highest and lowest values on which values pile up, each with the share of values that are there."""
-    levels, counts = tag.levels
-    if tag.kind != "measured" or len(levels) < _FEWEST_LEVELS:
-        return []
-    visits = tag.values[tag.starts]
-    found = []
-    for end, beside in ((0, slice(1, 4)), (-1, slice(-4, -1))):
-        limit, count = levels[end], counts[end]
-        often = count >= max(5, 0.002 * len(tag.values)) and (visits == limit).sum() >= 3
-        piled = count >= 3 * counts[beside].mean()
-        if often and piled and np.abs(levels[beside] - limit).min() < 2 * tag.spread:
-            found.append((float(limit), count / len(tag.values)))
+    visits, n, found = tag.values[tag.starts], len(tag.values), []
+    for limit, count, apart, usual in _ends(tag):
+        often = count >= max(5, 0.002 * n) and (visits == limit).sum() >= 3
+        if often and count >= 3 * usual and apart < 2 * tag.spread:
+            found.append((limit, count / n))
     return found
 
 
 def filled(tag):
     """Values far outside the others that occur again and again (0 or -999 in gaps), each with its share."""
-    levels, counts = tag.levels
-    if tag.kind != "measured" or len(levels) < _FEWEST_LEVELS or tag.spread == 0:
-        return []
-    low, high = np.percentile(tag.values, [1, 99])
     found = []
-    for end, inner in ((0, 1), (-1, -2)):
-        apart = abs(levels[end] - levels[inner]) > max(3 * tag.spread, 0.5 * (high - low))
-        if counts[end] >= 3 and apart and abs(levels[end] - np.median(tag.values)) > 5 * tag.spread:
-            found.append((float(levels[end]), counts[end] / len(tag.values)))
+    for value, count, apart, _ in _ends(tag):
+        if count >= 3 and tag.spread > 0:
+            width = np.ptp(np.percentile(tag.values, [1, 99]))
+            far = abs(value - np.median(tag.values)) > 5 * tag.spread
+            if far and apart > max(3 * tag.spread, 0.5 * width):
+                found.append((value, count / len(tag.values)))
     return found
 
 

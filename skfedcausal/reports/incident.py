@@ -5,15 +5,8 @@ import pandas as pd
 from ..displays import IncidentDisplay
 from .page import Page, add_departures, listed_in_words
 
-_KIND = {
-    "process": "a fault of the process",
-    "sensor": "a fault of a sensor",
-    "undecided": "of undecided kind",
-}
-_CAPTION = (
-    "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order in which units "
-    "were reached"
-)
+_KIND = {"process": "a fault of the process", "sensor": "a fault of a sensor", "undecided": "of undecided kind"}
+_CAPTION = "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order units were reached"
 
 
 def incident_page(detector, incident, X=None, title=None):
@@ -28,8 +21,7 @@ def incident_page(detector, incident, X=None, title=None):
     page = Page(title or f"Incident of {_when(incident['start'])}").lead(_answer(incident))
     page.heading("What happened").text(*_events(incident))
     if X is not None:
-        figure = IncidentDisplay.from_detector(detector, X, incident).figure_
-        page.picture(figure, _CAPTION)
+        page.picture(IncidentDisplay.from_detector(detector, X, incident).figure_, _CAPTION)
     ranking = [(name, f"{p:.1%}") for name, p in incident["ranking"][:20]]
     page.heading("Where it began").table(pd.DataFrame(ranking, columns=["unit", "probability"]))
     page.heading("Why we think so").text(*_reasons(incident, detector))
@@ -46,15 +38,14 @@ def _answer(incident):
     if incident["root"] == "undecided":
         return f"Something began at {_when(incident['start'])}; it cannot be told where: {' or '.join(best)}."
     kind = _KIND.get(incident.get("kind"))
-    text = f"It began in {incident['root']} at {_when(incident['start'])} (probability "
-    return text + f"{incident['probability']:.0%})" + (f", {kind}." if kind else ".")
+    text = f"It began in {incident['root']} at {_when(incident['start'])} (probability {incident['probability']:.0%})"
+    return f"{text}, {kind}." if kind else f"{text}."
 
 
 def _events(incident):
     end = incident.get("end")
     yield f"It began at {_when(incident['start'])} and was noticed at {_when(incident['detected'])}."
-    lasted = "was still going on at the end of the record"
-    yield f"It {lasted if pd.isna(end) else f'lasted until {_when(end)}'}."
+    yield "It was still going on at the end of the record." if pd.isna(end) else f"It lasted until {_when(end)}."
     reached = [f"{name} after {delay} step{'s' * (delay != 1)}" for name, delay in incident["path"]]
     if len(reached) > 1:
         yield f"Units reached, in order: {listed_in_words(reached)}."
@@ -68,9 +59,9 @@ def _reasons(incident, detector):
         yield "the others can be explained by it."
     rates = detector.false_alarms_
     yield (
-        f"Thresholds allow {rates['asked']:.2g} false alarms per time step; on nominal data that was held "
-        f"out there were {rates['n_alarms']} in {rates['n_steps']} steps ({rates['low']:.2g} to "
-        f"{rates['high']:.2g} per step, 95 % interval)."
+        f"Thresholds allow {rates['asked']:.2g} false alarms per time step; on nominal data that was held out there "
+        f"were {rates['n_alarms']} in {rates['n_steps']} steps ({rates['low']:.2g} to {rates['high']:.2g} per step, "
+        "95 % interval)."
     )
 
 

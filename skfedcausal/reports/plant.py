@@ -20,9 +20,9 @@ def plant_page(estimator, title="Which unit drives which"):
     if len(ranked) > _MOST_ROWS:
         page.text(f"The {len(ranked) - _MOST_ROWS} pairs with the weakest evidence are left out.")
     page.text(
-        "Strength: how far one standard deviation of the cause's states moves the effect's states one step "
-        "later (Frobenius norm of the block). p_adjusted: chance of evidence as strong without a link, "
-        "corrected for the number of pairs."
+        "Strength: how far one standard deviation of the cause's states moves the effect's states one step later "
+        "(Frobenius norm of the block). p_adjusted: chance of evidence as strong without a link, corrected for the "
+        "number of pairs."
     )
     if hasattr(estimator, "transfer_function"):
         figure = TransferFunctionDisplay.from_transfer_function(estimator.transfer_function()).figure_

@@ -11,6 +11,7 @@ from ..statespace.episodes import (
     PIECE,
     TransitionMoments,
     column_mean,
+    episode_lengths,
     episodes,
     lag_covariances,
     remove_episode_means,
@@ -60,7 +61,7 @@ class JointRecord:
             self.u = np.concatenate([u for u in self.inputs if u is not None], axis=1)
         self.input_level = np.zeros(0) if self.u is None else column_mean(self.u)
         is_open = any(choice is not None for choice in self.unpredicted)
-        longest = max(np.diff([*self.starts, self.n_samples]))
+        longest = max(episode_lengths(self.starts, self.n_samples))
         self.has_choice = bool(is_open and self.is_constant and longest >= _FORECASTS)
 
     @classmethod
@@ -73,11 +74,10 @@ class JointRecord:
         if len(set(lengths.values())) != 1:
             raise ValueError(f"The units' messages cover different episodes: {lengths}.")
         starts = (0, *accumulate(lengths[names[0]][:-1]))
-        inputs = tuple(messages[name].inputs for name in names)
-        if all(u is None for u in inputs):
-            inputs = ()
-        parts = tuple(messages[name].information for name in names)
-        return cls(names, parts, starts, inputs, tuple(messages[name].unpredicted for name in names))
+        parts, inputs, unpredicted = (
+            tuple(getattr(messages[name], of) for name in names) for of in ("information", "inputs", "unpredicted")
+        )
+        return cls(names, parts, starts, inputs, unpredicted)
 
     # -- inputs and steps ------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """The default server: maximum likelihood of the coupled plant from one message per unit."""
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -35,6 +35,7 @@ _SLOW = 0.98
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class LikelihoodServer(ServerLearner):
     """Maximum-likelihood estimate of the plant from the units' sufficient statistics.
 
@@ -189,6 +190,20 @@ class LikelihoodServer(ServerLearner):
     'cause effect\\nunit0  unit2'
     """
 
+    fix_local: bool = False
+    sparsity: str | None = "fdr"
+    alpha: float = 0.05
+    shrink: bool = True
+    level_shifts: str | None = "auto"
+    likelihood: str = "whittle"
+    covariance: str = "information"
+    margin: float = 0.1
+    held_out: float | None = None
+    n_rounds: int = 1
+    horizon: int = 50
+    max_iter: int = 300
+    tol: float = 1e-10
+
     _parameter_constraints = {
         "fix_local": ["boolean"],
         "sparsity": [StrOptions({"fdr"}), None],
@@ -206,41 +221,6 @@ class LikelihoodServer(ServerLearner):
     }
 
     tests_links = True
-
-    def __init__(
-        self,
-        *,
-        fix_local=False,
-        sparsity="fdr",
-        alpha=0.05,
-        shrink=True,
-        level_shifts="auto",
-        likelihood="whittle",
-        covariance="information",
-        margin=0.1,
-        held_out=None,
-        n_rounds=1,
-        horizon=50,
-        max_iter=300,
-        tol=1e-10,
-    ):
-        self.fix_local = fix_local
-        self.sparsity = sparsity
-        self.alpha = alpha
-        self.shrink = shrink
-        self.level_shifts = level_shifts
-        self.likelihood = likelihood
-        self.covariance = covariance
-        self.margin = margin
-        self.held_out = held_out
-        self.n_rounds = n_rounds
-        self.horizon = horizon
-        self.max_iter = max_iter
-        self.tol = tol
-
-    @property
-    def needs_replies(self):
-        return self.n_rounds > 1 or getattr(self, "trains_corrections", False)
 
     @property
     def needs_local_model(self):
@@ -406,31 +386,11 @@ class LikelihoodServer(ServerLearner):
         return run if run is not None and run.is_about(record) else super()._filter(record)
 
     def smoothed(self, messages):
-        """Each unit's own states given all units' messages, under the plant before shrinkage.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to SmoothedReply
-        """
+        """Each unit's own states given all units' messages, under the plant before shrinkage."""
         return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
     def replies(self, messages):
-        """Reply to each unit: its own part of the plant and the other units' influence on its states.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        dict of str to StateReply
-        """
+        """Reply to each unit: its own part of the plant and the other units' influence on its states."""
         replies = super().replies(messages)
         if self.filter_noise_share_ is None:
             return replies

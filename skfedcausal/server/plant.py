@@ -247,8 +247,7 @@ class ServerLearner(BaseEstimator, ABC):
             matrix = getattr(self, learned)
             if np.shape(matrix) != (n, n) or not np.isfinite(matrix).all():
                 raise ValueError(
-                    f"`{learned}` of {who} has shape {np.shape(matrix)} or is not finite; "
-                    f"give a matrix of {n} rows and columns."
+                    f"`{learned}` of {who} has shape {np.shape(matrix)} or is not finite; expected ({n}, {n})."
                 )
 
     @property
@@ -274,8 +273,14 @@ class ServerLearner(BaseEstimator, ABC):
         return PlantFilter(self.transition_, self.process_cov_, record, drive)
 
     def _smoothed(self, messages, A, B, **settings):
-        states, covariances = smooth_plant(A, self.process_cov_, self._record(messages), self._drive(A, B), **settings)
-        return {
-            name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
-            for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
-        }
+        record, drive = self._record(messages), self._drive(A, B)
+        return smoothed_replies(self.state_slices_, A, self.process_cov_, record, drive, **settings)
+
+
+def smoothed_replies(state_slices, A, Q, record, drive, **settings):
+    """Each unit's own states given a whole record, as a `SmoothedReply` by name."""
+    states, covariances = smooth_plant(A, Q, record, drive, **settings)
+    return {
+        name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
+        for (name, rows), covariance in zip(state_slices.items(), covariances, strict=True)
+    }

@@ -53,16 +53,14 @@ class PlantFilter:
         if not self._record.is_constant:
             return self._with_gaps[0]
         z = side_by_side([part.z for part in self._record.parts])
-        settings = {"starts": self._record.starts, "exogenous": self._exogenous, "out": z}
-        return filtered_states(self._schedule, (z, None), **settings)
+        return filtered_states(self._schedule, (z, None), out=z, **self._driven)
 
     @cached_property
     def predicted(self):
         """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
         if not self._record.is_constant:
             return self._with_gaps[1]
-        settings = {"starts": self._record.starts, "exogenous": self._exogenous}
-        return predicted_states(self._A, self.filtered, **settings)
+        return predicted_states(self._A, self.filtered, **self._driven)
 
     def updates(self, start, stop):
         """Filtered minus predicted states of rows `start` to `stop` of one episode."""
@@ -82,9 +80,12 @@ class PlantFilter:
         """What inputs and steps add to the state equation at each row; as large as the states, not kept."""
         return None if self._drive is None else self._drive.exogenous(self.inputs, self._record.starts)
 
+    @property
+    def _driven(self):
+        return {"starts": self._record.starts, "exogenous": self._exogenous}
+
     def _parts_with_gaps(self):
-        record, settings = self._record, {"starts": self._record.starts, "exogenous": self._exogenous}
-        return filter_rows(self._A, self._Q, self._P0, record.z, record.matrices, **settings)
+        return filter_rows(self._A, self._Q, self._P0, self._record.z, self._record.matrices, **self._driven)
 
     @cached_property
     def _with_gaps(self):

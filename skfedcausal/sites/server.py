@@ -52,11 +52,11 @@ class ServerSettings:
     questions: tuple = ()
 
     def __post_init__(self):
-        for name, choices in (("estimator", ESTIMATORS), ("wire_dtype", WIRE_DTYPES)):
-            if getattr(self, name) not in choices:
-                raise SettingsError(f"{name}={getattr(self, name)!r}; choose {listed(choices)}.")
-        if self.learner.get("kind", "likelihood") not in LEARNERS:
-            raise SettingsError(f"[learner] kind={self.learner['kind']!r}; choose {listed(LEARNERS)}.")
+        kind = self.learner.get("kind", "likelihood")
+        chosen = {"estimator": self.estimator, "wire_dtype": self.wire_dtype, "[learner] kind": kind}
+        for (name, value), choices in zip(chosen.items(), (ESTIMATORS, WIRE_DTYPES, LEARNERS), strict=True):
+            if value not in choices:
+                raise SettingsError(f"{name}={value!r}; choose {listed(choices)}.")
         for question in self.questions:
             if not {"unit", "from", "to"} <= set(question):
                 raise SettingsError("a [[question]] has `unit`, `from`, `to` and maybe `horizon`.")
@@ -110,7 +110,6 @@ class ServerSettings:
     def _watched(self, estimator, tell):
         """Incidents in all batches; the table on disk is brought up to date with every one."""
         path = self.results / "incidents.csv"
-        self.results.mkdir(parents=True, exist_ok=True)
         for number, changed in enumerate(estimator.follow_sites(wait=self.wait), start=1):
             write_whole(path, estimator.site_incidents_.to_csv(index=False).encode())
             tell(f"{self.run}: batch {number}, {len(changed)} incidents new or revised")
@@ -120,14 +119,10 @@ class ServerSettings:
         """Write what was learned: tables as CSV, matrices as one NPZ, a summary as JSON."""
         out = self.results
         out.mkdir(parents=True, exist_ok=True)
-        matrices = {"transition": estimator.transition_, "process_cov": estimator.process_cov_}
-        if hasattr(estimator, "input_"):
-            matrices["input"] = estimator.input_
-        np.savez(out / "plant.npz", **matrices)
+        np.savez(out / "plant.npz", **_known(estimator, "transition", "process_cov", "input"))
         for k, effect in enumerate(effects):
             effect.to_csv(out / f"effect{k}_states.csv")
-        if hasattr(estimator, "thresholds_"):
-            more = {**more, "thresholds": estimator.thresholds_, "false_alarms": estimator.false_alarms_}
+        more = {**more, **_known(estimator, "thresholds", "false_alarms")}
         tables, links = {"lost_units": estimator.lost_units_}, []
         if incidents is not None:
             tables["incidents"] = incidents
@@ -161,13 +156,18 @@ class ServerSettings:
 
     def to_args(self):
         """As values that JSON knows, for the job of an engine."""
-        plain = {name: str(value) if isinstance(value, Path) else value for name, value in vars(self).items()}
-        return {name: value for name, value in plain.items() if value is not None}
+        given = {name: value for name, value in vars(self).items() if value is not None}
+        return {name: str(value) if isinstance(value, Path) else value for name, value in given.items()}
 
     @classmethod
     def from_args(cls, args):
         """Settings as :meth:`to_args` gave them."""
         return cls(**converted(cls, args))
+
+
+def _known(estimator, *names):
+    """Attributes of a fitted estimator by their names, those that it has."""
+    return {name: getattr(estimator, f"{name}_") for name in names if hasattr(estimator, f"{name}_")}
 
 
 def read_server_settings(path):

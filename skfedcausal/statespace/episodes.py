@@ -20,6 +20,11 @@ def episodes(starts, n_samples):
     return list(zip(starts, [*starts[1:], n_samples], strict=True))
 
 
+def episode_lengths(starts, n_samples):
+    """Rows of each episode, a tuple of int."""
+    return tuple(int(stop - start) for start, stop in episodes(starts, n_samples))
+
+
 def inner_rows(n_samples, starts):
     """Rows that are not the first of an episode, as positions."""
     first = np.zeros(n_samples, dtype=bool)
@@ -44,6 +49,16 @@ def side_by_side(parts):
         rows = slice(first, first + PIECE)
         np.concatenate([part[rows] for part in parts], axis=1, out=joined[rows])
     return joined
+
+
+def block_toeplitz(G):
+    """Covariance of as many successive rows as there are lag covariances G (n_lags, n, n)."""
+    n_lags, n, _ = G.shape
+    block = np.empty((n_lags, n, n_lags, n))
+    for i in range(n_lags):
+        for j in range(n_lags):
+            block[i, :, j] = G[j - i] if j >= i else G[i - j].T
+    return block.reshape(n_lags * n, n_lags * n)
 
 
 def remove_episode_means(series, starts=(0,), copy=True):
@@ -196,9 +211,7 @@ class TransitionMoments:
     @classmethod
     def weighted(cls, series, weights, n_lags, starts):
         """Moments in which a transition has a weight, and with it its products with later ones."""
-        shape = (4, n_lags + 1, series.shape[1], series.shape[1])
-        sums = np.zeros(shape)
-        late, cross, early, back = sums
+        late, cross, early, back = sums = np.zeros((4, n_lags + 1, *[series.shape[1]] * 2))
         total = 0.0
         for start, stop in episodes(starts, len(series)):
             now, before = series[start + 1 : stop], series[start : stop - 1]

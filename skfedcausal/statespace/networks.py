@@ -21,16 +21,11 @@ def _selu_slope(z):
     return _SELU_SCALE * np.where(z > 0, 1.0, _SELU_ALPHA * np.exp(np.minimum(z, 0.0)))
 
 
-def _logistic_slope(z):
-    s = expit(z)
-    return s * (1 - s)
-
-
 #: Activation and its derivative by name.
 ACTIVATIONS: dict[str, tuple[Callable, Callable]] = {
     "tanh": (np.tanh, lambda z: 1 - np.tanh(z) ** 2),
     "selu": (_selu, _selu_slope),
-    "logistic": (expit, _logistic_slope),
+    "logistic": (expit, lambda z: expit(z) * (1 - expit(z))),
     "relu": (lambda z: np.maximum(z, 0.0), lambda z: (z > 0).astype(float)),
     "identity": (lambda z: z, np.ones_like),
 }
@@ -103,17 +98,12 @@ class LSTM:
 
 def _memory(sequence, W, R, b):
     """Hidden states of one layer over a sequence of rows."""
-    h = c = None
+    h = c = np.zeros((len(sequence[0]), R.shape[1]))
     out = []
     for x in sequence:
-        z = x @ W.T + b
-        if h is not None:
-            z = z + h @ R.T
-        k = z.shape[1] // 4
-        gates = expit(z)
-        new = gates[:, :k] * np.tanh(z[:, 2 * k : 3 * k])
-        c = new if c is None else gates[:, k : 2 * k] * c + new
-        h = gates[:, 3 * k :] * np.tanh(c)
+        i, f, g, o = np.split(x @ W.T + b + h @ R.T, 4, axis=1)
+        c = expit(f) * c + expit(i) * np.tanh(g)
+        h = expit(o) * np.tanh(c)
         out.append(h)
     return out
 
@@ -122,13 +112,8 @@ def uniform_lstm(rng, n_inputs, n_hidden, n_layers=1):
     """Layers with weights drawn as usual, uniform within ``n_hidden ** -1/2``."""
     bound = n_hidden**-0.5
     sizes = [n_inputs, *[n_hidden] * (n_layers - 1)]
-    return tuple(
-        tuple(
-            rng.uniform(-bound, bound, shape)
-            for shape in ((4 * n_hidden, k), (4 * n_hidden, n_hidden), (4 * n_hidden,))
-        )
-        for k in sizes
-    )
+    shapes = [((4 * n_hidden, k), (4 * n_hidden, n_hidden), (4 * n_hidden,)) for k in sizes]
+    return tuple(tuple(rng.uniform(-bound, bound, shape) for shape in layer) for layer in shapes)
 
 
 def numeric_jacobian(value, x, step=1e-6):

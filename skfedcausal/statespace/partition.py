@@ -30,7 +30,7 @@ class Partition:
     """
 
     def __init__(self, sizes, input_sizes=(), n_steps=0, n_lags=1):
-        self.sizes, self.input_sizes = tuple(sizes), tuple(input_sizes)
+        self.sizes, self.input_sizes = tuple(sizes), tuple(input_sizes) or (0,) * len(sizes)
         self.n_steps, self.n_lags = n_steps, n_lags
         self.n_units, self.n_states, self.n_inputs = len(sizes), int(sum(sizes)), int(sum(input_sizes))
         self.n_known = self.n_inputs + n_steps  # regressors that are no states
@@ -38,10 +38,10 @@ class Partition:
         self.n_regressors = self.n_lagged + self.n_known
         self.n_elements = self.n_states * self.n_regressors  # of ``[A | B]``
         self.slices = _slices(sizes)
-        self.input_slices = _slices(input_sizes or (0,) * self.n_units)
+        self.input_slices = _slices(self.input_sizes)
         n, sizes, units = self.n_states, np.asarray(sizes), np.arange(self.n_units)
         self.unit_of_state = np.repeat(units, sizes)
-        self.unit_of_input = np.repeat(np.arange(len(input_sizes)), input_sizes)
+        self.unit_of_input = np.repeat(units, self.input_sizes)
         self.block_diagonal = self.unit_of_state[:, None] == self.unit_of_state
         self.groups = {int(p): np.flatnonzero(sizes == p) for p in np.unique(sizes)}  # units by size
         place = np.arange(max(sizes))
@@ -53,8 +53,7 @@ class Partition:
         number[effect, cause] = np.arange(len(effect))
         self.reverse_pairs = number[cause, effect]  # number of the pair (n, m) of each pair (m, n)
         self.pair_dof = sizes[effect] * sizes[cause] * n_lags
-        k = np.asarray(input_sizes or (0,) * self.n_units)
-        self.n_input_pairs = int(np.count_nonzero(k[cause]))
+        self.n_input_pairs = int(np.count_nonzero(np.asarray(self.input_sizes)[cause]))
         rows, cols = self.padded[effect][:, :, None], self.padded[cause][:, None, :]
         real, index = (rows < n) & (cols < n), rows * self.n_regressors + cols
         lags = [np.where(real, index + lag * n, self.n_elements) for lag in range(n_lags)]
@@ -64,7 +63,7 @@ class Partition:
     @cached_property
     def input_pairs(self):
         """Pairs of units whose inputs may act on each other's states, a :class:`PairFamily`."""
-        k = np.asarray(self.input_sizes or (0,) * self.n_units)
+        k = np.asarray(self.input_sizes)
         pairs = self.pairs[k[self.pairs[:, 1]] > 0]
         effect, cause = pairs.T
         place = np.arange(max(k.max(), 1))

@@ -10,7 +10,7 @@ from .matrices import companion, hermitian
 from .partition import diagonal_blocks
 from .riccati import adjoint_lyapunov
 from .smoother import smooth
-from .whittle import frequencies_of_states, midpoints
+from .whittle import frequencies_of_states, midpoints, transfer
 
 
 class KnownInputs(NamedTuple):
@@ -31,17 +31,7 @@ class TimeDomainLikelihood:
     """
 
     def __init__(
-        self,
-        z,
-        matrices,
-        regimes,
-        starts,
-        n_frequencies,
-        *,
-        is_constant=False,
-        inputs=None,
-        levels=True,
-        n_lags=1,
+        self, z, matrices, regimes, starts, n_frequencies, *, is_constant=False, inputs=None, levels=True, n_lags=1
     ):
         self.n_samples, self.n_lags, self._n = len(z), n_lags, z.shape[1]
         self._z, self._matrices, self._regimes = z, matrices, regimes
@@ -105,11 +95,8 @@ class TimeDomainLikelihood:
         A, B = A[:, : n * self.n_lags], A[:, n * self.n_lags :]
         frequencies = midpoints(frequencies_of_states(companion(A, self.n_lags), self._n_frequencies))
         rotation = np.exp(1j * frequencies)[:, None, None]
-        delays = [rotation ** (-lag) for lag in range(1, self.n_lags)]
-        acts = A[:, :n]
-        for lag, delay in enumerate(delays, 1):
-            acts = acts + delay * A[:, lag * n : (lag + 1) * n]
-        inverse = np.linalg.inv(rotation * np.eye(n) - acts)
+        Z, delays = transfer(A, rotation, self.n_lags)
+        inverse = np.linalg.inv(Z)
         H = inverse @ Q
         states = H @ hermitian(inverse)
         driven = DrivenSpectrum(self._inputs.moments, n, frequencies).at(A, B) if B.shape[1] else None

@@ -95,10 +95,7 @@ def _scoring_step(likelihood, current, A, Q, basis, free):
     n_coefficients = free.size
     information = unit_information(likelihood.information(A, Q), basis)
     gradient = np.concatenate(
-        [
-            current.grad_A.reshape(*A.shape[:-2], n_coefficients),
-            np.einsum("...ab,kab->...k", current.grad_Q, basis),
-        ],
+        [current.grad_A.reshape(*A.shape[:-2], n_coefficients), np.einsum("...ab,kab->...k", current.grad_Q, basis)],
         axis=-1,
     )
     chosen = np.flatnonzero(np.concatenate([free.ravel(), np.ones(len(basis), dtype=bool)]))

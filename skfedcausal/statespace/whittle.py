@@ -50,6 +50,16 @@ def frequencies_of_states(A, least, most=400, aliased=0.01):
     return most
 
 
+def transfer(A, rotation, n_lags=1):
+    """``Z = exp(i w) I - A_1 - exp(-i w) A_2 - ...`` at some frequencies, and ``exp(-i w l)`` of later lags."""
+    n = A.shape[-2]
+    delays = [rotation ** (-lag) for lag in range(1, n_lags)]
+    acts = A[..., None, :, :n]
+    for lag, delay in enumerate(delays, 1):
+        acts = acts + delay * A[..., None, :, lag * n : (lag + 1) * n]
+    return rotation * np.eye(n) - acts, delays
+
+
 class WhittleLikelihood:
     """Whittle likelihood as a function of (A, Q), given lag covariances of the scores.
 
@@ -89,7 +99,7 @@ class WhittleLikelihood:
         """Sums over a slice of frequencies of log-determinant and trace, their gradient in A, and of E."""
         n = Q.shape[-1]
         late, cross, back, early = (x[..., chosen, :, :] for x in (self._late, self._cross, self._back, self._early))
-        Z, delays = self._transfer(A, self._rotation[chosen])
+        Z, delays = transfer(A, self._rotation[chosen], self.n_lags)
         ZN = Z @ self.N[..., None, :, :]
         Phi = Q[..., None, :, :] + ZN @ hermitian(Z)
         logdet = np.linalg.slogdet(Phi)[1]
@@ -106,15 +116,6 @@ class WhittleLikelihood:
         for lag, delay in enumerate(delays, 1):
             grad_A[..., lag * n : (lag + 1) * n] -= (delay * np.conj(through_Z)).real.sum(axis=-3)
         return (logdet + trace).sum(axis=-1), grad_A, E.real.sum(axis=-3)
-
-    def _transfer(self, A, rotation):
-        """Z at some frequencies, and ``exp(-i w l)`` of the lags l after the first."""
-        n = A.shape[-2]
-        delays = [rotation ** (-lag) for lag in range(1, self.n_lags)] if self.n_lags > 1 else []
-        acts = A[..., None, :, :n]
-        for lag, delay in enumerate(delays, 1):
-            acts = acts + delay * A[..., None, :, lag * n : (lag + 1) * n]
-        return rotation * np.eye(n) - acts, delays
 
     def information(self, A, Q):
         """Expected information at (A, Q), a :class:`SpectralInformation`."""
@@ -150,7 +151,7 @@ class WhittleLikelihood:
 
     def _inverse_and_filter(self, A, Q, N, rotation):
         """``Phi^-1`` and ``Z^-1 Q``, shape (..., n_frequencies, n, n), and the delays of later lags."""
-        (Z, delays), Q = self._transfer(A, rotation), Q[..., None, :, :]
+        (Z, delays), Q = transfer(A, rotation, self.n_lags), Q[..., None, :, :]
         Phi = Q + Z @ N[..., None, :, :] @ hermitian(Z)
         return np.linalg.inv(Phi), np.linalg.solve(Z, np.broadcast_to(Q, Z.shape)), delays
 

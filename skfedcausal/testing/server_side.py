@@ -115,11 +115,6 @@ class _Fit:
             answers[name] = question.answer.from_packet(Packet(came.op, came.round, arrays, came.scalars))
         return answers
 
-    def messages(self):
-        """Messages about the record from the units as they are after the fit."""
-        request = RecordRequest(local_model=True, const=True)
-        return self.answers(Ask(dict.fromkeys(self.units, request), StateMessage))
-
     def finished(self):
         if self.error is not None:
             raise self.error
@@ -142,7 +137,9 @@ class _SeenServer(check.Seen):
 
     @cached_property
     def messages(self):
-        return self.fit.messages()
+        """Messages about the record from the units as they are after the fit."""
+        request = RecordRequest(local_model=True, const=True)
+        return self.fit.answers(Ask(dict.fromkeys(self.fit.units, request), StateMessage))
 
     @cached_property
     def slices(self):
@@ -311,10 +308,7 @@ def _digest(packet):
 def _packet(name, number=1):
     """A packet of its own for each unit and round, with several kinds of arrays and scalars."""
     rng = np.random.default_rng([number, len(name)])
-    arrays: dict[str, np.ndarray] = {
-        "series": rng.standard_normal((50 + number, 3)),
-        "empty": np.zeros((0, 2)),
-    }
+    arrays: dict[str, np.ndarray] = {"series": rng.standard_normal((50 + number, 3)), "empty": np.zeros((0, 2))}
     arrays |= {"odd": np.array([-0.0, 5e-324, 1.7e308]), "single": np.ones(7, dtype=np.float32)}
     arrays |= {"bytes": np.arange(9, dtype=np.uint8), "whole": np.array([-(2**62), 0, 1])}
     return Packet("probe", number, arrays, {"to": name, "share": 0.1, "text": "Kühlung", "large": 2**53 + 1})

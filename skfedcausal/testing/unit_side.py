@@ -306,7 +306,7 @@ _ERRORS = 6.0  # standard errors within which a frequency or mean has to lie
 def check_mechanism(mechanism):
     """Check whether an object can be a privacy mechanism.
 
-    The rules are those of :class:`~skfedcausal.privacy.PrivacyMechanism`: noise as declared, in statistical
+    The rules are those of :class:`~skfedcausal.PrivacyMechanism`: noise as declared, in statistical
     tests that a right mechanism fails once in a hundred million times, charged before it is drawn, and never
     twice for one release. Everything is released for made records by copies with seeds and accounts of their
     own; the object that is given stays as it is and nothing is charged to its account. This is no proof of

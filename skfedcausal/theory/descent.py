@@ -62,25 +62,21 @@ def descend(problem, rates, parameters, blocks, *, max_iter, tol=0.0, warm_up=No
             parameters, blocks = parameters - step, blocks - turn
             may_end = tol > 0 and not (is_warm and n_warm < max_iter)
             converged = may_end and is_still(step, parameters, tol) and is_still(turn, blocks, tol)
-    return Descent(parameters, blocks, _stacked(history), len(history), converged, diverged)
-
-
-def _stacked(history):
-    parts = ("client", "server", "penalty")
-    return Losses(*[np.array([getattr(one, part) for one in history]) for part in parts])
+    stacked = (np.array([getattr(one, part) for one in history]) for part in ("client", "server", "penalty"))
+    return Descent(parameters, blocks, Losses(*stacked), len(history), converged, diverged)
 
 
 class GradientSteps:
     """What a round of gradient descent takes off parameters and blocks."""
+
+    dual = None  # multipliers, which other ways of training have
 
     def __init__(self, problem, rates):
         self._problem, self._rates = problem, rates
 
     def at(self, products, parameters, blocks):
         """Steps of ``[theta, phi]`` and of the blocks at a point given with its :class:`Products`."""
-        return self._steps(gradients(self._problem, products), parameters, blocks)
-
-    def _steps(self, slope, parameters, blocks):
+        slope = gradients(self._problem, products, self.dual)
         step = parameter_update(self._rates, slope.client, slope.server, parameters)
         return step, block_update(self._rates, slope.blocks, blocks)
 
@@ -108,13 +104,12 @@ class LagrangianSteps(GradientSteps):
         y, h = problem.moments[..., :d, :d], problem.moments[..., q : q + k, q : q + k]
         self._divide_theta = correction_divisor(problem.transition, y, rates.server[..., :1], xi)
         self._divide_blocks = block_divisor(h, rates.blocks[..., :1], xi, problem.transition.shape[-1])
-        self.dual = None
 
     def at(self, products, parameters, blocks):
         """Steps at a point; raises the multipliers first, but for the first point."""
         first = self.dual is None
         self.dual = np.zeros_like(products.E) if first else self.dual + risen(self._problem, products.E)
-        step, turn = self._steps(gradients(self._problem, products, self.dual), parameters, blocks)
+        step, turn = super().at(products, parameters, blocks)
         step[..., self._theta] = self._divide_theta(step[..., self._theta])
         turn[..., self._states] = self._divide_blocks(turn[..., self._states])
         return step, turn

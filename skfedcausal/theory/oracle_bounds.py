@@ -5,6 +5,8 @@ The paper's bounds rest on ``E |r| = 0`` for residuals of which only ``E r = 0``
 (Theorem 6.3). So they are reported, in the printed and in the repaired form, next to the measured errors.
 """
 
+from itertools import combinations
+
 import numpy as np
 from scipy.linalg import solve_discrete_lyapunov
 
@@ -86,13 +88,10 @@ def unit_dependence(A, Q, partition):
         covariances (NaN where their sizes differ), and ``cross_covariance``, Frobenius norm.
     """
     S = solve_discrete_lyapunov(A, Q)
-    slices = partition.slices
     out = []
-    for m in range(len(slices)):
-        for n in range(m + 1, len(slices)):
-            first, second = S[slices[m], slices[m]], S[slices[n], slices[n]]
-            differs = np.linalg.norm(first - second) if first.shape == second.shape else np.nan
-            cross = float(np.linalg.norm(S[slices[m], slices[n]]))
-            figures = {"first": m, "second": n, "covariance_difference": float(differs)}
-            out.append({**figures, "cross_covariance": cross})
+    for (m, own), (n, other) in combinations(enumerate(partition.slices), 2):
+        first, second = S[own, own], S[other, other]
+        differs = float(np.linalg.norm(first - second)) if first.shape == second.shape else np.nan
+        cross = float(np.linalg.norm(S[own, other]))
+        out.append({"first": m, "second": n, "covariance_difference": differs, "cross_covariance": cross})
     return out

@@ -59,6 +59,7 @@ def rate_conditions(recurrence):
     values = np.linalg.eigvals(scaled)
     mu, top = float(values.real.min()), float(values.real.max())
     radius = spectral_radius(recurrence.H)
+    moving = values[np.abs(values) > _RANK * np.abs(values).max()]
     convex = mu > _RANK * top
     return {
         "spectral_radius": radius,
@@ -68,14 +69,9 @@ def rate_conditions(recurrence):
         "sublinear": norm <= 1.0,
         "linear": bool(convex and norm <= 2 * top / (mu + top)),
         "rounds": float(np.log(10) / -np.log(radius)) if 0 < radius < 1 else np.inf,
-        "largest_factor": _largest_factor(values),
+        # of all step sizes, with which |1 - factor * value| <= 1 for all eigenvalues
+        "largest_factor": float((2 * moving.real / np.abs(moving) ** 2).min()),
     }
-
-
-def _largest_factor(values):
-    """Largest factor of all step sizes with which ``|1 - factor * value| <= 1`` for all eigenvalues."""
-    moving = values[np.abs(values) > _RANK * np.abs(values).max()]
-    return float((2 * moving.real / np.abs(moving) ** 2).min())
 
 
 def codependence(recurrence, problem):

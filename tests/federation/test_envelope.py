@@ -1,5 +1,6 @@
 """What is signed cannot be changed, moved or sent again; whatever else comes is refused and never crashes."""
 
+import hmac
 import struct
 from dataclasses import replace
 
@@ -19,7 +20,7 @@ from skfedcausal.federation.framed import FramedTransport
 from skfedcausal.federation.ledger import Ledger
 from skfedcausal.federation.lost import ClientError, LostUnits
 from skfedcausal.message import StateMessage
-from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.packet import Failure, Packet, PacketError
 from skfedcausal.message.requests import FitRequest
 
 KEY = b"k" * 32
@@ -91,6 +92,77 @@ def test_a_key_in_a_file_is_for_its_owner(tmp_path):
         read_key(path)
 
 
+# --- boundaries -----------------------------------------------------------------------------------
+
+
+def framed(header, payload=b"", key=KEY):
+    """A signed packet whose outside was written by somebody else."""
+    start = struct.pack("<4sHIQ", b"SKFE", 1, len(header), len(payload)) + header + payload
+    return start + hmac.digest(key, start, "sha256")
+
+
+def test_an_envelope_is_prefix_header_content_and_signature():
+    header = b'{"run":"march","site":"mill","direction":"up","sequence":3}'
+    assert framed(header, b"content") == FRAME
+
+
+def test_as_many_bytes_as_are_taken_are_taken():
+    assert read_envelope(FRAME, KEY, len(FRAME)) == (OUTSIDE, b"content")
+    with pytest.raises(PacketError, match=f"of {len(FRAME)} bytes is larger than the {len(FRAME) - 1}"):
+        read_envelope(FRAME, KEY, len(FRAME) - 1)
+
+
+@pytest.mark.parametrize(
+    ("more", "error", "text"), [(0, PartialFrameError, "of 1073741824"), (1, PacketError, "more than")]
+)
+def test_a_packet_of_a_gibibyte_may_still_come_and_a_larger_one_not(more, error, text):
+    claim = struct.pack("<4sHIQ", b"SKFE", 1, 100, 2**30 - 18 - 100 - 32 + more)
+    with pytest.raises(PacketError, match=text) as caught:
+        read_envelope(claim, KEY)
+    assert type(caught.value) is error
+
+
+@pytest.mark.parametrize(("size", "taken"), [(4096, True), (4097, False)])
+def test_the_outside_of_an_envelope_has_at_most_four_kibibytes(size, taken):
+    empty = len(Envelope("", "mill", "up", 3).seal(b"", KEY)) - 18 - 32
+    envelope = Envelope("r" * (size - empty), "mill", "up", 3)
+    if taken:
+        assert read_envelope(envelope.seal(b"", KEY), KEY) == (envelope, b"")
+    else:
+        with pytest.raises(PacketError, match="more than the"):
+            read_envelope(envelope.seal(b"", KEY), KEY)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b"{",
+        b"\xff",
+        b"[1]",
+        b'{"run":"march","site":"mill","direction":"up"}',
+        b'{"run":"march","site":"mill","direction":"up","sequence":3,"more":1}',
+        b'{"run":"march","site":"mill","direction":"up","sequence":"3"}',
+        b'{"run":"march","site":"mill","direction":"up","sequence":true}',
+        b'{"run":7,"site":"mill","direction":"up","sequence":3}',
+        b'{"run":"march","site":"mill","direction":"across","sequence":3}',
+    ],
+)
+def test_an_outside_that_is_no_address_is_refused_although_it_is_signed(header):
+    with pytest.raises(PacketError, match="outside of the packet cannot be read"):
+        read_envelope(framed(header), KEY)
+
+
+@pytest.mark.parametrize(("n_bytes", "taken"), [(15, False), (16, True)])
+def test_a_key_has_sixteen_bytes_or_more(tmp_path, n_bytes, taken):
+    path = tmp_path / "mill.key"
+    path.write_text("a5" * n_bytes)
+    if taken:
+        assert read_key(path) == b"\xa5" * n_bytes
+    else:
+        with pytest.raises(ValueError, match="expected at least 16 bytes"):
+            read_key(path)
+
+
 # --- fuzz -----------------------------------------------------------------------------------------
 
 
@@ -107,6 +179,25 @@ class Hostile(FramedTransport):
         """The site signs this: only its content is hostile."""
         self.came = Envelope("march", "mill", "up", self._sequence + 1).seal(payload, KEY)
         return self
+
+
+class Patient(FramedTransport):
+    """A transport that notes how long it would have waited for its sites."""
+
+    def __init__(self, **settings):
+        super().__init__(["mill"], "march", {"mill": KEY}, **settings)
+        self.waited = []
+
+    def _carry(self, frames, timeout):
+        self.waited.append(timeout)
+        return dict.fromkeys(frames, Failure("timeout"))
+
+
+@pytest.mark.parametrize(("timeout", "waited"), [(60.0, 5.0), (2.0, 2.0)])
+def test_nobody_is_waited_for_long_when_the_run_is_over(timeout, waited):
+    transport = Patient(timeout=timeout)
+    transport.close()
+    assert transport.waited == [waited]
 
 
 def damaged(data, rng):

@@ -1,5 +1,6 @@
 """Files between the machines carry the same fit, whole or not at all; what is not the site's is refused."""
 
+import os
 import threading
 from functools import partial
 
@@ -28,6 +29,7 @@ from skfedcausal.federation import (
     verify_ledger,
 )
 from skfedcausal.federation.atomic import file_name
+from skfedcausal.federation.envelope import Envelope
 from skfedcausal.message.requests import FitRequest
 
 UNITS = ("mill", "kiln", "raw mix/2")
@@ -401,3 +403,159 @@ def test_a_run_is_not_continued_on_another_record(sites):
     FileSite(gate, sites.folder).send("march", request)
     with pytest.raises(ValueError, match="begun on another record"):
         FileSite(sites.gate("mill", fingerprint="b"), sites.folder).send("march", request)
+
+
+# --- folders --------------------------------------------------------------------------------------
+
+
+class Echo:
+    """Answers with what it was asked, and that there is nothing yet where it was asked to wait."""
+
+    def handle(self, packet, state):
+        return Packet("nothing yet" if packet.op == "wait" else "echo", packet.round, scalars={"of": packet.op}), state
+
+
+def echo_site(tmp_path, home="home"):
+    return FileSite(Gate("raw mix/2", Echo(), tmp_path / home, key=b"k" * 32), tmp_path / "exchange")
+
+
+def asked(tmp_path, *numbers, run="march"):
+    """Questions in the inbox of the site, in this order of time."""
+    inbox = tmp_path / "exchange" / "raw mix%2F2" / "inbox"
+    inbox.mkdir(parents=True, exist_ok=True)
+    for when, number in enumerate(numbers, start=1):
+        frame = Envelope(run, "raw mix/2", "down", number).seal(Packet("ask", number).encode(), b"k" * 32)
+        (inbox / f"{run}-{number:08d}.packet").write_bytes(frame)
+        os.utime(inbox / f"{run}-{number:08d}.packet", ns=(when, when))
+    return inbox
+
+
+def names(paths):
+    return [path.name for path in paths]
+
+
+def test_questions_are_answered_once_the_oldest_first(tmp_path):
+    site = echo_site(tmp_path)
+    assert site.step() == []
+    asked(tmp_path, 1, 2, 10)
+    answers = site.step()
+    assert names(answers) == ["march-00000001.packet", "march-00000002.packet", "march-00000010.packet"]
+    assert {path.parent for path in answers} == {tmp_path / "exchange" / "raw mix%2F2" / "outbox"}
+    assert site.step() == []
+
+
+def test_the_time_of_a_question_counts_before_its_name(tmp_path):
+    asked(tmp_path, 2, run="march")
+    inbox = asked(tmp_path, 1, run="april")
+    os.utime(inbox / "april-00000001.packet", ns=(7, 7))
+    assert names(echo_site(tmp_path).step()) == ["march-00000002.packet", "april-00000001.packet"]
+
+
+def test_a_question_that_is_put_again_is_answered_again_with_the_same_bytes(tmp_path):
+    site = echo_site(tmp_path)
+    inbox = asked(tmp_path, 1)
+    (answer,) = site.step()
+    data, written = answer.read_bytes(), answer.stat().st_mtime_ns
+    os.utime(inbox / answer.name, ns=(9, 9))
+    assert site.step() == [answer]
+    assert (answer.read_bytes(), answer.stat().st_mtime_ns) == (data, written)  # it was not written again
+    answer.unlink()
+    os.utime(inbox / answer.name, ns=(10, 10))
+    assert site.step() == [answer]
+    assert answer.read_bytes() == data
+
+
+def test_a_site_that_starts_again_passes_by_what_has_its_answer(tmp_path):
+    asked(tmp_path, 1)
+    echo_site(tmp_path).step()
+    asked(tmp_path, 1, 2)
+    assert names(echo_site(tmp_path).step()) == ["march-00000002.packet"]
+
+
+def test_drafts_other_files_and_parts_are_no_questions(tmp_path):
+    site = echo_site(tmp_path)
+    inbox = asked(tmp_path, 1)
+    whole = inbox / "march-00000001.packet"
+    frame = whole.read_bytes()
+    whole.rename(inbox / ".march-00000001.packet")
+    (inbox / "march-00000001.packet.7-7.part").write_bytes(frame)
+    (inbox / "march-00000002.packet").write_bytes(frame[:-1])
+    assert site.step() == []
+    assert site.gate.ledger.entries() == []
+    (inbox / "march-00000002.packet").write_bytes(frame)
+    assert names(site.step()) == ["march-00000001.packet"]  # the number on the envelope counts
+    (inbox / "march-00000003.packet").write_bytes(b"garbage")
+    assert site.step() == []
+    assert site.gate.ledger.entries()[-1]["event"] == "refused"
+
+
+@pytest.mark.parametrize("end", ["close", "stop", "timeout"])
+def test_a_site_serves_until_the_run_is_closed_or_it_is_to_stop_or_nothing_comes(tmp_path, end):
+    site, seen = echo_site(tmp_path), []
+    inbox = asked(tmp_path, 1)
+
+    def watch(path):
+        seen.append(path.name)
+        if end == "close" and len(seen) == 1:
+            frame = Envelope("march", "raw mix/2", "down", 2).seal(Packet("close").encode(), b"k" * 32)
+            (inbox / "march-00000002.packet").write_bytes(frame)
+
+    site.gate.closed = True  # of a run before
+    how = {"stop": lambda: len(seen) > 0} if end == "stop" else {"timeout": 0.05} if end == "timeout" else {}
+    assert site.serve(watch=watch, **how) is (end == "close")
+    assert names([tmp_path / name for name in seen]) == [
+        f"march-0000000{k}.packet" for k in (1, 2)[: 1 + (end == "close")]
+    ]
+
+
+def test_what_a_site_sends_on_its_own_is_in_its_outbox_once_there_is_something(tmp_path):
+    site = echo_site(tmp_path)
+    assert site.send("run 7", Packet("wait")) is None
+    path = site.send("run 7", Packet("hello"))
+    assert path == tmp_path / "exchange" / "raw mix%2F2" / "outbox" / "run 7-00000001.packet"
+    assert site.send("run 7", Packet("hello")) == path
+
+
+def exchanged(tmp_path, timeout=0.0, **settings):
+    transport = FileTransport(tmp_path / "exchange", ["raw mix/2"], "march", {"raw mix/2": b"k" * 32}, **settings)
+    return transport, transport.exchange({"raw mix/2": Packet("ask", 1)}, timeout=timeout)["raw mix/2"]
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_a_question_without_an_answer_is_taken_back_and_none_is_put_over_a_one_way_link(tmp_path, one_way):
+    outbox = tmp_path / "exchange" / "raw mix%2F2" / "outbox"
+    outbox.mkdir(parents=True)
+    transport, answer = exchanged(tmp_path, one_way=one_way)
+    path = outbox / "march-00000001.packet"
+    assert (answer.kind, answer.detail) == ("timeout", f"no file came to {path}")
+    assert [one for one in (tmp_path / "exchange").rglob("*") if one.is_file()] == []
+    assert (tmp_path / "exchange" / "raw mix%2F2" / "inbox").exists() is not one_way
+    assert transport.one_way is one_way
+    assert FileTransport(tmp_path, [], "march", {}).one_way is False
+
+
+def test_an_answer_of_a_run_that_was_broken_off_is_not_taken_for_this_one(tmp_path):
+    echo_site(tmp_path).send("march", Packet("old"))
+    assert exchanged(tmp_path)[1].kind == "timeout"
+    assert exchanged(tmp_path, one_way=True)[1].kind == "timeout"
+
+
+def test_a_file_may_have_as_many_bytes_as_are_taken(tmp_path):
+    size = echo_site(tmp_path).send("march", Packet("hello")).stat().st_size
+    for limit, op in ((size, "echo"), (size - 1, None)):
+        assert getattr(exchanged(tmp_path, one_way=True, max_frame=limit)[1], "op", None) == op
+
+
+def test_units_of_this_process_have_folders_keys_and_threads_of_their_own(tmp_path):
+    loopback = FileLoopback(tmp_path)
+    assert loopback.timeout == 600.0
+    sites = {"raw mix/2": Echo(), "mill": Echo()}
+    transport = loopback(sites)
+    answers = transport.exchange(dict.fromkeys(sites, Packet("ask")), timeout=30.0)
+    transport.close()
+    assert [answers[name].scalars for name in sites] == [{"of": "ask"}, {"of": "ask"}]
+    assert not any(thread.is_alive() for thread in transport.threads)
+    assert all(thread.daemon for thread in transport.threads)  # who forgets to close can leave
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["mill", "raw mix%2F2"]
+    assert len(set(transport._keys.values())) == 2
+    assert {len(key) for key in transport._keys.values()} == {32}

@@ -1,5 +1,6 @@
 """The ledger of a site cannot be changed unnoticed, counts nothing twice and says what crossed in words."""
 
+import hashlib
 import json
 
 import numpy as np
@@ -165,3 +166,51 @@ def fitted_ledgers():
     detector = FederatedRCADetector(false_alarm_rate=0.02).fit(X)
     detector.incidents(X)
     return entries + plant.ledger_.entries + detector.ledger_.entries
+
+
+# --- what a line says, and what counts ---------------------------------------------------------------------
+
+
+def test_a_line_says_everything_about_its_packet(tmp_path):
+    ledger = SiteLedger(tmp_path / "ledger.jsonl", noise="Gaussian")
+    up = ledger.record("march", "mill", "up", STATES, b"sealed", 3)
+    down = ledger.record("march", "mill", "down", Packet("fit", 2), b"asked")
+    assert {key: up[key] for key in ("event", "run", "site", "direction", "sequence", "round", "op")} == {
+        "event": "sent", "run": "march", "site": "mill", "direction": "up", "sequence": 3, "round": 1, "op": "states"
+    }  # fmt: skip
+    assert up["purpose"].startswith("sufficient statistic")
+    assert (up["n_bytes"], up["sha256"]) == (6, hashlib.sha256(b"sealed").hexdigest())
+    assert (up["settings"], up["noise"]) == ({"dtype": "float16"}, "Gaussian")
+    assert (down["event"], down["sequence"], down["fields"], down["noise"]) == ("taken", 0, {}, "not ours")
+    assert SiteLedger(tmp_path / "other.jsonl").noise == "none"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [{"run": "april"}, {"direction": "down"}, {"sequence": 2}, {"frame": b"other!"}],
+    ids=str,
+)
+def test_the_same_bytes_count_again_in_another_place(tmp_path, other):
+    ledger = SiteLedger(tmp_path / "ledger.jsonl")
+    how = {"run": "march", "site": "mill", "direction": "up", "packet": STATES, "frame": b"sealed", "sequence": 1}
+    first = ledger.record(**how)
+    assert ledger.record(**how) == first
+    assert len(ledger.entries()) == 1
+    ledger.record(**how | other)
+    assert len(ledger.entries()) == 2
+
+
+def test_the_limit_is_reached_by_the_last_byte_of_a_run_and_counts_what_leaves_only(tmp_path):
+    ledger = SiteLedger(tmp_path / "ledger.jsonl", max_bytes=10)
+    ledger.record("march", "mill", "down", STATES, bytes(1000), 1)
+    ledger.record("march", "mill", "up", STATES, bytes(4), 1)
+    with pytest.raises(ByteLimitError, match="4 have left in this run, 7 more would"):
+        ledger.record("march", "mill", "up", STATES, bytes(7), 2)
+    with pytest.raises(ByteLimitError):  # it is no line that was sent before
+        ledger.record("march", "mill", "up", STATES, bytes(7), 2)
+    ledger.record("march", "mill", "up", STATES, bytes(6), 3)
+    ledger.record("april", "mill", "up", STATES, bytes(10), 1)
+    ledger.refuse("april", "mill", "astray")
+    account = ledger.verify()
+    assert (account["entries"], account["refused"]) == (7, 3)
+    assert (account["bytes_up"], account["bytes_down"]) == (20, 1000)

@@ -57,7 +57,7 @@ def test_effects_and_laws():
     came = sent(effect)
     np.testing.assert_array_equal(came.states, effect.states)
     np.testing.assert_array_equal(came.covariances, effect.covariances)
-    with pytest.raises(PacketError, match="4 steps"):
+    with pytest.raises(PacketError, match=r"packet .effect. has shape .*, expected \(4, 3\)"):
         sent(EffectReply(Z[:4], effect.covariances[:3]))
     law = FeedbackLaw(np.ones((3, 2)), np.zeros((3, 2)), np.eye(3))
     np.testing.assert_array_equal(sent(law).persistence, np.eye(3))

@@ -2,6 +2,8 @@
 
 import json
 import struct
+from collections import OrderedDict
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -173,6 +175,7 @@ WRONG_BYTES = {
     "only a prefix": (WHOLE[: PREFIX.size - 1], "shorter than its prefix"),
     "other magic number": (b"PK\x03\x04" + WHOLE[4:], "not a packet"),
     "later version": (PREFIX.pack(b"SKFC", 3, 2) + b"{}", "version 3 is not known.*reads 2"),
+    "nothing behind the prefix": (WHOLE[: PREFIX.size], "ends inside its header"),
     "header cut": (WHOLE[: PREFIX.size + 5], "ends inside its header"),
     "array cut": (WHOLE[:-1], "ends inside array 'scale'"),
     "bytes left over": (WHOLE + b"\0", "1 bytes after its last array"),
@@ -265,6 +268,89 @@ def test_a_decoded_array_does_not_keep_the_rest_of_its_packet():
     packet = round_trip(Packet("x", 0, {"small": np.ones(2), "large": np.ones(10_000)}))
     small = packet.arrays["small"]
     assert (small if small.base is None else small.base).nbytes == small.nbytes
+
+
+# --- boundaries -----------------------------------------------------------------------------------
+
+
+def test_a_header_has_at_most_a_mebibyte():
+    empty = len(json.dumps(header(scalars={"a": ""}), separators=(",", ":")))
+    largest = Packet("x", scalars={"a": "b" * (2**20 - empty)})
+    assert_same_packet(largest, round_trip(largest))
+    with pytest.raises(PacketError, match="header of 1048577 bytes is larger than 1048576"):
+        Packet("x", scalars={"a": "b" * (2**20 - empty + 1)}).encode()
+    longer = json.dumps(header(scalars={"a": "b" * (2**20 - empty + 1)}), separators=(",", ":"))
+    with pytest.raises(PacketError, match="header of 1048577 bytes"):
+        Packet.decode(raw_bytes(longer.encode()))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2**63 - 1])
+def test_rounds_of_64_bits_travel(number):
+    assert round_trip(Packet("x", number)).round == number
+
+
+@pytest.mark.parametrize("number", [-(2**63), 2**63 - 1])
+def test_whole_numbers_of_64_bits_travel_and_larger_ones_do_not(number):
+    assert round_trip(Packet("x", scalars={"a": number})).scalars == {"a": number}
+    with pytest.raises(PacketError, match="Scalar 'a'"):
+        Packet("x", scalars={"a": number + (1 if number > 0 else -1)}).encode()
+
+
+@pytest.mark.parametrize(
+    ("shape", "reason"),
+    [
+        ([2**30, 2**29], "ends inside array 'a'"),
+        ([2**59, 1], "ends inside array 'a'"),
+        ([2**30, 2**30], "no valid dtype and shape"),
+        ([2**60], "no valid dtype and shape"),
+        ([2**60, 0], "no valid dtype and shape"),
+    ],
+    ids=str,
+)
+def test_shapes_of_fewer_than_an_exbi_elements_can_be_meant(shape, reason):
+    with pytest.raises(PacketError, match=reason):
+        Packet.decode(raw_bytes(header(arrays={"a": ["|u1", shape]})))
+
+
+def test_a_table_of_one_and_one_of_64_values_travel():
+    for used in (1, 64):
+        value = np.repeat(np.arange(used, dtype="<u8") << 56, 512 // used).view("<f8")
+        packet = Packet("x", 0, {"a": value})
+        head = packet.encode()[PREFIX.size :].partition(b"}")[0]
+        assert f'["<f8",[512],{used}]'.encode() in head
+        assert round_trip(packet).arrays["a"].tobytes() == value.tobytes()
+
+
+@pytest.mark.parametrize("spec", [[0], [-1], [65], [True], [1.0], ["1"], [None], [1, 1]], ids=str)
+@pytest.mark.parametrize("dtype", ["<f8", "<f4"])
+def test_a_table_has_one_to_64_values(dtype, spec):
+    with pytest.raises(PacketError, match="'a' has no valid dtype and shape"):
+        Packet.decode(raw_bytes(header(arrays={"a": [dtype, [4], *spec]}), bytes(40)))
+
+
+@pytest.mark.parametrize("dtype", ["<f2", "|u1", "<u2", "<u4", "<i8"])
+def test_other_numbers_have_no_table(dtype):
+    with pytest.raises(PacketError, match="'a' has no valid dtype and shape"):
+        Packet.decode(raw_bytes(header(arrays={"a": [dtype, [16], 1]}), bytes(200)))
+
+
+def test_any_mapping_and_numbers_of_numpy_travel():
+    arrays = {"a": np.float64(2.5), "b": np.ones(3)}
+    for kind in (MappingProxyType, OrderedDict):
+        packet = Packet("x", 0, kind(arrays), kind({"s": 1}))
+        assert_same_packet(packet, round_trip(packet))
+        assert packet.nbytes == len(packet.encode())
+
+
+def test_packets_with_equal_arrays_and_other_scalars_have_headers_of_their_own():
+    plain, told = Packet("x", 1, {"a": np.ones(3)}), Packet("x", 1, {"a": np.ones(3)}, {"s": 1})
+    for packet in (plain, told, plain):
+        assert round_trip(Packet("x", 1, packet.arrays, packet.scalars)).scalars == packet.scalars
+
+
+def test_a_packet_is_of_round_0_unless_it_says_otherwise():
+    assert Packet("x").round == 0
+    assert round_trip(Packet("x")) == Packet("x")
 
 
 # --- fuzzing --------------------------------------------------------------------------------------

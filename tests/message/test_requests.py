@@ -1,11 +1,14 @@
 """Requests say what answers them, travel as they always did, and refuse what cannot be meant."""
 
+import json
+
 import numpy as np
 import pytest
 
 from skfedcausal.message import (
     Acknowledgement,
     AggregateRequest,
+    Ask,
     Close,
     Failed,
     FitRequest,
@@ -134,3 +137,33 @@ def test_measurements_are_finite_and_their_variance_is_of_their_shape():
         Measurements.from_packet(Measurements(np.full((1, 1), np.nan), columns=("a",)).to_packet())
     with pytest.raises(PacketError, match=r"'variance'.*\(2, 1\), expected \(1, 1\)"):
         Measurements.from_packet(Measurements(np.ones((1, 1)), np.ones((2, 1)), ("a",)).to_packet())
+
+
+def test_values_at_the_end_of_what_can_be_meant_are_taken():
+    for message in (
+        FlagsRequest(100.0), FlagsRequest(0.0), RecordRequest(until=0), WatchRequest(1), AggregateRequest(-1e300),
+        TrainRequest(True, True, 0.0, 0, True), LossAnswer(0.0, 0.0), Failed("refused"),
+    ):  # fmt: skip
+        assert type(message).from_packet(message.to_packet()) == message
+
+
+def test_a_percentile_just_above_all_is_refused():
+    with pytest.raises(PacketError, match="expected at most 100"):
+        FlagsRequest.from_packet(FlagsRequest(np.nextafter(100.0, 101.0)).to_packet())
+
+
+def test_a_question_takes_the_quorum_of_the_fit_unless_it_says_otherwise():
+    assert Ask({"mill": FitRequest()}, StateMessage).needed is None
+    assert FitRequest() == FitRequest(const=False, local_model=False, monitor=None)
+    assert RecordRequest() == RecordRequest(const=False, until=None, local_model=False)
+    assert WatchRequest() == WatchRequest(batch=1, flags=None)
+
+
+@pytest.mark.parametrize("names", [(), ("a",)])
+def test_no_column_and_one_column_have_names(names):
+    packet = Packet("measurements", 0, {"values": np.zeros((3, len(names)))}, {"columns": json.dumps(names)})
+    if names:
+        assert Measurements.from_packet(packet).columns == names
+    else:
+        with pytest.raises(PacketError, match="'values' of packet 'measurements' has no states"):
+            Measurements.from_packet(packet)

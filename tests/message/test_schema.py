@@ -10,6 +10,7 @@ from numpy.testing import assert_array_equal
 
 from skfedcausal.message import (
     CorrectionMoments,
+    FlagMessage,
     GradientReply,
     LocalModel,
     Message,
@@ -21,6 +22,7 @@ from skfedcausal.message import (
 from skfedcausal.message.fields import Repeated, Scalar
 from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.message.schema import KINDS, UNKNOWN, described, purpose
+from skfedcausal.message.training import later_answer
 
 from ._samples import NAMES, SAMPLES
 from .test_wire_format import KINDS_OF_PACKAGE
@@ -173,6 +175,9 @@ def test_equal_letters_stand_for_equal_sizes():
         LocalModel.from_packet(blocks)
     with pytest.raises(PacketError, match=r"shape \(2,\), expected 2 dimensions"):
         LocalModel.from_packet(Packet("local-model", 0, {"transition": np.zeros(2)}))
+    full = next(m for m in SAMPLES if isinstance(m, LocalModel) and m.input_matrix is not None).to_packet()
+    with pytest.raises(PacketError, match=r"'input_matrix'.*shape \(2,\), expected 2 dimensions"):
+        LocalModel.from_packet(Packet("local-model", 0, {**full.arrays, "input_matrix": np.zeros(2)}))
 
 
 def test_an_array_of_something_else_is_refused():
@@ -252,3 +257,104 @@ def test_a_kind_of_ones_own_travels_as_it_declares(pump):
     assert message.answer is StateMessage
     with pytest.raises(AttributeError):
         message.turns = 6
+
+
+def test_bits_of_no_row_are_no_message():
+    packet = FlagMessage(np.zeros((1, 2), dtype=bool)).to_packet()
+    arrays = {
+        name: np.zeros(1, dtype=value.dtype) if name == "length" else value[:0] for name, value in packet.arrays.items()
+    }
+    with pytest.raises(PacketError, match="for 0 time steps"):
+        FlagMessage.from_packet(Packet(packet.op, packet.round, arrays))
+
+
+def test_which_messages_open_a_fit_and_which_count_as_rounds():
+    """What is said of a plant once it is learned belongs to the round before."""
+    kinds = {kind.__name__: kind for kind in KINDS_OF_PACKAGE}
+    assert {name for name, kind in kinds.items() if kind.OPENS} == {"FitRequest", "TrainRequest"}
+    assert {name for name, kind in kinds.items() if not kind.NEW_ROUND} == {"LawRequest", "StateReply", "TrainingEnd"}
+
+
+# --- boundaries --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 9])
+def test_flags_take_two_bits_a_row(n):
+    pairs = np.random.default_rng(n).random((n, 2)) < 0.5
+    packet = FlagMessage(pairs).to_packet()
+    assert packet.arrays["bits"].nbytes == int(np.ceil(2 * n / 8))
+    assert_array_equal(FlagMessage.from_packet(Packet.decode(packet.encode())).pairs, pairs)
+    for size in (-1, 1):
+        bits = np.zeros(packet.arrays["bits"].size + size, dtype=np.uint8)
+        with pytest.raises(PacketError, match=rf"has {len(bits)} bytes of bits for {n} time steps"):
+            FlagMessage.from_packet(Packet("flags", 0, {**packet.arrays, "bits": bits}))
+
+
+def test_a_message_belongs_to_round_0_and_has_double_precision_unless_it_is_said():
+    packet = GradientReply(np.full((3, 2), 0.1)).to_packet()
+    assert packet.round == 0
+    assert list(packet.arrays) == ["predicted"]
+    assert packet.arrays["predicted"].dtype == float
+
+
+def test_a_message_has_no_answer_and_declares_what_its_kind_says_of_least_values(pump):
+    class Tank(Message, op="tank"):
+        """Level of a tank."""
+
+        levels: np.ndarray = wire("series T k", "levels")
+        depth: float = wire("number", "depth")
+        valves: int = wire("count", "number of valves")
+        least: int = wire("count", "number of leaks", least=0)
+        note: str = wire("word", "a note", default="")
+
+    try:
+        assert Tank.ANSWER is None
+        assert (Tank.OPENS, Tank.NEW_ROUND) == (False, True)
+        assert Tank.PURPOSE == "level of a tank"
+        packet = Tank(np.zeros((2, 1)), 0.0, 1, 0).to_packet()
+        assert Tank.from_packet(packet).note == ""
+        assert isinstance(
+            Tank.from_packet(Packet("tank", 0, packet.arrays, {**packet.scalars, "depth": 0})).depth, float
+        )
+        for name, value in (("depth", -1e-9), ("valves", 0), ("least", -1), ("note", 1)):
+            with pytest.raises(PacketError, match=f"'{name}' of packet 'tank' is"):
+                Tank.from_packet(Packet("tank", 0, packet.arrays, {**packet.scalars, name: value}))
+        with pytest.raises(PacketError, match=r"'levels' of packet 'tank' has no states"):
+            Tank.from_packet(Packet("tank", 0, {"levels": np.zeros((2, 0))}, packet.scalars))
+        with pytest.raises(PacketError, match=r"'tank' has the scalars .*, expected"):
+            Tank.from_packet(Packet("tank", 0, packet.arrays, {"depth": 1.0, "valves": 1}))  # no leaks
+    finally:
+        del KINDS["tank"]
+    with pytest.raises(PacketError, match=r"'turns' of packet 'pump' is 2, expected a whole number, at least 3"):
+        pump.from_packet(replace_scalar(pump(np.ones((3, 1)), 3, ("a",), 0.5, 2.0).to_packet(), turns=2))
+    assert pump.from_packet(pump(np.ones((3, 1)), 3, ("a",), 0.5, 2.0).to_packet()).turns == 3
+
+
+def replace_scalar(packet, **scalars):
+    return Packet(packet.op, packet.round, packet.arrays, {**packet.scalars, **scalars})
+
+
+def test_a_local_model_knows_its_sizes():
+    bare, full = (m for m in SAMPLES if isinstance(m, LocalModel))
+    assert (bare.n_states, bare.n_inputs) == (2, 0)
+    assert (full.n_states, full.n_inputs) == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("mode", "constant", "kind"),
+    [
+        ("series", True, "predicted"), ("series", False, "augmented"), ("steps", True, "augmented"),
+        ("steps", False, "augmented"), ("moments", True, "correction"), ("stationary", True, "blocks"),
+    ],
+)  # fmt: skip
+def test_units_with_a_constant_send_predictions_alone_from_the_second_round_on(mode, constant, kind):
+    assert later_answer(mode, constant) is KINDS[kind]
+
+
+def test_words_for_every_precision_of_an_array_and_its_bytes():
+    for kind, words in (("f8", "none"), ("f4", "24 significant bits"), ("f2", "11 significant bits")):
+        entry = described("states", "z", np.full((16, 2), 0.1, kind))
+        assert (entry["rounding"], entry["shape"], entry["dtype"]) == (words, [16, 2], np.dtype(kind).name)
+    # one value of the leading byte: a table of it, and the other seven bytes of each of the 32 numbers
+    assert described("states", "z", np.full((16, 2), 0.1))["bytes"] == 1 + 32 * 7
+    assert described("states", "index", np.zeros(5, "u1"))["rounding"] == "none, whole numbers"

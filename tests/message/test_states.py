@@ -383,3 +383,95 @@ def test_messages_are_frozen(kind):
     message = next(m for m in MESSAGES.values() if isinstance(m, kind))
     with pytest.raises(AttributeError):
         setattr(message, fields(message)[0].name, None)
+
+
+# --- boundaries -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32", "float16"])
+def test_units_of_one_state_and_replies_of_one_row_travel(dtype):
+    one = StateMessage(np.ones((3, 1)), np.ones((1, 1, 1)), None, (1, 2))
+    assert_allclose(through_bytes(one, dtype).z, one.z)
+    reply = StateReply(np.array([[1.0, 2.0]]), np.eye(P), np.eye(P), np.array([[3.0, 4.0]]))
+    came = through_bytes(reply, dtype)
+    assert_array_equal(came.cross_term, reply.cross_term)
+    assert_array_equal(came.predicted, reply.predicted)
+
+
+def test_a_reply_of_no_row_is_no_message():
+    arrays = {"length": np.array([0]), "cross_term": np.zeros(0, "u1"), "cross_term_beyond": np.zeros(0, "i8")}
+    with pytest.raises(PacketError, match="has 0 rows of 2 states"):
+        StateReply.from_packet(Packet("reply", 1, {**state_reply(predicted=False).to_packet().arrays, **arrays}))
+
+
+@pytest.mark.parametrize(("n_patterns", "dtype"), [(1, "u1"), (2, "u1"), (256, "u1"), (257, "u2"), (65537, "u4")])
+def test_positions_take_as_few_bytes_as_hold_the_last_of_them(n_patterns, dtype):
+    index = np.array([0, n_patterns // 2, n_patterns - 1])
+    message = StateMessage(np.ones((3, 1)), np.ones((n_patterns, 1, 1)), index, (3,))
+    assert message.to_packet().arrays["index"].dtype == np.dtype(dtype)
+    came = through_bytes(message)
+    assert_array_equal(came.index, index)
+    assert came.J.shape == (3, 1, 1)
+
+
+@pytest.mark.parametrize("k", [-1, 2])
+def test_an_index_names_patterns_that_are_there(k):
+    arrays = {"z": np.ones((3, 1)), "patterns": np.ones((2, 1)), "index": np.array([0, k, 1]), "lengths": np.array([3])}
+    with pytest.raises(PacketError, match=f"'index' names pattern {k} of 2"):
+        StateMessage.from_packet(Packet("states", 1, arrays))
+
+
+def test_a_message_about_no_row_is_refused():
+    empty = StateMessage(np.zeros((0, 1)), np.ones((1, 1, 1)), None, ())
+    with pytest.raises(PacketError, match=r"'lengths' is \(\), which does not cut 0 rows"):
+        StateMessage.from_packet(empty.to_packet())
+    indexed = replace(empty, index=np.zeros(0, int))
+    with pytest.raises(PacketError, match="does not cut 0 rows"):
+        StateMessage.from_packet(indexed.to_packet())
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_a_share_of_noise_is_between_nothing_and_all(share):
+    reply = replace(state_reply(), noise_share=np.array([share]))
+    assert_array_equal(through_bytes(reply).noise_share, [share])
+
+
+@pytest.mark.parametrize("share", [-1e-300, -1.0, np.nextafter(1.0, 2.0), 1.5, 2.0])
+def test_less_than_nothing_and_more_than_all_is_no_share(share):
+    reply = replace(state_reply(), noise_share=np.array([share]))
+    with pytest.raises(PacketError, match=r"'noise_share' is .*, which is no share"):
+        through_bytes(reply)
+
+
+@pytest.mark.parametrize(("n_covariances", "fits"), [(0, False), (1, True), (2, False), (N - 1, False), (N, True)])
+def test_smoothed_states_have_one_covariance_or_one_each(n_covariances, fits):
+    reply = SmoothedReply(np.ones((N, P)), np.tile(np.eye(P), (n_covariances, 1, 1)))
+    if fits:
+        assert len(through_bytes(reply).covariances) == n_covariances
+    else:
+        with pytest.raises(PacketError, match=f"'packed' has {n_covariances} covariances for {N} time steps"):
+            through_bytes(reply)
+
+
+def test_rows_of_a_message_are_an_episode_with_all_that_belongs_to_them():
+    message = replace(full_message(), inputs=np.arange(2.0 * N).reshape(N, 2), off_subspace=np.arange(1.0 * N))
+    part = message.rows(5, 12)
+    assert part.lengths == (7,)
+    for name in ("z", "index", "const", "inputs", "off_subspace"):
+        assert_array_equal(getattr(part, name), getattr(message, name)[5:12])
+    for name in ("patterns", "transition", "process_cov", "input_matrix", "unpredicted"):
+        assert getattr(part, name) is getattr(message, name)
+    picked = message.at(np.array([9, 2, 3]), (1, 2))
+    assert picked.lengths == (1, 2)
+    assert_array_equal(picked.inputs, message.inputs[[9, 2, 3]])
+    assert state_message().rows(0, 3).index is None
+
+
+def test_how_inputs_act_is_told_with_the_rest_of_the_model_only():
+    inputs, matrix = np.ones((N, 1)), np.ones((P, 1))
+    with_model, without = full_message(), state_message()
+    assert with_model.with_inputs(inputs, matrix).input_matrix is matrix
+    told = without.with_inputs(inputs, matrix)
+    assert told.inputs is inputs
+    assert told.input_matrix is None
+    assert without.with_inputs(None, matrix) is without

@@ -44,3 +44,16 @@ def test_scales_that_do_not_belong_to_the_drivers_are_refused():
         packet = Packet(TrainingPlan.OP, 1, arrays | more, plan().to_packet().scalars)
         with pytest.raises(PacketError, match="drivers"):
             TrainingPlan.from_packet(packet)
+
+
+def test_a_plan_weighs_and_counts_nothing_unless_it_says_so():
+    bare = TrainingPlan("series", np.ones(5))
+    assert (bare.xi, bare.ridge, bare.drivers, bare.n_inputs, bare.warm_up, bare.warm_rates) == (0, 0, None, 0, 0, None)
+    assert TrainingPlan.from_packet(bare.to_packet()).xi == 0.0
+
+
+@pytest.mark.parametrize(("warm_up", "warm_rates"), [(0, np.ones(5)), (1, None)])
+def test_rounds_of_the_first_phase_and_their_step_sizes_come_together(warm_up, warm_rates):
+    TrainingPlan.from_packet(plan(warm_up=1, warm_rates=np.ones(5)).to_packet())
+    with pytest.raises(PacketError, match="does not say how to train"):
+        TrainingPlan.from_packet(plan(warm_up=warm_up, warm_rates=warm_rates).to_packet())

@@ -26,7 +26,8 @@ from skfedcausal.client.answers import local_prediction
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.packet import Packet
-from skfedcausal.message.states import REQUEST, StateMessage
+from skfedcausal.message.requests import FitRequest
+from skfedcausal.message.states import StateMessage
 from skfedcausal.privacy import PrivacyBudgetError, UtilityWarning
 
 from ._audit import gaussian_mu
@@ -120,7 +121,7 @@ def test_an_attack_on_the_messages_learns_no_more_than_promised(release_again):
             release = mechanism.release({"mill": np.tile(sign * direction, (n, 1))}, (n,))["mill"]
             mechanism.account.forget()
             worker = UnitWorker("mill", release.values, None, (0,), (), client, noise=release.variance)
-            message = StateMessage.from_packet(worker.handle(Packet(REQUEST), {})[0])
+            message = StateMessage.from_packet(worker.handle(Packet(FitRequest.OP), {})[0])
             total = total + np.linalg.solve(message.J, message.z.T).T @ (C.T @ direction)
         scores.append(total)
     found = gaussian_mu(*scores)

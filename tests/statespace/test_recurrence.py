@@ -43,7 +43,7 @@ def test_states_equal_a_loop_over_time(p):
 @pytest.mark.parametrize("n_samples", [255, 256, 257, 511, 512, 513, 769, 1500])
 @pytest.mark.parametrize("p", [1, 5, 8, 9, 33])
 def test_chunks_hand_the_state_on(p, n_samples, monkeypatch):
-    monkeypatch.setattr(recurrence, "_CHUNK_BYTES", 1)  # the smallest chunk there is, 256 rows
+    monkeypatch.setattr(recurrence, "_CACHE_BYTES", 1)  # the smallest chunk there is, 256 rows
     rng = np.random.default_rng(n_samples)
     F, drive, x0 = transition(rng, p), rng.normal(size=(n_samples, p)), rng.normal(size=p)
     assert_same_states(driven_recurrence(F, (drive, None), x0=x0), F, drive, x0)
@@ -51,7 +51,7 @@ def test_chunks_hand_the_state_on(p, n_samples, monkeypatch):
 
 @pytest.mark.parametrize("p", [1, 2, 8, 9])
 def test_default_chunks_hand_the_state_on(p):
-    n_samples = recurrence._CHUNK_BYTES // (8 * p) + 3
+    n_samples = recurrence._CACHE_BYTES // (8 * p) + 3
     rng = np.random.default_rng(p)
     F, drive = transition(rng, p), rng.normal(size=(n_samples, p))
     assert_same_states(driven_recurrence(F, (drive, None)), F, drive)
@@ -61,7 +61,7 @@ def test_default_chunks_hand_the_state_on(p):
 @pytest.mark.parametrize("with_offset", [False, True])
 @pytest.mark.parametrize("widths", [(3,), (None,), (3, 5), (None, 4), (4, None), (2, None, 6)])
 def test_drives_offset_and_start_add_up(widths, with_offset, with_x0, monkeypatch):
-    monkeypatch.setattr(recurrence, "_CHUNK_BYTES", 1)
+    monkeypatch.setattr(recurrence, "_CACHE_BYTES", 1)
     rng = np.random.default_rng(0)
     p, n_samples = 4, 300
     F = transition(rng, p)
@@ -79,7 +79,7 @@ def test_drives_offset_and_start_add_up(widths, with_offset, with_x0, monkeypatc
 
 @pytest.mark.parametrize("p", [1, 2, 9, 33])
 def test_series_together_are_those_of_each_alone(p, monkeypatch):
-    monkeypatch.setattr(recurrence, "_CHUNK_BYTES", 1)
+    monkeypatch.setattr(recurrence, "_CACHE_BYTES", 1)
     rng = np.random.default_rng(p)
     F = transition(rng, p)
     for n_samples in (*LENGTHS, 300):

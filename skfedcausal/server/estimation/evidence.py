@@ -124,20 +124,15 @@ def adjusted_p_values(blocks, tau=_SLAB):
     c, v, _ = blocks.rotated()
     evidence = log_bayes_factors(c, v, tau)
     low, high = evidence.min(), evidence.max()
-    if high - low < 1e-12 * max(1.0, abs(high)):
-        thresholds = np.array([low])
-    else:
-        thresholds = np.linspace(low, high, _N_THRESHOLDS)
+    is_one = high - low < 1e-12 * max(1.0, abs(high))
+    thresholds = np.array([low]) if is_one else np.linspace(low, high, _N_THRESHOLDS)
     weights = tau**2 / (tau**2 + v)
     shift = np.log1p(tau**2 / v).sum(axis=-1)
     bounds = 2 * thresholds[None, :] + shift[:, None]
     expected = np.exp(weighted_chi2_logsf(bounds, weights)).sum(axis=0)
-    log_expected = np.interp(evidence, thresholds, np.log(np.maximum(expected, 1e-300)))
-    expected_here = np.exp(log_expected)
+    expected_here = np.exp(np.interp(evidence, thresholds, np.log(np.maximum(expected, 1e-300))))
     return np.where(
-        expected_here <= 1,
-        -np.expm1(-np.minimum(expected_here, 1.0)),
-        1 - np.exp(-1) / np.maximum(expected_here, 1.0),
+        expected_here <= 1, -np.expm1(-np.minimum(expected_here, 1.0)), 1 - np.exp(-1) / np.maximum(expected_here, 1.0)
     )
 
 

@@ -10,7 +10,15 @@ import pandas as pd
 from numpy.lib.stride_tricks import sliding_window_view
 from scipy import stats
 
-from ...statespace.episodes import PIECE, add_product, episodes, lag_covariances, symmetric
+from ...statespace.episodes import (
+    PIECE,
+    add_product,
+    block_toeplitz,
+    episode_lengths,
+    episodes,
+    lag_covariances,
+    symmetric,
+)
 
 _MAX_ORDER = 20
 _WINDOWS = 5000  # stretches of an input that are looked at, evenly spread
@@ -45,7 +53,7 @@ def check_independent(correlation):
 def excitation_table(record, regressors):
     """How well each input is excited."""
     u, scale = record.standard_known
-    longest = min(_MAX_ORDER, max(min(np.diff([*record.starts, len(u)])) // 2, 1))
+    longest = min(_MAX_ORDER, max(min(episode_lengths(record.starts, len(u))) // 2, 1))
     orders = [_persistent_order(u[:, k], longest, record.starts) for k in range(u.shape[1])]
     precision = np.linalg.pinv(regressors, hermitian=True)
     k = u.shape[1]
@@ -123,8 +131,7 @@ def _sums(record, updates):
 def _own_past(u, starts):
     """Coefficients of a long autoregression of the inputs, one matrix per lag."""
     G = lag_covariances(u, range(_N_LAGS + 1), starts)
-    blocks = [[G[j - i] if j >= i else G[i - j].T for j in range(_N_LAGS)] for i in range(_N_LAGS)]
-    past, cross = np.block(blocks), np.hstack(list(G[1:]))
+    past, cross = block_toeplitz(G[:_N_LAGS]), np.hstack(list(G[1:]))
     return np.linalg.lstsq(past, cross.T, rcond=1e-10)[0].reshape(_N_LAGS, *G[0].shape)
 
 

@@ -21,13 +21,7 @@ import pandas as pd
 from scipy import special
 
 from ...statespace.detection.shift import InnovationModel, best_onset
-from ...statespace.episodes import (
-    TransitionMoments,
-    episodes,
-    lag_covariances,
-    recentre_lag_sums,
-    remove_episode_means,
-)
+from ...statespace.episodes import TransitionMoments, episodes, lag_covariances, recentre_lag_sums, remove_episode_means
 from ...statespace.inputs import input_term
 from ...statespace.kalman import filtered_states, predicted_states
 from ...statespace.matrices import floor_eigenvalues, spectral_radius

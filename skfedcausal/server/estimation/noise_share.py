@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from ...statespace.episodes import episodes
+from ...statespace.episodes import episode_lengths, episodes
 from ..prediction import InputDrive, PlantFilter
 from .estimate import estimate_plant
 from .scoring import Point, Scoring, ascend
@@ -80,7 +80,7 @@ def forecast_error(record, plant, horizon):
 
     Scores of the units that have a choice, each unit's in the metric of their covariance.
     """
-    horizon = min(horizon, max(np.diff([*record.starts, record.n_samples])) // _LONGEST)
+    horizon = min(horizon, max(episode_lengths(record.starts, record.n_samples)) // _LONGEST)
     S = plant.parameters.state_scale
     drive = InputDrive(plant.shrunk_B, record.input_level, S @ S.T)
     run = PlantFilter(plant.shrunk_A, plant.Q, record, drive)

@@ -36,9 +36,8 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
     to start from, the score tests at the uncoupled plant, `tests` if they were made, give the first ones.
 
     `near` is the gain in log-likelihood below which a point is close enough to the maximum to change the
-    structure: tests correct for the rest to first order, which does not reach far where plants are nearly
-    degenerate. A settled search ends at gains below `tol`, and goes on to the goal `finish` while that is
-    fast. With ``alpha=None`` every block is free.
+    structure. A settled search ends at gains below `tol`, and goes on to the goal `finish` while that is fast.
+    With ``alpha=None`` every block is free.
     """
     if alpha is None:
         structure = structure.with_masks(linked=np.ones(len(structure.partition.pairs), dtype=bool))

@@ -33,12 +33,10 @@ class StandardisedPlant:
 
     `state_scale` is the matrix S with ``h = S h_standardised``, `known_scale` the standard deviations of
     inputs and steps, `score_noise` the covariance of the standardised scores around the states.
-    `has_all_lags` says whether all units report often enough in the same and in neighbouring rows to know all
-    lags, and `has_clear_scores` whether the Whittle likelihood of the scores can stand for the exact one. It
-    needs their covariances at all lags, and neglects the edges of the record, which are of the size of the
-    scores over T. A state in noise of N times its variance moves its score's gradient by about ``1 / (N
-    sqrt(T))`` of that size, so that the edges count when N is of the order of sqrt(T): a unit whose sensors
-    see next to nothing.
+    `has_all_lags` says whether all units report often enough in neighbouring rows to know all lags, and
+    `has_clear_scores` whether the Whittle likelihood of the scores can stand for the exact one: it needs all
+    lags, and neglects the edges of the record, which count where a state's noise is about sqrt(T) times its
+    variance.
     """
 
     def __init__(self, record, local=None, fix_local=False):

@@ -36,9 +36,8 @@ def _start(A, Q, information):
 class ServerPrediction(_AnyPlantFilter):
     """States that the units filter alone, predicted by the server from all units' states.
 
-    The log-likelihood is that of the Kalman filter of the learned plant, since the server's prediction from
-    states that were filtered apart has no density of its own. A is the learned transition matrix, `own` its
-    diagonal blocks, `drive` and `own_drive` how inputs act in the learned plant and in the units' own models.
+    The log-likelihood is that of the Kalman filter of the learned plant: a prediction from states that were
+    filtered apart has no density of its own. `own` holds the diagonal blocks, as the units' models do.
     """
 
     def __init__(self, A, own, Q, record, drive=None, own_drive=None):
@@ -58,37 +57,25 @@ class ServerPrediction(_AnyPlantFilter):
 
 
 def untested_links(plant, A, B, Q, information):
-    """Table of all ordered pairs with their strength in standardised states and no evidence.
-
-    It has the columns of `COLUMNS`: standard errors are infinite, p-values 1 and verdicts "cannot tell".
-    Geweke's measure is missing (NaN) where the learned plant is not stable and for inputs.
-    """
+    """Table of all ordered pairs without evidence; Geweke's measure is NaN for inputs and unstable plants."""
     partition, n_units = plant.states, len(plant.names)
     geweke = np.full((n_units, n_units), np.nan)
     if np.abs(np.linalg.eigvals(A)).max() < 1:
         geweke = geweke_measures(A, Q, information, partition)
     scaled = B * plant.inputs[2]
     roots = _state_scales(partition, A, Q + scaled @ scaled.T)
-    slices = partition.slices
+    slices, names = partition.slices, plant.names
     rows = []
     for effect, cause in partition.pairs:
         block = A[slices[effect], slices[cause]] @ roots[cause]
-        rows.append((cause, effect, "state", _size(roots[effect], block), geweke[effect, cause]))
+        rows.append((names[cause], names[effect], "state", _size(roots[effect], block), geweke[effect, cause]))
     for effect, cause in partition.pairs:
         block = scaled[slices[effect], plant.input_slices[cause]]
         if block.size:
-            rows.append((cause, effect, "input", _size(roots[effect], block), np.nan))
+            rows.append((names[cause], names[effect], "input", _size(roots[effect], block), np.nan))
     table = pd.DataFrame(rows, columns=["cause", "effect", "kind", "strength", "geweke"])
-    names = np.asarray(plant.names, dtype=object)
-    table = table.astype({"cause": int, "effect": int, "kind": object, "strength": float, "geweke": float})
-    table = table.assign(cause=names[table["cause"]], effect=names[table["effect"]])
-    nothing = {
-        "stderr": np.inf,
-        "statistic": 0.0,
-        "p_value": 1.0,
-        "p_adjusted": 1.0,
-        "verdict": "cannot tell",
-    }
+    table = table.astype({"cause": object, "effect": object, "kind": object, "strength": float, "geweke": float})
+    nothing = {"stderr": np.inf, "statistic": 0.0, "p_value": 1.0, "p_adjusted": 1.0, "verdict": "cannot tell"}
     return table.assign(**nothing)[list(COLUMNS)]
 
 

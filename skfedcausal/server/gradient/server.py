@@ -17,12 +17,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ...message.requests import Acknowledgement, Ask, TrainRequest
-from ...message.states import EffectReply, SmoothedReply
+from ...message.states import EffectReply
 from ...message.training import ANSWERS, LocalModel, TrainingEnd, later_answer
 from ...statespace.inputs import input_response
 from ...statespace.matrices import spectral_radius
 from ..joint import JointRecord
-from ..prediction import InputDrive, smooth_plant
+from ..plant import smoothed_replies
+from ..prediction import InputDrive
 from . import rounds
 from .answers import ServerPrediction, untested_links
 from .state import Plant, Training
@@ -317,8 +318,8 @@ class GradientServer(BaseEstimator):
         self._validate_params()
         if self._stepwise and self.exchange == "moments":
             raise ValueError(
-                "update='online' uses the states of every single step, which exchange='moments' does not "
-                "send. Use exchange='series', or update='batch'."
+                "update='online' uses the states of every single step, which exchange='moments' does not send. Use "
+                "exchange='series', or update='batch'."
             )
         if self.constraint == "penalty":
             return
@@ -326,9 +327,8 @@ class GradientServer(BaseEstimator):
             raise ValueError(f"constraint={self.constraint!r} needs a weight xi (rho / 2) above 0.")
         if self._stepwise or self.solve == "stationary":
             raise ValueError(
-                f"constraint={self.constraint!r} is a way to make batch rounds: its multipliers belong "
-                "to the time steps of the record. Use update='batch' and solve='iterate', or "
-                "constraint='penalty' (the limit of 'hybrid')."
+                f"constraint={self.constraint!r} is a way to make batch rounds: use update='batch' and solve='iterate' "
+                "or constraint='penalty' (the limit of 'hybrid')."
             )
 
     def _choose(self, plant, blocks):
@@ -357,8 +357,7 @@ class GradientServer(BaseEstimator):
     def _store(self, plant, training):
         n = plant.states.n_states
         own = self._own = block_diag(*(model.transition for model in plant.models))
-        self.names_ = plant.names
-        self.partition_ = plant.states
+        self.names_, self.partition_ = plant.names, plant.states
         self.state_slices_ = dict(zip(plant.names, plant.states.slices, strict=True))
         self.transition_ = own + training.blocks[:, :n]
         self.input_, self._own_input = plant.own_input + training.blocks[:, n:], plant.own_input
@@ -435,14 +434,13 @@ class GradientServer(BaseEstimator):
         """
         if held is not None:
             raise ValueError(
-                "GradientServer identifies no controllers, so that none can respond (loops='react'). Use "
-                "loops='hold', or LikelihoodServer."
+                "GradientServer identifies no controllers (loops='react'): use loops='hold', or LikelihoodServer."
             )
         radius = spectral_radius(self.transition_)
         if radius >= 1 and len(change) > 1:
             warnings.warn(
-                f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects "
-                "grow with the horizon.",
+                f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects grow with "
+                "the horizon.",
                 stacklevel=2,
             )
         effect = input_response(self.transition_, self.input_, change).effect
@@ -461,20 +459,15 @@ class GradientServer(BaseEstimator):
         dict of str to SmoothedReply
         """
         record, drive = self._record(messages), self._drive(self.input_)
-        states, covariances = smooth_plant(self.transition_, self.process_cov_, record, drive, intercept=False)
-        return {
-            name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
-            for (name, rows), covariance in zip(self.state_slices_.items(), covariances, strict=True)
-        }
+        plant = self.transition_, self.process_cov_
+        return smoothed_replies(self.state_slices_, *plant, record, drive, intercept=False)
 
     def _record(self, messages):
         return JointRecord.from_messages(messages, names=self.names_)
 
     def _drive(self, B):
         """How the inputs act, an episode's first state being as in the units' own filters."""
-        if not B.shape[1]:
-            return None
-        return InputDrive(B, self.input_level_, np.zeros_like(self.transition_))
+        return InputDrive(B, self.input_level_, np.zeros_like(self.transition_)) if B.shape[1] else None
 
 
 def _rate_table(plant, sizes):

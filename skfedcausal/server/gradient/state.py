@@ -97,18 +97,14 @@ class Plant:
 
 @dataclass
 class Training:
-    """The blocks ``[A, B]`` learned so far, (n, n + n_inputs), the units' own being zero, and how it went.
-
-    Lists of arrays (n_units,) hold the losses of client and server and the penalty at which every round (or
-    pass) began, and ``delta_d``.
-    """
+    """The blocks ``[A, B]`` learned so far, (n, n + n_inputs), the units' own being zero, and how it went."""
 
     plant: Plant
     blocks: np.ndarray
-    client: list = field(default_factory=list)
+    client: list = field(default_factory=list)  # losses (n_units,) at which every round (or pass) began
     server: list = field(default_factory=list)
     penalty: list = field(default_factory=list)
-    gap: list = field(default_factory=list)
+    gap: list = field(default_factory=list)  # delta_d
     converged: bool = False
     diverged: bool = False
 
@@ -149,18 +145,12 @@ class Training:
 
 
 class Series(NamedTuple):
-    """Content of the units' messages on some pairs of time steps, columns of all units side by side.
+    """Content of the units' messages on some pairs of time steps, columns of all units side by side."""
 
-    V : filtered states and inputs at the first steps, (n_rows, n + n_inputs)
-    own : ``A_mm h_c + B_mm u``, (n_rows, n)
-    corrections : ``h_a`` less `own`, (n_rows, n)
-    turned : their part ``A_mm theta y``, (n_rows, n)
-    """
-
-    V: np.ndarray
-    own: np.ndarray
-    corrections: np.ndarray
-    turned: np.ndarray
+    V: np.ndarray  # filtered states and inputs at the first steps, (n_rows, n + n_inputs)
+    own: np.ndarray  # ``A_mm h_c + B_mm u``, (n_rows, n)
+    corrections: np.ndarray  # ``h_a`` less `own`, (n_rows, n)
+    turned: np.ndarray  # their part ``A_mm theta y``, (n_rows, n)
 
     @classmethod
     def of(cls, plant, messages):

@@ -21,22 +21,15 @@ VARIANTS = {  # which of the client's step, the server's pull and the server's s
 
 @dataclass(frozen=True)
 class StepSizes:
-    """Step sizes of all units and the weights that go with them.
+    """Step sizes of all units, arrays of shape (n_units, 2), and the weights that go with them."""
 
-    client, server : eta1, gamma1 and eta2, gamma2 of each unit, (n_units, 2)
-    blocks : gamma (alpha_A) and alpha_B of each unit's block row, (n_units, 2)
-    xi, ridge : weights of penalty and regularisation
-    warm_up : rounds by the augmented Lagrangian at the start
-    warm : step sizes meanwhile
-    """
-
-    client: np.ndarray
-    server: np.ndarray
-    blocks: np.ndarray
-    xi: float = 0.0
+    client: np.ndarray  # eta1 and gamma1
+    server: np.ndarray  # eta2 and gamma2
+    blocks: np.ndarray  # gamma (alpha_A) and alpha_B
+    xi: float = 0.0  # weight of the penalty
     ridge: float = 0.0
-    warm_up: int = 0
-    warm: StepSizes | None = None
+    warm_up: int = 0  # rounds by the augmented Lagrangian at the start
+    warm: StepSizes | None = None  # step sizes meanwhile
 
     def plan(self, m, mode, **relayed):
         """Message of unit m's step sizes."""
@@ -59,11 +52,7 @@ class StepSizes:
 
 
 def choose_sizes(settings, plant, blocks=None):
-    """Step sizes of all units for a GradientServer, with those of a warm-up where it has one.
-
-    `blocks`, (n_units, 2), are the largest second derivatives of the server's loss in each unit's blocks of
-    states and of inputs; None before they are known.
-    """
+    """Step sizes of all units for a GradientServer, given the `block_curvature` once it is known."""
     if not settings.warm_up_rounds:
         return _phase_sizes(settings, plant, blocks, settings.xi)
     warm = _phase_sizes(settings, plant, blocks, 0.0)
@@ -136,10 +125,7 @@ def load(plant, sizes, blocks):
 
 
 class BlockSteps:
-    """Steps of all block rows, explicit or implicit in the constraint.
-
-    Rounds by the augmented Lagrangian need S, the second moments of all states and inputs.
-    """
+    """Steps of all block rows, explicit or implicit in the constraint; a warm-up needs S, the second moments."""
 
     def __init__(self, plant, sizes, S=None):
         self.sizes, self._dual = sizes, np.zeros(())

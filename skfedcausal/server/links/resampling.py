@@ -29,18 +29,11 @@ _GAIN = 1e-4  # log-likelihood that a refit may leave, whose standard errors are
 
 
 class Resampling:
-    """Likelihoods of records drawn anew.
-
-    Blocks of a complete record are transitions with weights; those of a record with gaps are episodes, see
-    :class:`GappyRecord`.
-    """
+    """Likelihoods of records drawn anew: blocks are weights of transitions or, in one with gaps, episodes."""
 
     def __init__(self, plant, point, block_length=None):
         if not plant.determined.all():
-            raise ValueError(
-                "Records can be resampled if the sensors of every unit determine its states; here those of "
-                "some unit do not. Take covariance='sandwich' to check standard errors."
-            )
+            raise ValueError("Resampling needs sensors that determine each unit's states; take covariance='sandwich'.")
         self._point, self._noise = point, plant.score_noise
         self._series, self._starts, self._n_lags = plant.standard_series()
         if block_length is None:
@@ -49,7 +42,7 @@ class Resampling:
             block_length = int(np.ceil(max(_MEMORIES * forgotten, np.cbrt(len(self._series)))))
         self._blocks = _blocks(self._starts, len(self._series), block_length)
         self.n_blocks = len(self._blocks)
-        self._gappy = None if plant.is_complete else GappyRecord(plant, point, self._blocks)
+        self._gappy = None if plant.is_complete else (plant, plant.standard_record.centred())
         self.information = plant.standard_record.mean_information()
 
     def require_blocks(self):
@@ -74,7 +67,7 @@ class Resampling:
     def parametric(self, rng):
         """Of a record simulated from the plant, with the inputs as they were."""
         if self._gappy is not None:
-            return self._gappy.simulated(rng)
+            return self._gappy[0].time_domain(self._gappy[0].simulated(self._point, rng))
         A, Q = self._point.A, self._point.Q
         n, series = len(Q), self._series.copy()
         known = input_term(A[:, n:], series[:, n:], self._starts)
@@ -83,43 +76,22 @@ class Resampling:
         return self._likelihood(remove_episode_means(series, self._starts), np.ones(len(series)))
 
     def _weighted(self, counts):
-        if self._gappy is not None:
-            return self._gappy.weighted(counts)
-        return self._likelihood(self._series, np.repeat(counts, [b.stop - b.start for b in self._blocks]))
+        """Likelihood of the blocks, each as many times as `counts` says; the exact one if there are gaps."""
+        if self._gappy is None:
+            return self._likelihood(self._series, np.repeat(counts, [b.stop - b.start for b in self._blocks]))
+        plant, centred = self._gappy
+        drawn = [block for block, n in zip(self._blocks, counts, strict=True) for _ in range(int(n))]
+        rows = np.concatenate([np.arange(block.start, block.stop) for block in drawn])
+        starts = (0, *np.cumsum([block.stop - block.start for block in drawn])[:-1].tolist())
+        parts = tuple(
+            replace(part, z=part.z[rows], index=None if part.is_constant else part.index[rows], const=None)
+            for part in centred.parts
+        )
+        return plant.time_domain(replace(centred, parts=parts, starts=starts), rows=rows, levels=False)
 
     def _likelihood(self, series, weights):
         moments = TransitionMoments.weighted(series, weights, self._n_lags, self._starts)
         return WhittleLikelihood(moments, self._noise)
-
-
-class GappyRecord:
-    """Exact likelihoods of records drawn from one whose information changes with time.
-
-    A block keeps its rows, the information matrices of each and its inputs, and becomes an episode of its
-    own, started from the stationary distribution: what its first rows have from the row before is given up.
-    Levels are taken off before.
-    """
-
-    def __init__(self, plant, point, blocks):
-        self._plant, self._point, self._blocks = plant, point, blocks
-        self._record = plant.standard_record.centred()
-
-    def weighted(self, counts):
-        """Likelihood of the blocks, each as many times as `counts` says."""
-        drawn = [block for block, n in zip(self._blocks, counts, strict=True) for _ in range(int(n))]
-        rows = np.concatenate([np.arange(block.start, block.stop) for block in drawn])
-        lengths = [block.stop - block.start for block in drawn]
-        parts = tuple(
-            replace(part, z=part.z[rows], index=None if part.is_constant else part.index[rows], const=None)
-            for part in self._record.parts
-        )
-        starts = (0, *np.cumsum(lengths)[:-1].tolist())
-        record = replace(self._record, parts=parts, starts=starts)
-        return self._plant.time_domain(record, rows=rows, levels=False)
-
-    def simulated(self, rng):
-        """Likelihood of a record simulated from the plant, with the gaps and inputs of this one."""
-        return self._plant.time_domain(self._plant.simulated(self._point, rng))
 
 
 def _blocks(starts, n_samples, length):
@@ -156,15 +128,7 @@ def _refitted(draw, structure, point, J, rng):
 
 
 def bootstrap_table(
-    record,
-    settings,
-    *,
-    n_resamples=200,
-    method="blocks",
-    block_length=None,
-    level=0.95,
-    random_state=None,
-    n_jobs=None,
+    record, settings, *, n_resamples=200, method="blocks", block_length=None, level=0.95, random_state=None, n_jobs=None
 ):
     """Links with the scatter of their estimates over resampled records, one row per pair of both kinds."""
     if method not in METHODS:

@@ -6,18 +6,7 @@ from scipy.special import chdtri, chndtr
 
 from ..estimation.evidence import adjusted_p_values
 
-COLUMNS = (
-    "cause",
-    "effect",
-    "kind",
-    "strength",
-    "stderr",
-    "statistic",
-    "p_value",
-    "p_adjusted",
-    "geweke",
-    "verdict",
-)
+COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict")
 
 
 def links_table(names, family, blocks, geweke=None, *, alpha, margin, kind="state"):

@@ -6,7 +6,6 @@ import numpy as np
 from scipy.special import expit
 
 from ...statespace.detection.shift import InnovationModel
-from ...statespace.kalman import filtered_states, predicted_states
 from ..joint import JointRecord
 from .evidence import Evidence, MonitorState, OnsetRule, PlantMonitor
 from .incidents import HORIZON, LOOKBACK, Verdict, follow
@@ -66,30 +65,18 @@ class RootCauseServer:
         regressor = getattr(plant, "regressor", None)
         self._monitor, own, given = PlantMonitor.learn(self.model, rows, self.slices, regressor)
         self._usual = np.concatenate(given).mean(axis=0)
-        shared = self._monitor.energy.shared()
-        self._onset_rule = OnsetRule.learn(given, self._usual, self.prior, shared)
+        self._onset_rule = OnsetRule.learn(given, self._usual, self.prior, self._monitor.energy.shared())
         surprise = [np.log1p(a / self._dims) for a in own]
         self._level = np.concatenate(surprise).mean(axis=0)
         held_out = list(held_out_models(rows, getattr(plant, "support_", None)))
-        predicted = self._learn_levels(rows, [s - self._level for s in surprise], held_out)
+        scaled, predicted = self.model.filtered(rows.x @ self.model.J, starts=rows.starts)
+        surprise = [s - self._level for s in surprise]
+        held = [u @ self.model.held for _, u in held_out]
+        self.levels = AlarmLevels(self.statistics, self.model, self.slices)
+        self.levels.learn(scaled, rows.starts, surprise, held, self.run_length, self._rng)
         self._learn_posterior(rows, given, held_out, predicted)
         self._causes = direct_causes(self.model.A, np.atleast_2d(np.cov(rows.x.T)), self.slices)
         return self
-
-    def _learn_levels(self, rows, surprise, held_out):
-        """Set the thresholds; gives the predicted states of the nominal rows."""
-        z = rows.x @ self.model.J
-        filtered = filtered_states(self.model.schedule, (z, None), starts=rows.starts)
-        predicted = predicted_states(self.model.A, filtered, starts=rows.starts)
-        self.levels = AlarmLevels(self.statistics, self.model, self.slices).learn(
-            self.model.scaled(z, predicted),
-            rows.starts,
-            surprise,
-            [scaled @ self.model.held for _, scaled in held_out],
-            self.run_length,
-            self._rng,
-        )
-        return predicted
 
     def _learn_posterior(self, rows, given, held_out, predicted):
         """Set the posterior by how far nominal windows stray."""
@@ -101,13 +88,11 @@ class RootCauseServer:
         share = self._outside_dims / self._dims
         whole = [(1 - share) * q / self._usual_inside + share * g for q, g in zip(inside, outside, strict=True)]
         excess = self.levels.shift_excess(self.run_length)
-        dispersion = (
-            *usual_windows(held_out, self.slices, HORIZON, excess),
-            scale_dispersion(whole, self._dims, HORIZON),
-            scale_dispersion(outside, self._outside_dims, HORIZON),
-        )
-        leverage = inverse_root(np.cov(predicted.T))
-        nominal = Nominal(self._dims, self._outside_dims, leverage, len(rows.x), *dispersion)
+        rest, shift = usual_windows(held_out, self.slices, HORIZON, excess)
+        energy = scale_dispersion(whole, self._dims, HORIZON)
+        beside = scale_dispersion(outside, self._outside_dims, HORIZON)
+        place = self._dims, self._outside_dims, inverse_root(np.cov(predicted.T)), len(rows.x)
+        nominal = Nominal(*place, rest, shift, energy, beside)
         longest = LOOKBACK + HORIZON + 1
         self.posterior = RootPosterior(self.model, self.slices, self.prior, longest, HORIZON, nominal)
 
@@ -148,8 +133,7 @@ class RootCauseServer:
         held = found.scaled @ self.model.held
         levels, state.averages = self.levels.rows(surprise, held, state.averages)
         first, state.position = state.position, state.position + record.n_samples
-        kalman = found.scaled, found.predicted
-        return Evidence(first, *kalman, surprise, given, surplus, outside, ~found.present, levels)
+        return Evidence(first, found.scaled, found.predicted, surprise, given, surplus, outside, ~found.present, levels)
 
     # -- naming the root -------------------------------------------------------------------------
 

@@ -117,8 +117,7 @@ class PlantMonitor:
     """
 
     def __init__(self, model, regression: Predictor, energy: ConditionalEnergy, usual: RowBelief, slices):
-        self.model, self.regression, self.energy, self.slices = model, regression, energy, slices
-        self.usual = usual
+        self.model, self.regression, self.energy, self.usual, self.slices = model, regression, energy, usual, slices
         self._noise = np.linalg.pinv(model.J, hermitian=True)
         self._blocks = [model.J[b, b] for b in slices]
         settled = model.schedule.filtered[-1]
@@ -132,8 +131,7 @@ class PlantMonitor:
     def learn(cls, model, rows, slices, regressor=None):
         """Monitor whose regression is learned from nominal rows, and their held-out surprises own and given.
 
-        These are lists of arrays (n_rows, n_units) by fold, without the first row of each. `regressor` is one
-        of scikit-learn that predicts all states from the last ones; None stands for ridge regression.
+        By fold, (n_rows, n_units), without the first row of each; `regressor` None stands for ridge regression.
         """
         mean, scale = rows.x.mean(axis=0), rows.x.std(axis=0)
         inside = (rows.x - mean) / scale
@@ -150,9 +148,8 @@ class PlantMonitor:
         innovations = [e * scale for e in errors]
         e = np.concatenate(innovations)
         energy = ConditionalEnergy(e.T @ e / len(e) + _FLOOR * np.diag(scale**2), slices)
-        rest = rows.held_out(rows.distance)
-        own = [energy.own(e) + g for e, g in zip(innovations, rest, strict=True)]
-        given = [energy.given_others(e) + g for e, g in zip(innovations, rest, strict=True)]
+        pairs = list(zip(innovations, rows.held_out(rows.distance), strict=True))
+        own, given = ([judged(e) + g for e, g in pairs] for judged in (energy.own, energy.given_others))
         usual = RowBelief(mean, np.cov(rows.x.T, bias=True).reshape(len(mean), -1))
         return cls(model, learned, energy, usual, slices), own, given
 
@@ -164,9 +161,8 @@ class PlantMonitor:
         scaled, predicted, mean, covariance = self._kalman(record, nominal, state)
         if nominal and (state.row is None or state.row.covariance is None):
             x, present = record.z @ self._noise, np.ones(off_subspace.shape, dtype=bool)
-            e = x - self.regression.predict(
-                np.concatenate([x[:1] if state.row is None else state.row.mean[None], x[:-1]])
-            )
+            before = x[:1] if state.row is None else state.row.mean[None]
+            e = x - self.regression.predict(np.concatenate([before, x[:-1]]))
             if state.row is None:
                 e[0] = 0.0  # the first row of an episode has no innovation
             own, given, row = self.energy.own(e), self.energy.given_others(e), RowBelief(x[-1])
@@ -182,26 +178,22 @@ class PlantMonitor:
         fresh = state.mean is None
         if nominal and state.covariance is None:
             return self._first_rows(z) if fresh else self._settled_rows(z, state.mean)
-        n = len(model.A)
-        mean = np.zeros(n) if fresh else state.mean
-        P = state.covariance
+        n, J, settled = len(model.A), record.matrices(), model.schedule.predicted[-1]
+        mean, P = (np.zeros(n), model.schedule.predicted[0]) if fresh else (state.mean, state.covariance)
         if P is None:
-            P = model.schedule.predicted[0 if fresh else -1]
-        J = record.matrices()
+            P = settled
         covariances, P = covariance_rows(model.A, model.Q, J, P)
         means, mean = predicted_means(covariances, z[:, :, None], mean[:, None])
         predicted, mean = means[:, :, 0], mean[:, 0]
         r = z - np.einsum("tij,tj->ti", J, predicted)
         scaled = np.linalg.solve(np.eye(n) + J @ covariances.predicted, r[:, :, None])[:, :, 0]
-        settled = model.schedule.predicted[-1]
         near = np.abs(P - settled).max() <= _SETTLED * np.abs(settled).max()
         return scaled, predicted, mean, None if near else P
 
     def _first_rows(self, z):
         """The first rows of an episode, with the covariances of its start until they settle."""
-        schedule = self.model.schedule
+        schedule, scaled, predicted = self.model.schedule, np.empty_like(z), np.empty_like(z)
         head = min(len(z), schedule.n_transient)
-        scaled, predicted = np.empty_like(z), np.empty_like(z)
         mean, push = np.zeros(z.shape[1]), (self._early_gain[:head] @ z[:head, :, None])[:, :, 0]
         for t in range(head):
             predicted[t] = mean
@@ -216,20 +208,14 @@ class PlantMonitor:
     def _settled_rows(self, z, mean):
         model = self.model
         gain = model.schedule.filtered[-1]
-        first = mean + gain @ (z[0] - model.J @ mean)
-        filtered = np.empty_like(z)
-        filtered[0] = first
-        self._filter.run((z[1:], gain), x0=first, out=filtered[1:])
-        predicted = np.empty_like(z)
-        predicted[0] = mean
+        filtered, predicted = np.empty_like(z), np.empty_like(z)
+        filtered[0], predicted[0] = mean + gain @ (z[0] - model.J @ mean), mean
+        self._filter.run((z[1:], gain), x0=filtered[0], out=filtered[1:])
         np.dot(filtered[:-1], model.A.T, out=predicted[1:])
         return model.scaled(z, predicted), predicted, model.A @ filtered[-1], None
 
     def _surprises(self, record, row):
-        """Energy side of rows in which sensors are missing or noisier than nominally.
-
-        States as measured, which units determine theirs, both surprises, and the belief about the last row.
-        """
+        """States, which units determine theirs, both surprises and the last row's belief, of rows with gaps."""
         x, patterns_of = np.zeros_like(record.z), []
         for part, b, nominal in zip(record.parts, self.slices, self._blocks, strict=True):
             index = part.pattern_of
@@ -249,8 +235,7 @@ class PlantMonitor:
     def _row_pattern(self, record, key):
         """Pattern of rows from the pattern of each unit's message, -1 for an absent unit.
 
-        Where the nominal information is an average over patterns some rows have more; they are judged by
-        the average, because innovations were never seen without its noise.
+        Rows with more than the average nominal information are judged by the average.
         """
         extra = np.zeros_like(self._noise)
         for part, b, J, k in zip(record.parts, self.slices, self._blocks, key, strict=True):
@@ -277,12 +262,9 @@ def _informative(J, nominal):
 class OnsetRule:
     """Faults that begin with a jump: one unit is surprised beyond the nominal range before any other is.
 
-    Nothing spreads to another unit's state faster than in one step, while the states that a large fault
-    drives the plant to, where no model was learned, surprise everywhere. So the row in which a jump begins
-    says more of its root than all that follow. A fault that grows does not show its root by the unit that
-    happens to pass its limit first, and is left to the windows. Where rows are so far apart that units share
-    much of their innovations in nominal operation, a fault may show in several within one row, and the rule
-    says nothing of those that do.
+    Nothing spreads faster than in one step, while the states a large fault drives the plant to surprise
+    everywhere: the row in which a jump begins says more of its root than all that follow. Faults that grow are
+    left to the windows, and so are jumps in several units at once where units share much of their innovations.
 
     largest : largest nominal log surprise of each unit given the others in one row, (n_units,)
     prior : prior probability of each unit being the root, (n_units,)
@@ -303,12 +285,10 @@ class OnsetRule:
         """The answer to an incident given the jump that it may begin with, from the rows around its alarm."""
         rows = rows.between(max(detected - _BEFORE, rows.first), min(detected + _AFTER, rows.stop))
         found = self._jump(rows.given_others)
-        if found is None:
+        if found is None or self.prior[found[1]] == 0.0:
             return answer
         row, unit = found
         here, others = _ROOT * self.prior[unit], (1 - _ROOT) * (1 - self.prior[unit])
-        if here == 0.0:
-            return answer
         share = here / (here + others / max(len(self.prior) - 1, 1))
         probability = (1 - share) * answer.probability
         probability[unit] += share
@@ -323,6 +303,5 @@ class OnsetRule:
         there = beyond[rows[0]]
         unit = int(there.argmax())
         others = np.delete(there, unit).max(initial=0.0)
-        if self.alone and others > 0:
-            return None
-        return (int(rows[0]), unit) if there[unit] >= others + _MARGIN else None
+        jumped = there[unit] >= others + _MARGIN and not (self.alone and others > 0)
+        return (int(rows[0]), unit) if jumped else None

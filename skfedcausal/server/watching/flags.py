@@ -199,7 +199,6 @@ class FlagIncident:
     votes: np.ndarray
     first_rows: np.ndarray
     n_votes: int = 0
-    open: bool = True
 
     def vote(self, row, root):
         """Take note of the root in one step, -2 for undecided."""
@@ -212,10 +211,9 @@ class FlagIncident:
             if self.first_rows[root] < 0:
                 self.first_rows[root] = row
 
-    def verdict(self):
+    def verdict(self, is_open):
         """A unit's probability is its share of the steps from the first to the horizon."""
-        share = self.votes / self.n_votes
-        place = self.detected, self.detected, self.last, self.open
+        place, share = (self.detected, self.detected, self.last, is_open), self.votes / self.n_votes
         return Verdict(*place, "flags", share, self.first_rows.copy(), "undecided")
 
 
@@ -247,15 +245,11 @@ class FlagWatch:
         begin, state.position = state.position, state.position + len(flags)
         changed = [] if state.incident is None else [state.incident]
         for k in np.flatnonzero(roots != -1).tolist():
-            row, incident = begin + k, state.incident
-            if incident is None or row - incident.last > GAP:
-                if incident is not None:
-                    incident.open = False
-                n_units = flags.shape[1]
-                incident = FlagIncident(row, row, np.zeros(n_units), np.full(n_units, -1))
-                state.incident = incident
-                changed.append(incident)
-            incident.vote(row, int(roots[k]))
+            row, n_units = begin + k, flags.shape[1]
+            if state.incident is None or row - state.incident.last > GAP:
+                state.incident = FlagIncident(row, row, np.zeros(n_units), np.full(n_units, -1))
+                changed.append(state.incident)
+            state.incident.vote(row, int(roots[k]))
         if state.incident is not None and state.position - 1 - state.incident.last > GAP:
-            state.incident.open, state.incident = False, None
-        return [incident.verdict() for incident in changed]
+            state.incident = None
+        return [incident.verdict(is_open=incident is state.incident) for incident in changed]

@@ -13,7 +13,6 @@ UNDECIDED = "undecided"
 DECIDED = 0.5  # probability from which a root is named
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _COLUMNS = pd.Index(["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind"])
-_NO_ROWS = pd.DataFrame([], columns=_COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -56,8 +55,8 @@ def follow(incidents, above, begin):
     """
     for i, j in alarm_runs(above > 1, 1):
         run = Incident(begin + i, begin + j, float(above[i : j + 1].max()))
-        before = incidents[-1] if incidents else None
-        if before is not None and before.open:
+        if incidents and incidents[-1].open:
+            before = incidents[-1]
             apart = run.detected - before.last
             if apart == 1 or (apart <= GAP and above[i] <= before.peak + _STEP):
                 before.last, before.peak = run.last, max(before.peak, run.peak)
@@ -102,8 +101,6 @@ def incident_row(verdict, names, offset=0, index=None):
 
 def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
-    if not rows:
-        return _NO_ROWS.copy()
     return pd.DataFrame([tuple(row.values()) for row in rows], columns=_COLUMNS)
 
 

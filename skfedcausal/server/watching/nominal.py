@@ -16,7 +16,6 @@ from ...statespace.detection.energy import block_sums
 from ...statespace.detection.shift import InnovationModel, likelihood_ratios, step_information, step_scores
 from ...statespace.em import expectation_maximisation
 from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
-from ...statespace.kalman import filtered_states, predicted_states
 from ...statespace.matrices import eigen_root, floor_eigenvalues
 from ...statespace.simulation import simulated_information, simulated_states
 from ...statespace.units import moment_start
@@ -50,10 +49,8 @@ class NominalRows(NamedTuple):
         rows, starts = rows_to_learn_from(record)
         n_states = record.partition.n_states
         if len(rows) <= n_states:
-            raise ValueError(
-                f"{len(rows)} nominal rows are too few to learn what is usual of {n_states} states of all "
-                "units together. Give several times as many rows as states, or fewer states."
-            )
+            known = f"{len(rows)} nominal rows are too few to learn what is usual of {n_states} states of all units"
+            raise ValueError(f"{known} together. Give several times as many rows as states, or fewer states.")
         folds = held_out_folds(starts, len(rows))
         distance = complete_distance(off_subspace(messages, record), record, rng)[rows]
         x = complete_states(plant, messages, record, rng)[rows]
@@ -69,7 +66,7 @@ class NominalRows(NamedTuple):
 
 
 def attended_rows(record):
-    """Rows in which every unit was there, a few in a row at least: their positions, starts of segments."""
+    """Rows with every unit there, a few in a row at least: their positions, starts of segments."""
     there = np.ones(record.n_samples, dtype=bool)
     for part in record.parts:
         if not part.is_constant:
@@ -87,16 +84,15 @@ def attended_rows(record):
 def rows_to_learn_from(record):
     """Rows from which the nominal spread is learned, and the first of each segment of them.
 
-    Those in which all units were there; all rows where these are few, or single ones lack here and there.
-    Raises ValueError if some unit was absent in most of the rows.
+    Those with all units; all rows where these are few or scattered. ValueError if a unit was absent in most of them.
     """
     for name, part in zip(record.names, record.parts, strict=True):
         share = 0.0 if part.is_constant else 1 - np.mean(part.determined_rows)
         if share > _MOST_ABSENT:
-            raise ValueError(
-                f"Unit {name!r} is absent in {100 * share:.0f} % of the nominal rows, too many to tell what "
-                "is usual there. Give rows in which its sensors are there, or leave the unit out."
+            found = (
+                f"Unit {name!r} is absent in {100 * share:.0f} % of the nominal rows, too many to tell what is usual"
             )
+            raise ValueError(f"{found} there. Give rows in which its sensors are there, or leave the unit out.")
     rows, starts = attended_rows(record)
     scattered = len(starts) > len(record.starts) + _MOST_GAPS
     if scattered or len(rows) < LEAST_ATTENDED * record.n_samples:
@@ -107,20 +103,16 @@ def rows_to_learn_from(record):
 def held_out_folds(starts, n_samples):
     """(start, stop) of segments of similar length, two at least, that no episode border crosses."""
     if n_samples < _MIN_ROWS:
-        raise ValueError(
-            f"Got {n_samples} rows of nominal operation; setting thresholds on rows held out needs at least "
-            f"{_MIN_ROWS}."
-        )
+        needs = f"setting thresholds on rows held out needs at least {_MIN_ROWS}"
+        raise ValueError(f"Got {n_samples} rows of nominal operation; {needs}.")
     wanted = n_samples / _N_FOLDS
     folds = []
     for start, stop in episodes(starts, n_samples):
         bounds = np.linspace(start, stop, max(1, round((stop - start) / wanted)) + 1).astype(int).tolist()
         folds += [(i, j) for i, j in zip(bounds[:-1], bounds[1:], strict=True) if j - i > 1]
     if len(folds) < 2:
-        raise ValueError(
-            f"The {len(starts)} segments of rows in which every unit is there are too short to hold one "
-            "out; give longer episodes, or rows with fewer gaps."
-        )
+        found = f"The {len(starts)} segments of rows in which every unit is there are too short to hold one out"
+        raise ValueError(f"{found}; give longer episodes, or rows with fewer gaps.")
     return folds
 
 
@@ -137,10 +129,7 @@ def off_subspace(messages, record):
 
 
 def usual_pattern(part):
-    """The information matrix that a unit has most of the time it is there.
-
-    The average one if most of the time sensors are missing that are there at other times.
-    """
+    """Information matrix that a unit mostly has, the average one if sensors come and go most of the time."""
     if part.is_constant:
         return part.patterns[0]
     counts = np.bincount(part.index, minlength=len(part.patterns))
@@ -169,8 +158,7 @@ def filled_states(record, predicted):
 def complete_states(plant, messages, record, rng):
     """States as measured, shape (n_samples, n), had every unit's usual sensors been there.
 
-    Where the information matrix is ``J_t`` instead of the usual J, ``J^-1 (z + (J - J_t) h + e)`` with a draw
-    h of the states given the whole record and one of the noise, of covariance ``J - J_t``.
+    ``J^-1 (z + (J - J_t) h + e)`` with a draw h of the states given the record and one e of covariance ``J - J_t``.
     """
     states = None if record.is_constant else draw_states(plant, messages, record, rng)
     x = np.empty_like(record.z)
@@ -227,17 +215,13 @@ def held_out_models(rows, support):
         A, Q = moment_start(moments, N)
         A, Q = expectation_maximisation(series, N, A, (Q + Q.T) / 2, starts, _HELD_OUT_STEPS, support)
         model = InnovationModel(A, Q, rows.J)
-        z = (rows.x[start:stop] - level) @ rows.J
-        filtered = filtered_states(model.schedule, (z, None))
-        yield model, model.scaled(z, predicted_states(A, filtered))[1:]
+        yield model, model.filtered((rows.x[start:stop] - level) @ rows.J)[0][1:]
 
 
 def inverse_root(covariance, ridge=1e-9):
     """L with ``L L' = covariance^-1``, a share of the mean variance added as a ridge."""
-    covariance = np.atleast_2d(covariance)
-    n = len(covariance)
-    covariance = covariance + ridge * np.trace(covariance) / n * np.eye(n)
-    return np.linalg.cholesky(np.linalg.inv(covariance))
+    C = np.atleast_2d(covariance)
+    return np.linalg.cholesky(np.linalg.inv(C + ridge * np.trace(C) / len(C) * np.eye(len(C))))
 
 
 def direct_causes(A, covariance, slices, least=0.02):
@@ -258,8 +242,7 @@ def usual_windows(held_out, slices, horizon, least):
     """Mean square of whitened innovations that nominal windows of `horizon` rows hardly pass, and by how much
     their likelihood ratios exceed chi-square, at least `least`.
 
-    Slow drifts that the plant's model does not have make innovations coherent without any fault. `held_out`
-    are pairs of a model learned without a segment and the scaled innovations of the segment.
+    `held_out` are pairs of a model learned without a segment and the scaled innovations of the segment.
     """
     squares, ratios = [], []
     for model, scaled in held_out:
@@ -277,8 +260,7 @@ def usual_windows(held_out, slices, horizon, least):
 def scale_dispersion(series, dof, horizon):
     """By how much log-likelihood ratios of a scale in nominal windows exceed chi-square, at least one.
 
-    `series` are squares over their expectations, by segment, of shape (n_rows, n_units), and `dof` their
-    degrees of freedom, (n_units,); windows have `horizon` rows.
+    From squares over their expectations, (n_rows, n_units) by segment, and their degrees of freedom, (n_units,).
     """
     found = []
     for rows in series:
@@ -291,14 +273,10 @@ def scale_dispersion(series, dof, horizon):
 class OffSubspace:
     """Expected off-subspace numbers given the states, ``a_m + x_m' B_m x_m`` with B_m positive semidefinite.
 
-    The directions whose distance a unit sends are those its states do not weight, not those its states
-    cannot move: a victim whose states are pushed far shows it there as well. Dividing by the expectation
-    from the states leaves the part that the states do not explain, with mean one in nominal operation.
-
-    Learned from nominal states, (n_samples, n), and off-subspace numbers, (n_samples, n_units), zero
-    throughout for units that send none, as a scale that is linear in the squares and products of the states:
-    least squares weighted by the inverse squared expectation, which is maximum likelihood for
-    gamma-distributed numbers.
+    A victim whose states are pushed far shows it off its subspace as well; divided by the expectation, what the
+    states do not explain has mean one. Learned from nominal states, (n_samples, n), and numbers, (n_samples, n_units),
+    zero for units that send none: least squares weighted by the inverse squared expectation, which is maximum
+    likelihood for gamma-distributed numbers.
     """
 
     def __init__(self, x, distance, slices):

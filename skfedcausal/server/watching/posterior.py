@@ -42,8 +42,7 @@ def log_bayes_factor(ratio, n_params, n_steps):
 def log_scale_factor(excess, dof, n_rows):
     """Log Bayes factor of a variance that is `excess` times the nominal one, one or no free parameter.
 
-    ``n_rows dof / 2 (excess - 1 - log excess) - log(n_rows + 1) / 2`` where the excess is above one: the
-    likelihood ratio of a chi-square scale, with the Schwarz penalty of its parameter.
+    Likelihood ratio of a chi-square scale above one, with the Schwarz penalty of its parameter.
     """
     above = np.maximum(excess, 1.0)
     return (n_rows * dof / 2) * (above - 1 - np.log(above)) - 0.5 * np.log(n_rows + 1.0)
@@ -66,8 +65,7 @@ def log_prior_of_sets(sets, prior, extra):
 def inclusion(members, log_weights, alone):
     """Probability that each unit is among the roots, and the normalised weights of the sets.
 
-    From the units of each set, (n_sets, n_units), the log weight of each set up to a constant, and how much
-    each unit explains on its own, (n_units,), which orders units of nearly the same probability.
+    From the units, (n_sets, n_units), and log weights of the sets; what each unit explains alone breaks ties.
     """
     weights = np.exp(log_weights - log_weights.max())
     weights /= weights.sum()
@@ -131,9 +129,7 @@ def explained(answers):
 def deciding(answers):
     """The answer that names the root: of those that explain everything, or else of all, the most evident.
 
-    The evidence of a disturbance of any form grows faster with the size of a fault than that of a steady
-    one, which knows that the plant is not known exactly. A steady fault that leaves nothing unexplained
-    needs no other explanation.
+    A steady fault that leaves nothing unexplained needs no other explanation, however large a fault of any form.
     """
     return max(explained(answers) or answers, key=lambda answer: answer.evidence)
 
@@ -211,9 +207,8 @@ class RootPosterior:
         log_priors = log_prior_of_sets(self._sets, prior, _SECOND_ROOT)
         self._log_priors = np.concatenate([log_priors, log_priors[:n_units] + np.log(_SENSOR)])
         self._log_priors -= log_sum(self._log_priors)
-        self._members = np.zeros((len(self._log_priors), n_units))
-        for k, roots in enumerate([*self._sets, *self._sets[:n_units]]):
-            self._members[k, list(roots)] = 1.0
+        candidates = [*self._sets, *self._sets[:n_units]]
+        self._members = np.array([np.isin(range(n_units), roots) for roots in candidates], dtype=float)
         self._prepare(n_rows)
 
     def from_energy(self, rows):
@@ -224,16 +219,13 @@ class RootPosterior:
         nominal, n_rows = self.nominal, rows.stop - rows.first
         states, rest = rows.surplus.mean(axis=0), rows.outside.mean(axis=0)
         beside = nominal.outside_dims / nominal.dims
-        factors = (
-            log_scale_factor(states, nominal.dims - nominal.outside_dims, n_rows),
-            log_scale_factor((1 - beside) * states + beside * rest, nominal.dims, n_rows),
-        )
+        inside = log_scale_factor(states, nominal.dims - nominal.outside_dims, n_rows)
+        both = log_scale_factor((1 - beside) * states + beside * rest, nominal.dims, n_rows)
         with np.errstate(divide="ignore"):
-            factor = np.maximum(*factors) / nominal.energy + np.log(self.prior)
+            factor = np.maximum(inside, both) / nominal.energy + np.log(self.prior)
         evidence = log_sum(factor) + float(np.log(_WHATEVER))
         surprise, n_steps = rows.given_others.sum(axis=0), max(n_rows, self.horizon)
-        probability = tempered(surprise, n_steps, _SHARPNESS, self.prior)
-        return Answer("energy", evidence, probability, rows.first)
+        return Answer("energy", evidence, tempered(surprise, n_steps, _SHARPNESS, self.prior), rows.first)
 
     def from_shift(self, windows, n_onsets, at_once=0.0):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free.
@@ -255,8 +247,9 @@ class RootPosterior:
     def _answer(self, window, step, bias, onsets):
         """Answer to one window from the scores of both kinds of fault and the prior of their onsets."""
         n_rows, n_units = window.outside.shape
-        at = slice(len(self._steps) - n_rows, len(self._steps) - n_rows + len(onsets))
-        steps, after = self._steps[at], n_rows - len(onsets)
+        first, after = len(self._steps) - n_rows, n_rows - len(onsets)
+        at = slice(first, first + len(onsets))
+        steps = self._steps[at]
         ratios = np.concatenate([self._process.ratios(step, after), self._sensor.ratios(bias, after)])
         tempering = self.nominal.shift * self._uncertainty(window.predicted, steps)
         logs = ratios * (self._gain[at] / tempering)
@@ -276,8 +269,7 @@ class RootPosterior:
         rest = float(white @ white - ratios[total.argmax(), onset])
         rest /= self.nominal.rest * steps[onset] * window.scaled.shape[1]
         explains = rest <= 1 and self._nothing_else_outside(window.outside[onset:], best)
-        evidence = float(top) + log_sum(total)
-        return Answer("shift", evidence, probability, window.first + onset, sensor, explains)
+        return Answer("shift", float(top) + log_sum(total), probability, window.first + onset, sensor, explains)
 
     def _nothing_else_outside(self, outside, root):
         """Whether the off-subspace numbers of all units but the root are nominal."""
@@ -289,8 +281,7 @@ class RootPosterior:
     def _uncertainty(self, predicted, steps):
         """Variance of the mean innovation of a window over its variance with the plant known.
 
-        An error of A moves the mean innovation by itself times the mean state; its variance is that of a
-        regression on n rows, leverage included. Victims that are pushed far have the largest such errors.
+        That of a regression on n rows, leverage included: victims that are pushed far have the largest errors of A.
         """
         level = sums_to_end(predicted @ self.nominal.leverage)[: len(steps)]
         leverage = np.einsum("ti,ti->t", level, level) / steps
@@ -307,10 +298,7 @@ class RootPosterior:
 
     def _prepare(self, n_rows):
         """Signatures of all candidates for windows of up to `n_rows` rows."""
-        states = [
-            np.concatenate([np.arange(self.slices[m].start, self.slices[m].stop) for m in roots])
-            for roots in self._sets
-        ]
+        states = [np.r_[tuple(self.slices[m] for m in roots)] for roots in self._sets]
         information = step_information(self.model.carry, self.model.weight, n_rows)
         self._process = Signatures.prepare(information, states)
         bias = bias_information(self.model, n_rows)
@@ -324,8 +312,6 @@ class RootPosterior:
 
 def _stacked(series):
     """Series of several windows side by side, zero after the end of the shorter ones."""
-    if len(series) == 1:
-        return series[0][None]
     stack = np.zeros((len(series), max(map(len, series)), series[0].shape[1]))
     for rows, window in zip(stack, series, strict=True):
         rows[: len(window)] = window

@@ -46,23 +46,20 @@ def steps_between_alarms(rate, index=None):
     """
     if not isinstance(rate, str):
         return 1.0 / rate
+    told = f"false_alarm_rate={rate!r}"
     found = re.fullmatch(r"\s*([\d.]+)(?:\s+per\s+|\s*/\s*)(?:([\d.]+)\s+)?([a-z]+?)s?\s*", rate)
     if found is None or found[3] not in {*_SECONDS, "step"} or float(found[1]) <= 0:
-        raise ValueError(
-            f"false_alarm_rate={rate!r} cannot be read; give a number per time step or for instance "
-            f"'1 per day' (units: step, {', '.join(_SECONDS)})."
-        )
+        units = f"units: step, {', '.join(_SECONDS)}"
+        raise ValueError(f"{told} cannot be read; give a number per time step or for instance '1 per day' ({units}).")
     steps = float(found[2] or 1) / float(found[1])
     if found[3] != "step":
         if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
-            raise ValueError(
-                f"false_alarm_rate={rate!r} needs to know the sampling period: give frames with a "
-                "DatetimeIndex, or the rate as a number per time step."
-            )
+            remedy = "give frames with a DatetimeIndex, or the rate as a number per time step"
+            raise ValueError(f"{told} needs to know the sampling period: {remedy}.")
         period = np.median(np.diff(index.to_numpy())) / np.timedelta64(1, "s")
         steps = float(float(found[2] or 1) * _SECONDS[found[3]] / period / float(found[1]))
     if steps <= 1:
-        raise ValueError(f"false_alarm_rate={rate!r} allows {1 / steps:.3g} alarms per time step; give less than one.")
+        raise ValueError(f"{told} allows {1 / steps:.3g} alarms per time step; give less than one.")
     return steps
 
 
@@ -73,9 +70,8 @@ def watch_budget(run_length, n_samples):
     """
     if run_length > n_samples / 2:
         warnings.warn(
-            f"One false alarm per {run_length:.0f} steps is asked for, but there are only {n_samples} "
-            "nominal steps to set thresholds on; the rate achieved will be uncertain. Give more nominal "
-            "data, or ask for a higher rate.",
+            f"One false alarm per {run_length:.0f} steps is asked for, but there are only {n_samples} nominal steps to "
+            "set thresholds on; the rate achieved will be uncertain. Give more nominal data, or ask for a higher rate.",
             stacklevel=3,
         )
 
@@ -106,21 +102,16 @@ def alarm_runs(alarm, gap):
 
 def block_starts(n_rows, n_needed, block, n_draws, rng):
     """First rows of the blocks of each bootstrap segment, shape (n_draws, n_blocks)."""
-    n_blocks = -(-n_needed // block)
-    return rng.randint(0, max(n_rows - block, 0) + 1, size=(n_draws, n_blocks))
+    return rng.randint(0, max(n_rows - block, 0) + 1, size=(n_draws, -(-n_needed // block)))
 
 
 def budget_thresholds(maxima, silent):
-    """Thresholds of statistics that share one budget: all at the same quantile of their maxima.
+    """Thresholds of statistics, at one quantile of their maxima (n_draws, n_statistics) over segments.
 
-    `maxima`, shape (n_draws, n_statistics), are their largest values over segments; in a segment none of
-    them passes its threshold with probability `silent`.
+    In a segment none of them passes its threshold with probability `silent`.
     """
     ordered = np.sort(maxima, axis=0)
-    for limits in ordered:
-        if (maxima <= limits).all(axis=1).mean() >= silent:
-            return limits
-    return ordered[-1]
+    return next((row for row in ordered if (maxima <= row).all(axis=1).mean() >= silent), ordered[-1])
 
 
 def extrapolated_thresholds(maxima, silent):
@@ -136,10 +127,8 @@ def extrapolated_thresholds(maxima, silent):
 def known_from(n_rows, run_length, rate):
     """Factor of a threshold in standard deviations that are known from a record of `n_rows` rows only.
 
-    Averages over ``(2 - rate) / rate`` rows are nearly independent, so the record has ``v = n_rows rate /
-    (2 - rate)`` of them, and a new average over the estimated standard deviation is nearly a Student variable
-    with v degrees of freedom. The factor is its quantile over the normal one at the tail ``1 / run_length``,
-    of which there is one average in a run length.
+    The record has ``v = n_rows rate / (2 - rate)`` nearly independent averages, so a new one over the estimated
+    deviation is nearly Student with v degrees of freedom: its quantile over the normal one at ``1 / run_length``.
     """
     tail = min(1 / run_length, 0.1)
     return float(t.isf(tail, max(n_rows * rate / (2 - rate), 2.0)) / norm.isf(tail))
@@ -149,7 +138,7 @@ def rate_interval(n_alarms, n_steps, level=0.95):
     """Exact interval of a Poisson rate per step (Garwood 1936, Biometrika 28)."""
     tail = (1 - level) / 2
     low = chi2.ppf(tail, 2 * n_alarms) / 2 if n_alarms else 0.0
-    return low / n_steps, chi2.isf(tail, 2 * n_alarms + 2) / 2 / n_steps
+    return float(low / n_steps), float(chi2.isf(tail, 2 * n_alarms + 2) / 2 / n_steps)
 
 
 # -- levels of the units ---------------------------------------------------------------------------------
@@ -187,21 +176,14 @@ class AlarmLevels:
         relative = [self.relative(self.rows(s, h)[0]) for s, h in zip(surprise, held, strict=True)]
         n_alarms = sum(len(alarm_runs(rows.max(axis=1) > 1, GAP)) for rows in relative)
         low, high = rate_interval(n_alarms, n_rows)
-        self.false_alarms = {
-            "asked": 1 / run_length,
-            "achieved": n_alarms / n_rows,
-            "low": float(low),
-            "high": float(high),
-            "n_alarms": n_alarms,
-            "n_steps": n_rows,
-        }
+        rates = {"asked": 1 / run_length, "achieved": n_alarms / n_rows, "low": low, "high": high}
+        self.false_alarms = rates | {"n_alarms": n_alarms, "n_steps": n_rows}
         return self
 
     def _thresholds(self, surprise, held, run_length, rng):
         """Levels of segments drawn in blocks that spend the budget: one alarm in a run length.
 
-        Largest levels of draws as long as the record are mostly its own largest, so segments are shorter
-        than that, and the rest of the way to the run length is extrapolated.
+        Draws as long as the record mostly have its own largest level, so shorter ones are extrapolated.
         """
         length = int(np.ceil(min(run_length, len(surprise) / _DRAWN_FROM)))
         block = min(_BLOCK, length)

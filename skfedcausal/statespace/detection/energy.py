@@ -19,7 +19,8 @@ filter gives it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -97,17 +98,14 @@ def held_out_innovations(x, folds, penalties=PENALTIES):
 
     Its held-out errors are smallest in the geometric mean over the states: slow ones count as much.
     """
-    least, innovations, best = np.inf, [], np.nan
-    for penalty in penalties:
 
-        def ridge(past, present, penalty=penalty):
-            return LinearMap(ridge_transition(past, present, penalty))
+    def ridge(past, present, penalty):
+        return LinearMap(ridge_transition(past, present, penalty))
 
-        found = held_out_errors(x, folds, ridge)
-        error = np.log(sum((e**2).sum(axis=0) for e in found)).sum()
-        if error < least:
-            least, innovations, best = error, found, penalty
-    return innovations, best
+    def error(found):
+        return np.log(sum((e**2).sum(axis=0) for e in found[0])).sum()
+
+    return min(((held_out_errors(x, folds, partial(ridge, penalty=p)), p) for p in penalties), key=error)
 
 
 # -- surprises -------------------------------------------------------------------------------------------
@@ -173,10 +171,10 @@ class ConditionalEnergy:
 
     def without(self, absent):
         """The same without the units marked absent, shape (n_units,), and the states it is about."""
-        kept = [b for b, gone in zip(self.blocks, absent, strict=True) if not gone]
-        columns = np.concatenate([np.arange(b.start, b.stop) for b in kept])
+        kept = tuple(b for b, gone in zip(self.blocks, absent, strict=True) if not gone)
+        columns = np.r_[kept]
         bounds = np.cumsum([0, *(b.stop - b.start for b in kept)]).tolist()
-        blocks = tuple(slice(i, j) for i, j in zip(bounds[:-1], bounds[1:], strict=True))
+        blocks = tuple(slice(i, j) for i, j in pairwise(bounds))
         return ConditionalEnergy(self.covariance[np.ix_(columns, columns)], blocks), columns
 
 

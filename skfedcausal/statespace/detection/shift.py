@@ -25,7 +25,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..kalman import Recurrence, covariance_schedule
+from ..kalman import Recurrence, covariance_schedule, filtered_states, predicted_states
 
 _SETTLED = 1e-6  # share of a step's signature that is left when it is taken to stay
 
@@ -90,6 +90,11 @@ class InnovationModel:
     def scaled(self, z, predicted):
         """Scaled innovations of rows of information matrix J, from information vectors and predictions."""
         return (z - predicted @ self.J) @ self.scaling.T
+
+    def filtered(self, z, **settings):
+        """Scaled innovations and predicted states of rows, (n_samples, n); settings of the filter, such as `starts`."""
+        predicted = predicted_states(self.A, filtered_states(self.schedule, (z, None), **settings), **settings)
+        return self.scaled(z, predicted), predicted
 
 
 def step_scores(model, u):
@@ -196,13 +201,9 @@ class Signatures:
         return ratios
 
 
-def likelihood_ratios(scores, information, columns):
+def likelihood_ratios(scores, information, columns=slice(None)):
     """Likelihood ratios, shape (k,), of a fault in some columns of scores (k, n) of covariance (k, n, n)."""
-    return _ratios(scores[:, columns], information[:, columns][:, :, columns])
-
-
-def _ratios(b, M):
-    """``b' M^-1 b`` of every row."""
+    b, M = scores[:, columns], information[:, columns][:, :, columns]
     return np.einsum("ki,ki->k", b, np.linalg.solve(M, b[..., None])[..., 0])
 
 
@@ -228,7 +229,7 @@ def best_onset(model, u, shortest):
     level = np.linalg.inv(n * whole)
     b = step_scores(model, u)[rows] - C @ (level @ (model.held.T @ u.sum(axis=0)))
     M = M - C @ level @ np.swapaxes(C, 1, 2)
-    return int(rows[_ratios(b, M).argmax()])
+    return int(rows[likelihood_ratios(b, M).argmax()])
 
 
 def _responses(F, n_steps):

@@ -39,11 +39,6 @@ class AugmentedProblem:
         return self.moments.shape[-1] - self.n_local
 
     @property
-    def has_plain_penalty(self):
-        """Whether D is the server's residual: neither a constant nor inputs."""
-        return self.n_local == self.n_outputs and self.n_drivers == self.n_states
-
-    @property
     def in_penalty(self):
         """Which columns of E the penalty looks at: not phi, not the input blocks. Shape (q + k,)."""
         columns = np.zeros(self.moments.shape[-1], dtype=bool)
@@ -124,11 +119,6 @@ def _times_transition(problem, matrix, parameters):
     return product
 
 
-def joint_matrix(problem, parameters, blocks):
-    """``E = [A_mm theta, phi, -W]``, shape (..., p, q + k)."""
-    return np.concatenate([correction(problem, parameters), -blocks], axis=-1)
-
-
 @dataclass(frozen=True)
 class Products:
     """What losses and derivatives are made of, at one point."""
@@ -140,7 +130,7 @@ class Products:
     @classmethod
     def at(cls, problem, parameters, blocks):
         """Products at given parameters ``[theta, phi]`` and blocks W."""
-        E = joint_matrix(problem, parameters, blocks)
+        E = np.concatenate([correction(problem, parameters), -blocks], axis=-1)  # [A_mm theta, phi, -W]
         q = problem.n_local
         return cls(E, E @ problem.moments, problem.gram @ (E[..., :q] @ problem.moments[..., :q, :q]))
 
@@ -149,7 +139,7 @@ def losses(problem, at):
     """Losses at a point given by its :class:`Products`."""
     client = problem.energy + ((at.client - 2 * problem.target) * at.E[..., : problem.n_local]).sum((-2, -1))
     server = (at.server * at.E).sum((-2, -1))
-    if problem.has_plain_penalty:
+    if problem.n_local == problem.n_outputs and problem.n_drivers == problem.n_states:  # D is the residual
         return Losses(client, server, server)
     masked = at.E * problem.in_penalty
     return Losses(client, server, ((masked @ problem.moments) * masked).sum((-2, -1)))

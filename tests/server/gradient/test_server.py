@@ -14,7 +14,15 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.lost import ClientError
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message.packet import Packet, PacketError
-from skfedcausal.message.training import TO_SERVER, TO_UNIT
+from skfedcausal.message.training import (
+    AugmentedMessage,
+    BlockRow,
+    CorrectionMoments,
+    GradientReply,
+    LocalModel,
+    PredictedMessage,
+    TrainingPlan,
+)
 from skfedcausal.statespace.training.augmented import augmented_problem
 from skfedcausal.statespace.training.descent import Rates
 from skfedcausal.theory.descent import descend, descend_online
@@ -194,7 +202,9 @@ def test_only_states_gradients_and_small_matrices_cross(mode):
 
     estimator = fitted(X, truth, transport=transport, max_iter=3, **mode)
     assert_allclose(estimator.transition_, fitted(X, truth, max_iter=3, **mode).transition_, rtol=1e-12)
-    assert {packet.op for packet in spies[0].log} <= {*TO_SERVER, *TO_UNIT, "train", "finish", "done"}
+    to_server = LocalModel, AugmentedMessage, PredictedMessage, CorrectionMoments, BlockRow
+    known = {kind.OP for kind in (*to_server, TrainingPlan, GradientReply)}
+    assert {packet.op for packet in spies[0].log} <= {*known, "train", "finish", "done"}
     for packet in spies[0].log:
         for name, value in packet.arrays.items():
             assert not {7, 8, 9} & set(value.shape), name
