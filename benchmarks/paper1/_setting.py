@@ -58,12 +58,12 @@ def train_and_test(s, seed, **options):
     return {n: Y[:rows] for n, Y in X.items()}, {n: Y[rows:] for n, Y in X.items()}, truth
 
 
-def trained(X, truth, **settings):
-    """Estimator trained as in the paper."""
+def trained(X, truth, augmenter=None, **settings):
+    """Estimator trained as in the paper, with another f_ML where an augmenter is given."""
     clients = [KalmanClient(**model, center=False) for model in truth.clients().values()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the tables say how many rounds were run
-        return FederatedGrangerEstimator(clients, server=GradientServer(**settings)).fit(X)
+        return FederatedGrangerEstimator(clients, augmenter=augmenter, server=GradientServer(**settings)).fit(X)
 
 
 def by_default(X, truth):

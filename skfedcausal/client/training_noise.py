@@ -28,7 +28,7 @@ class TrainingNoise:
     guard: object = None
 
 
-def training_noise(mechanism, server, data, templates, dtype):
+def training_noise(mechanism, server, data, templates, dtype, augmenter=None):
     """Noise of a training, charged before anything is sent."""
     place = "record" if mechanism is None else mechanism.place
     if place == "record":
@@ -39,6 +39,11 @@ def training_noise(mechanism, server, data, templates, dtype):
         return TrainingNoise(guard=_gradient_guard(mechanism, server, data))
     if dtype != "float64":
         raise ValueError(f"protocol='paper' adds noise to numbers in double precision; got {dtype!r}.")
+    if augmenter is not None:
+        raise ValueError(
+            "protocol='paper' knows how far a measurement moves the correction theta y, and no other; got "
+            f"augmenter={augmenter!r}. Leave it out, or use noise on the record (the default)."
+        )
     units = {
         name: _paper_noise(mechanism, name, Y, templates[name])
         for name, Y in zip(data.names, data.outputs, strict=True)
