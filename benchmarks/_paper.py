@@ -2,7 +2,10 @@
 
 A table is a module with `TITLE`, `TEXT` and ``figures(settings)``, which gives its sections: lists of rows,
 each a dict whose text cells name the row and whose other cells are figures. It may have `NOTES` (a text by
-section), `CURVES` (plots of sections) and ``missing(settings)``: why the table cannot be made here.
+section), `CURVES` (plots of sections) and ``missing(settings)``: why the table cannot be made here. A plot is a
+section (or one and how the names of its rows begin), an abscissa, columns and scales: one curve per column over
+a column of numbers, or over the names of rows where the abscissa is empty. With no columns every row is a curve
+over the columns whose names begin with the abscissa and end with a number.
 """
 
 import argparse
@@ -66,7 +69,7 @@ def flat(table, sections):
     out = {}
     for section, rows in sections.items():
         for row in rows:
-            label = ", ".join(cell for cell in row.values() if isinstance(cell, str))
+            label = _label(row)
             for column, cell in row.items():
                 if isinstance(cell, str):
                     continue
@@ -156,7 +159,7 @@ def shared_differences(paper, modules):
 
 
 def draw(module, sections, folder):
-    """Plots of the curves a table names: section, abscissa, ordinates, scales."""
+    """Plots of the curves that a table names."""
     if not getattr(module, "CURVES", None):
         return
     import matplotlib
@@ -164,15 +167,41 @@ def draw(module, sections, folder):
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    for name, (section, x, columns, scales) in module.CURVES.items():
-        figure, axis = pyplot.subplots(figsize=(6, 4), layout="constrained")
-        rows = sections[section]
-        for column in columns:
-            axis.plot([row[x] for row in rows], [row.get(column) for row in rows], marker=".", label=column)
-        axis.set(xlabel=x, title=section, xscale=scales[0], yscale=scales[1])
+    for name, (where, x, columns, scales) in module.CURVES.items():
+        section, begin = (where, "") if isinstance(where, str) else where
+        figure, axis = pyplot.subplots(figsize=(6 if x else 8, 4), layout="constrained")
+        rows = [row for row in sections[section] if _label(row).startswith(begin)]
+        for label, abscissas, values in curves(rows, x, columns):
+            axis.plot(*((abscissas, values) if x else (values, abscissas)), marker=".", label=label)
+        title = f"{section}: {begin.rstrip(', ')}" if begin else section
+        if x:
+            axis.set(xlabel=x.rstrip(" ="), xscale=scales[0], yscale=scales[1])
+        else:  # names of rows take the height
+            axis.set(xscale=scales[1])
+            axis.invert_yaxis()
+        axis.set_title(title, fontsize="medium", wrap=True)
         axis.legend(fontsize="small")
         figure.savefig(folder / f"{name}.png", dpi=100, metadata={"Software": None})
         pyplot.close(figure)
+
+
+def curves(rows, x, columns):
+    """Label, abscissas and ordinates of every curve of a plot."""
+    if columns is None:
+        for row in rows:
+            at = [name for name in row if name.startswith(x)]
+            yield _label(row), [float(name.removeprefix(x)) for name in at], [_first(row[name]) for name in at]
+        return
+    for column in columns:
+        yield column, [row[x] if x else _label(row) for row in rows], [_first(row.get(column)) for row in rows]
+
+
+def _label(row):
+    return ", ".join(cell for cell in row.values() if isinstance(cell, str))
+
+
+def _first(cell):
+    return cell[0] if isinstance(cell, list) else cell
 
 
 def run(paper, modules, form):
@@ -217,15 +246,16 @@ def publish(paper, modules, form):
         kept = {key: kept[key] for key in settings(paper, form) if key in kept}
         text = json.dumps(kept, indent=1, ensure_ascii=False) + "\n"
         (folder / f"{form}.json").write_text(text, encoding="utf-8")
-        if form == "full" and name in found:
-            draw(module, found[name]["sections"], folder)
     write_pages(paper, modules)
 
 
 def write_pages(paper, modules):
-    """Pages of all tables from the published figures."""
+    """Pages and plots of all tables from the published figures."""
     for path, text in pages(paper, modules).items():
         path.write_text(text, encoding="utf-8")
+    for name, told in published(paper).items():
+        if name in modules:
+            draw(modules[name], told["sections"], RESULTS / paper)
 
 
 def tables_of(paper):
@@ -239,7 +269,7 @@ def main(paper, arguments=None):
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{paper}", description=__doc__.split("\n")[0])
     parser.add_argument("--small", action="store_true", help="recompute the small form; 1 if a figure differs")
     parser.add_argument("--write", action="store_true", help="with --small: publish what was computed")
-    parser.add_argument("--pages", action="store_true", help="only write the pages from the figures again")
+    parser.add_argument("--pages", action="store_true", help="only write pages and plots from the figures again")
     parser.add_argument("--tables", nargs="+", choices=list(modules), default=list(modules))
     parser.add_argument("--with", nargs="+", default=[], dest="files", help="files that add methods")
     args = parser.parse_args(arguments)

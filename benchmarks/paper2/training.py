@@ -43,6 +43,7 @@ NOTES = {
 CURVES = {
     "figure2": (ALONG["penalty, xi = 1"], "round", ["client 1", "client 2", "L_s"], ("log", "log")),
     "figure3": (ALONG["penalty, xi = 1"], "round", ["D", "delta_d 1", "delta_d 2"], ("log", "log")),
+    "figure4": (SHIFT, "", ["before the shift", "50 rows after it", "the rest"], ("linear", "log")),
     "figure5": (ALONG["augmented Lagrangian"], "round", ["residual", "D"], ("log", "log")),
 }
 

@@ -14,6 +14,8 @@ TEXT = SETTING + (
     "and an invertible C B there are no finite zeros, with more outputs than inputs none in general. With "
     "as few sensors as states (D = 2) units identified at home find too few states."
 )
+ACROSS = "D = 8: both singular values from client 1's inputs to client 2's sensors"
+CURVES = {"figure6": (ACROSS, "w = ", None, ("log", "log"))}
 FREQUENCIES = (0.01, 0.1, 0.3, 1.0, 2.0, 3.0)
 
 

@@ -22,6 +22,13 @@ NOTES = {
     "one). A client loss that does not react to noise does not need what crosses; it does not show that the "
     "noise protects anything.",
 }
+CURVES = {
+    "figure3": (NOISE, "", ["client loss", "server loss"], ("linear", "linear")),
+    "figure4_p_a": ((RANDOMISED, "p_a"), "", ["precision", "recall", "F1"], ("linear", "linear")),
+    "figure4_p_c": ((RANDOMISED, "p_c"), "", ["precision", "recall", "F1"], ("linear", "linear")),
+    "figure5_weak": ((THRESHOLDS, "size 0.3,"), "percentile", ["ARL0", "delay", "gap"], ("linear", "log")),
+    "figure5": ((THRESHOLDS, "size 2,"), "percentile", ["precision", "recall", "F1"], ("linear", "linear")),
+}
 
 
 def missing(s):

@@ -49,6 +49,8 @@ NOTES = {
     STATES: "Largest absolute Pearson correlation. The units are entrained on one cycle, so states that "
     "were filtered apart are correlated too.",
 }
+MODELS = ["proprietary", "augmented", "server", "pooled oracle", "true states"]
+CURVES = {"figure2": (STATES, "", MODELS, ("linear", "linear"))}
 
 
 def missing(s):

@@ -306,10 +306,12 @@ class FederatedRCADetector(FederatedEstimator):
                 f"RandomizedResponse answers with flags, but evidence={self.evidence!r} sends states. Give "
                 'evidence="flags", or a GaussianMechanism.'
             )
-        if messages is not None and messages.place != "record":
+        trains = messages is not None and getattr(self.server, "trains_corrections", False)
+        if messages is not None and messages.place != "record" and not (trains and messages.place == "gradients"):
             raise ValueError(
-                f"This mechanism adds its noise to the {messages.place} of gradient training, which no "
-                "detector has. Give one with protocol='one-shot' and trust='none'."
+                f"This mechanism adds its noise to the {messages.place} of gradient training, which this "
+                "detector does not have. Give one with protocol='one-shot' and trust='none'; trust='server' goes with "
+                "server=RegressorServer(labels='augmented')."
             )
         self._promised = _promise_key(messages)
 

@@ -129,6 +129,11 @@ class RegressorServer(MomentServer):
         return self.labels == "augmented"
 
     @property
+    def n_rounds_at_most(self):
+        """How often Algorithm 1 sends the gradient about a time step."""
+        return self.n_epochs
+
+    @property
     def needs_replies(self):
         """Whether a fit needs more than the first message of every unit."""
         return self.trains_corrections

@@ -23,10 +23,9 @@ SQUARES = PolynomialFeatures(2)
 
 def plant(n_inputs=0):
     given = {"n_inputs": n_inputs} if n_inputs else {}
-    told = make_granger_plant(2, n_states=2, n_sensors=3, n_samples=400, random_state=0, **given)
-    truth = told[-1]
+    X, truth = make_granger_plant(2, n_states=2, n_sensors=3, n_samples=400, random_state=0, **given)
     clients = [KalmanClient(**model, center=False) for model in truth.clients().values()]
-    return told[0], clients, told[1] if n_inputs else None
+    return X, clients, list(truth.inputs) if n_inputs else None
 
 
 def fit(augmenter, **settings):
