@@ -118,6 +118,8 @@ def page(module, told, options):
         lines += ["| " + " | ".join(text_of(row.get(name)) for name in names) + " |" for row in rows]
         note = getattr(module, "NOTES", {}).get(section)
         parts += [f"## {section}", *([note] if note else []), "\n".join(lines)]
+    if options.get("form") == "full":
+        parts += [f"![{name}]({name}.png)" for name in getattr(module, "CURVES", {})]
     return "\n\n".join(parts) + "\n"
 
 
