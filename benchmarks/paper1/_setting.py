@@ -1,6 +1,7 @@
 """The paper's two clients and what the tables share."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -36,25 +37,37 @@ def two_clients(s, seed, *, back=0.0, episodes=1):
     """
     A = np.kron(np.diag(s["own"]), np.eye(2))
     A[2:, :2], A[:2, 2:] = s["driving"], back
-    rows = s["n_samples"]
-    halves = [(k * rows + rows // 2, (k + 1) * rows) for k in range(episodes)] if s["push"] else []
-    return make_granger_plant(
-        2,
+    return pushed(s, A, seed, episodes=episodes)
+
+
+def pushed(s, A, seed, *, n_sensors=None, episodes=1):
+    """Records of units with a given matrix, the first of which is pushed from half time on.
+
+    ``s["forgotten"]`` rows of every record are dropped: the first state is drawn by a root of its covariance whose
+    signs differ between processors.
+    """
+    rows, before = s["n_samples"], s["forgotten"]
+    whole = before + rows
+    halves = [(k * whole + before + rows // 2, (k + 1) * whole) for k in range(episodes)] if s["push"] else []
+    X, truth = make_granger_plant(
+        len(A) // 2,
         transition=A,
-        n_samples=rows * episodes,
-        n_sensors=s["n_sensors"],
+        n_samples=whole * episodes,
+        n_sensors=s["n_sensors"] if n_sensors is None else n_sensors,
         process_noise=s["process_noise"],
         measurement_noise=s["sensor_noise"],
         level_shift=[{"unit": "unit0", "size": s["push"], "at": at, "until": to} for at, to in halves],
         random_state=seed,
         **({"episodes": episodes} if episodes > 1 else {}),
     )
+    kept = np.arange(whole * episodes) % whole >= before
+    return {name: Y[kept] for name, Y in X.items()}, replace(truth, states=truth.states[kept])
 
 
 def train_and_test(s, seed, **options):
     """Two records of the same two clients, with other noise."""
     X, truth = two_clients(s, seed, episodes=2, **options)
-    rows = truth.lengths[0]
+    rows = s["n_samples"]
     return {n: Y[:rows] for n, Y in X.items()}, {n: Y[rows:] for n, Y in X.items()}, truth
 
 

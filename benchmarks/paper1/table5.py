@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from skfedcausal.datasets import make_granger_plant
-
-from ._setting import SETTING, by_default, relative_error, trained
+from ._setting import SETTING, by_default, pushed, relative_error, trained
 
 TITLE = "First paper, Table 5: server loss by number of sensors and of clients"
 TEXT = SETTING + (
@@ -24,17 +22,7 @@ def chain(s, n_units, n_sensors, seed):
     A = np.kron(np.diag([s["own"][0], *[s["own"][1]] * (n_units - 1)]), np.eye(2))
     for m in range(1, n_units):
         A[2 * m : 2 * m + 2, 2 * m - 2 : 2 * m] = s["driving"]
-    shift = {"unit": "unit0", "size": s["push"], "at": s["n_samples"] // 2, "until": s["n_samples"]}
-    return make_granger_plant(
-        n_units,
-        transition=A,
-        n_sensors=n_sensors,
-        n_samples=s["n_samples"],
-        process_noise=s["process_noise"],
-        measurement_noise=s["sensor_noise"],
-        level_shift=[shift],
-        random_state=seed,
-    )
+    return pushed(s, A, seed, n_sensors=n_sensors)
 
 
 def server_loss_by_default(fit, X, truth):
