@@ -16,7 +16,13 @@ from .estimators.detector import FederatedRCADetector
 from .estimators.granger import FederatedGrangerEstimator
 from .historian import read_historian
 from .networks import LSTMRegressor, SELURegressor
-from .privacy import GaussianMechanism, PrivacyAccountant, PrivacyMechanism, RandomizedResponse
+from .privacy import (
+    GaussianMechanism,
+    IndependentFlips,
+    PrivacyAccountant,
+    PrivacyMechanism,
+    RandomizedResponse,
+)
 from .quality import check_plant
 from .server.gradient.server import GradientServer
 from .server.likelihood import LikelihoodServer
@@ -32,6 +38,7 @@ __all__ = [
     "FederatedRCADetector",
     "GaussianMechanism",
     "GradientServer",
+    "IndependentFlips",
     "KalmanClient",
     "LSTMRegressor",
     "LikelihoodServer",

@@ -347,6 +347,22 @@ def test_the_aggregate_a_unit_can_tell_alone():
     np.testing.assert_allclose(answer, est.clients_["unit1"].observation_ @ phi, atol=0.01)
 
 
+@pytest.mark.parametrize("center", [True, False])
+def test_the_aggregate_is_that_of_inputs_alone(center):
+    """Question Q3 holds no influence of states, which a level of uncentred measurements carries."""
+    X, truth = make_plant()
+    shifted = [None if U is None else U + 1.0 for U in truth.inputs]
+    raised = {name: Y + 3.0 for name, Y in X.items()}
+    clients = [KalmanClient(**model, center=center) for model in truth.clients().values()]
+    est = FederatedCounterfactualEstimator(clients).fit(raised, inputs=shifted)
+    means = np.concatenate([U.mean(axis=0) for U in shifted if U is not None])
+    rows = est.state_slices_["unit1"]
+    phi = est.input_[rows, :2] @ means[:2]
+    expected = est.clients_["unit1"].observation_ @ phi
+    tolerance = 0.01 if center else 1e-12  # centred, the first and last rows count
+    np.testing.assert_allclose(est.aggregate_counterfactual("unit1", 2.0), expected, atol=tolerance)
+
+
 def test_disentanglement_by_construction():
     """Theorem 6.1 and Corollary 6.2: E[A_mm theta y] = E[sum A_mn h_n], phi = E[sum B_mn u_n]."""
     X, truth = make_plant(2000, seed=2)

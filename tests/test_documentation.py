@@ -2,6 +2,7 @@
 
 import importlib
 import inspect
+import re
 from pathlib import Path
 
 import pytest
@@ -41,3 +42,15 @@ def test_every_public_name_is_on_the_page_of_the_api(package):
     public = importlib.import_module(f"skfedcausal{package}").__all__
     listed = {line.strip().rpartition(".")[2] for line in page("api").splitlines()}
     assert [name for name in public if name[0] != "_" and name not in listed] == []
+
+
+@pytest.mark.parametrize("name", ["which_solver", "nonlinear", "rca", "paper_one", "paper_two", "paper_three"])
+def test_every_published_figure_of_a_page_is_among_the_results(name, monkeypatch):
+    pytest.importorskip("sphinx")
+    monkeypatch.syspath_prepend(str(_ROOT / "docs" / "extensions"))
+    published = importlib.import_module("published")
+    figures = re.findall(r":published:`([^`]*)`", page(name))
+    sections = re.findall(r"\.\. published:: (.*)", page(name))
+    assert figures or sections
+    assert all(published.figure(text) for text in figures)
+    assert all(published.section_of(*(part.strip() for part in text.split("|"))) for text in sections)

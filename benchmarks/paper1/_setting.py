@@ -1,6 +1,7 @@
-"""The paper's two-client setting and what the tables share."""
+"""The paper's two clients and what the tables share."""
 
 import warnings
+from dataclasses import replace
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
@@ -9,65 +10,73 @@ from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 
 SETTING = (
-    "Plant: A11 = 0.99 I, A22 = 0.5 I, A21 = 0.25 everywhere, A12 = 0; P = 2, D = 8, T = 5000, unit process "
-    "and sensor noise; from half time on the states of client 1 are pushed by a constant. Clients know their "
-    "own A_mm, C_m, Q_m, R_m, as in the paper."
+    "Plant: A11 and A22 are {own} times the identity, A21 = {driving} everywhere, A12 = 0; P = 2, D = "
+    "{n_sensors}, T = {n_samples}, process noise {process_noise}, sensor noise {sensor_noise}; from half "
+    "time on the states of client 1 are pushed by {push} process-noise deviations. Clients know their own "
+    "A_mm, C_m, Q_m, R_m, as in the paper. All choices are in `benchmarks/paper1/settings.toml`."
 )
 
 
-def two_clients(seed=0, *, A21=0.25, A12=0.0, size=1.0, n_samples=5000, **options):
+def two_clients(s, seed, *, back=0.0, episodes=1):
     """The paper's two clients, the first near a random walk and pushed from half time on.
 
     Parameters
     ----------
+    s : dict
+        Settings.
     seed : int
-    A21, A12 : float
-        All elements of the blocks between the clients.
-    size : float
-        Size of the push in standard deviations of the process noise; 0 for none.
-    n_samples : int
-        Rows of each episode.
-    **options
-        For :func:`make_granger_plant`.
+    back : float
+        All elements of A12.
+    episodes : int
+        Records of the same plant, one after the other.
 
     Returns
     -------
     X : dict of str to ndarray
     truth : PlantTruth
     """
-    A = np.kron(np.diag([0.99, 0.5]), np.eye(2))
-    A[2:, :2], A[:2, 2:] = A21, A12
-    episodes = options.get("episodes", 1)
-    rows = n_samples * episodes
-    halves = [(k * n_samples + n_samples // 2, (k + 1) * n_samples) for k in range(episodes)]
-    shifts = [{"unit": "unit0", "size": size, "at": at, "until": until} for at, until in halves if size]
-    return make_granger_plant(2, transition=A, n_samples=rows, level_shift=shifts, random_state=seed, **options)
+    A = np.kron(np.diag(s["own"]), np.eye(2))
+    A[2:, :2], A[:2, 2:] = s["driving"], back
+    return pushed(s, A, seed, episodes=episodes)
 
 
-def train_and_test(seed=0, **options):
+def pushed(s, A, seed, *, n_sensors=None, episodes=1):
+    """Records of units with a given matrix, the first of which is pushed from half time on.
+
+    ``s["forgotten"]`` rows of every record are dropped: the first state is drawn by a root of its covariance whose
+    signs differ between processors.
+    """
+    rows, before = s["n_samples"], s["forgotten"]
+    whole = before + rows
+    halves = [(k * whole + before + rows // 2, (k + 1) * whole) for k in range(episodes)] if s["push"] else []
+    X, truth = make_granger_plant(
+        len(A) // 2,
+        transition=A,
+        n_samples=whole * episodes,
+        n_sensors=s["n_sensors"] if n_sensors is None else n_sensors,
+        process_noise=s["process_noise"],
+        measurement_noise=s["sensor_noise"],
+        level_shift=[{"unit": "unit0", "size": s["push"], "at": at, "until": to} for at, to in halves],
+        random_state=seed,
+        **({"episodes": episodes} if episodes > 1 else {}),
+    )
+    kept = np.arange(whole * episodes) % whole >= before
+    return {name: Y[kept] for name, Y in X.items()}, replace(truth, states=truth.states[kept])
+
+
+def train_and_test(s, seed, **options):
     """Two records of the same two clients, with other noise."""
-    X, truth = two_clients(seed, episodes=2, **options)
-    rows = truth.lengths[0]
+    X, truth = two_clients(s, seed, episodes=2, **options)
+    rows = s["n_samples"]
     return {n: Y[:rows] for n, Y in X.items()}, {n: Y[rows:] for n, Y in X.items()}, truth
 
 
-def stationary_clients(seed=0, n_samples=5000):
-    """The same blocks between two clients that return to their mean within a few steps."""
-    A = np.kron(np.diag([0.7, 0.5]), np.eye(2))
-    A[2:, :2] = 0.25
-    return make_granger_plant(2, transition=A, n_samples=n_samples, random_state=seed)
-
-
-def clients_of(truth):
-    """The units' own true models; raw measurements, as in the paper."""
-    return [KalmanClient(**model, center=False) for model in truth.clients().values()]
-
-
-def trained(X, truth, **settings):
-    """Estimator trained as in the paper."""
+def trained(X, truth, augmenter=None, **settings):
+    """Estimator trained as in the paper, with another f_ML where an augmenter is given."""
+    clients = [KalmanClient(**model, center=False) for model in truth.clients().values()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the tables say how many rounds were run
-        return FederatedGrangerEstimator(clients_of(truth), server=GradientServer(**settings)).fit(X)
+        return FederatedGrangerEstimator(clients, augmenter=augmenter, server=GradientServer(**settings)).fit(X)
 
 
 def by_default(X, truth):

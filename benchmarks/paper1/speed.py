@@ -1,9 +1,5 @@
-"""Seconds of gradient training: kernel, protocol and stationary solve against the literal algorithm.
+"""Seconds of gradient training: kernel, protocol and stationary solve against the literal algorithm."""
 
-Run ``python -m benchmarks.paper1.speed``.
-"""
-
-import argparse
 import warnings
 
 import numpy as np
@@ -17,9 +13,10 @@ from skfedcausal.statespace.training.fixed_point import fixed_point, recurrence
 from skfedcausal.theory.descent import descend, descend_online, stack_problems
 
 from .._plants import weak_links
-from .._report import table, write
 from .._timing import side_by_side
 
+TITLE = "First paper: gradient training, M = 16, D = 8, P = 2"
+TEXT = "Best of {repeats} turns side by side, on one thread; compare within the page."
 GOALS = {"kernel": 0.5, "stationary": 0.05}
 
 
@@ -116,30 +113,13 @@ def rows_of(n_samples, rounds, repeats):
     seconds = side_by_side({name: call for name, (call, _) in calls.items()}, repeats=repeats, budget=20.0)
     return [
         {
-            "T": n_samples,
             "what": name,
-            "seconds": f"{seconds[name] * factor:.4f}",
+            "T": n_samples,
+            "seconds": seconds[name] * factor,
             "goal": verdict(name, seconds[name]),
         }
         for name, (_, factor) in calls.items()
     ]
-
-
-def main():
-    """Print and write the table."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3000)
-    parser.add_argument("--repeats", type=int, default=5)
-    options = parser.parse_args()
-    rows = [row for T in (5000, 50_000) for row in rows_of(T, options.rounds, options.repeats)]
-    exchange, kernel = same_iterates()
-    write(
-        "paper1/speed",
-        "Gradient training, M = 16, D = 8, P = 2",
-        table(rows),
-        f"Best of {options.repeats} turns side by side. On a small case (M = 3, T = 300, 50 rounds) the iterates of "
-        f"both exchanges differ by {exchange:.1e} relative, those of protocol and kernel by {kernel:.1e}.",
-    )
 
 
 def verdict(name, seconds):
@@ -148,5 +128,9 @@ def verdict(name, seconds):
     return f"{goals[0]} s: {'met' if seconds <= goals[0] else 'missed'}" if goals else ""
 
 
-if __name__ == "__main__":
-    main()
+def figures(s):
+    """Sections of the page."""
+    exchange, kernel = same_iterates()
+    same = {"": "M = 3, T = 300, 50 rounds", "both exchanges": exchange, "protocol and kernel": kernel}
+    seconds = [row for n_samples in s["sizes"] for row in rows_of(n_samples, s["max_iter"], s["repeats"])]
+    return {"Seconds": seconds, "Largest relative difference of the iterates": [same]}

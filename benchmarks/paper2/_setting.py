@@ -8,19 +8,22 @@ from sklearn.exceptions import ConvergenceWarning
 from skfedcausal import FederatedCounterfactualEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 
-ROUNDS = 1500
-START = {"start_scale": 1.0, "exchange": "moments", "max_iter": ROUNDS, "tol": 0.0}
-LAGRANGIAN = {"xi": 1e4, "constraint": "augmented_lagrangian"}
 SETTING = (
-    "Plants: P = U = 2 per client, each client driven by the one before it through A_mn of norm 0.2 to 0.5 and B_mn "
-    "of norm 0.87 to 1.29 (before scaling to stability), own poles of radius 0.5 to 0.85, process noise 0.3, sensor "
-    "noise 1, inputs independent and standard normal, T = 5000. The paper does not print its matrices, noises, T, xi "
-    "or rounds. In its mode clients know their own A_mm, B_mm, C_m, Q_m, R_m (its assumption 5.1), take the largest "
-    "step sizes that are sure to converge, and rounds start from standard normal numbers."
+    "Plants: P = U = 2 per client, each client driven by the one before it through A_mn of norm "
+    "{link_strength} and B_mn of norm {input_strength} (before scaling to stability), own poles of radius "
+    "0.5 to 0.85, process noise {process_noise}, sensor noise 1, inputs independent and standard normal, T "
+    "= {n_samples}. In the paper's mode clients know their own A_mm, B_mm, C_m, Q_m, R_m (its assumption "
+    "5.1), take the largest step sizes that are sure to converge, and rounds start from standard normal "
+    "numbers. All choices are in `benchmarks/paper2/settings.toml`."
 )
 
 
-def clients(n_units=2, *, seed=0, n_sensors=8, n_samples=5000, chain=True, **options):
+def lagrangian(s):
+    """Settings of the augmented Lagrangian."""
+    return {"xi": s["rho"], "constraint": "augmented_lagrangian"}
+
+
+def clients(s, n_units=2, *, seed=0, **options):
     """Clients of which each is driven by the one before it, through states and inputs.
 
     Returns
@@ -29,19 +32,11 @@ def clients(n_units=2, *, seed=0, n_sensors=8, n_samples=5000, chain=True, **opt
     inputs : list of ndarray
     truth : PlantTruth
     """
-    links = [(m, m + 1) for m in range(n_units - 1)] if chain else None
+    links = [(m, m + 1) for m in range(n_units - 1)]
+    told = {name: s[name] for name in ("n_sensors", "n_samples", "process_noise")}
+    told |= {name: tuple(s[name]) for name in ("input_strength", "link_strength")}
     X, truth = make_granger_plant(
-        n_units,
-        n_inputs=2,
-        links=links,
-        input_links=links,
-        n_sensors=n_sensors,
-        n_samples=n_samples,
-        input_strength=(0.87, 1.29),
-        link_strength=(0.2, 0.5),
-        process_noise=0.3,
-        random_state=seed,
-        **options,
+        n_units, n_inputs=2, links=links, input_links=links, random_state=seed, **{**told, **options}
     )
     return X, list(truth.inputs), truth
 
@@ -65,10 +60,16 @@ def given(truth, center):
     }
 
 
-def trained(X, inputs, truth, seed=0, **settings):
+def trained(s, X, inputs, truth, seed=0, **settings):
     """Estimator trained as in the paper."""
     if settings.get("solve") != "stationary":
-        settings = {**START, **settings}
+        start = {
+            "start_scale": s["start_scale"],
+            "exchange": "moments",
+            "max_iter": s["max_iter"],
+            "tol": 0.0,
+        }
+        settings = {**start, **settings}
     server = GradientServer(**settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the tables say how many rounds were run
@@ -101,9 +102,10 @@ def final(est, kind):
     return est.server_.loss_history_[kind].iloc[-1].sum()
 
 
-def records(seed, n_records, n_samples=5000, n_units=2, **options):
+def records(s, seed, n_records, **options):
     """Records of the same clients with other noise and inputs."""
-    X, inputs, truth = clients(n_units, seed=seed, n_samples=n_samples * n_records, episodes=n_records, **options)
+    n_samples = s["n_samples"]
+    X, inputs, truth = clients(s, seed=seed, n_samples=n_samples * n_records, episodes=n_records, **options)
     for k in range(n_records):
         rows = slice(k * n_samples, (k + 1) * n_samples)
         yield {name: Y[rows] for name, Y in X.items()}, [U[rows] for U in inputs], truth
@@ -120,8 +122,3 @@ def construction_gap(est, X, inputs):
         own = est.augmenters_[name].coef_ @ (X[name] - est.clients_[name].mean_).mean(axis=0)
         found.append((np.linalg.norm(own - A @ states), np.linalg.norm(est._units[name]["phi"] - B @ levels)))
     return np.max(found, axis=0)
-
-
-def scientific(x):
-    """A number small enough for a table."""
-    return f"{x:.2e}" if 0 < abs(x) < 1e-3 else f"{x:.4f}"

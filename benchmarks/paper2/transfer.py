@@ -1,15 +1,21 @@
-"""Figure 6: poles, zeros and singular values of the true and the learned plant.
-
-Run ``python -m benchmarks.paper2.transfer``.
-"""
+"""Figure 6: poles, zeros and singular values of the true and the learned plant."""
 
 import numpy as np
 
 from skfedcausal.transfer import TransferFunction
 
-from .._report import table, write
-from ._setting import LAGRANGIAN, SETTING, by_default, clients, trained
+from ._setting import SETTING, by_default, clients, lagrangian, trained
 
+TITLE = "Second paper, Figure 6: transfer functions"
+TEXT = SETTING + (
+    " Client 1 acts on client 2 only, so the poles are those of the diagonal blocks, which the paper's mode "
+    "is given: stable poles at the right places say nothing of what was learned. What was learned is the "
+    "response from client 1's inputs to client 2's sensors. With as many inputs, outputs and states (D = 2) "
+    "and an invertible C B there are no finite zeros, with more outputs than inputs none in general. With "
+    "as few sensors as states (D = 2) units identified at home find too few states."
+)
+ACROSS = "D = 8: both singular values from client 1's inputs to client 2's sensors"
+CURVES = {"figure6": (ACROSS, "w = ", None, ("log", "log"))}
 FREQUENCIES = (0.01, 0.1, 0.3, 1.0, 2.0, 3.0)
 
 
@@ -29,16 +35,17 @@ def across(G, n_sensors):
 
 
 def listed(values):
-    """Complex numbers on one line."""
-    return ", ".join(f"{z.real:.3f}{z.imag:+.3f}i" if abs(z.imag) > 1e-9 else f"{z.real:.3f}" for z in values)
+    """Real parts and sizes of imaginary parts, in order, pairs once."""
+    upper = sorted((z.real, abs(z.imag)) for z in np.round(np.asarray(values, complex), 9) if z.imag >= 0)
+    return [part for pair in upper for part in pair]
 
 
-def rows_of(n_sensors, seed):
+def rows_of(s, n_sensors):
     """One row per plant: poles and zeros; singular values across; distances."""
-    X, inputs, truth = clients(2, n_sensors=n_sensors, seed=seed)
+    X, inputs, truth = clients(s, n_sensors=n_sensors, seed=s["plant"])
     fits = {
-        "paper's mode, xi = 1, limit": trained(X, inputs, truth, solve="stationary", xi=1.0),
-        "paper's mode, augmented Lagrangian": trained(X, inputs, truth, **LAGRANGIAN),
+        "paper's mode, xi = 1, limit": trained(s, X, inputs, truth, solve="stationary", xi=1.0),
+        "paper's mode, augmented Lagrangian": trained(s, X, inputs, truth, **lagrangian(s)),
         "default, unit models given": by_default(X, inputs, truth),
         "default, units identified at home": by_default(X, inputs),
     }
@@ -46,38 +53,20 @@ def rows_of(n_sensors, seed):
     true = true_plant(truth, next(iter(plants.values())))
     roots, values = [], []
     for name, G in {"true": true, **plants}.items():
-        zeros = G.zeros()
-        roots.append({"": name, "poles": listed(G.poles()), "zeros": listed(zeros) if len(zeros) else "none"})
+        poles, zeros = listed(G.poles()), listed(G.zeros())
+        roots.append({"": name, "poles (real, imaginary)": poles, "zeros": zeros, "number of zeros": len(zeros) // 2})
         G21, true21 = across(G, n_sensors), across(true, n_sensors)
         row = {"": name}
-        row |= {f"w = {w:g}": " ".join(f"{s:.3f}" for s in G21.singular_values([w])[0]) for w in FREQUENCIES}
-        row |= {"H2 distance across": f"{G21.distance(true21):.1%}", "whole plant": f"{G.distance(true):.1%}"}
-        values.append(row)
+        row |= {f"w = {w:g}": G21.singular_values([w])[0].tolist() for w in FREQUENCIES}
+        values.append(row | {"H2 distance across": G21.distance(true21), "whole plant": G.distance(true)})
     return roots, values
 
 
-def main():
-    """Print and write the tables."""
-    sections = []
-    for n_sensors, seed in ((2, 0), (8, 0)):
-        roots, values = rows_of(n_sensors, seed)
-        sections += [
-            f"## D = {n_sensors}: poles and zeros\n\n" + table(roots),
-            f"## D = {n_sensors}: both singular values from client 1's inputs to client 2's sensors\n\n"
-            + table(values),
-        ]
-    write(
-        "paper2/transfer",
-        "Second paper, Figure 6: transfer functions",
-        SETTING,
-        *sections,
-        "Client 1 acts on client 2 only, so the poles are those of the diagonal blocks, which the paper's "
-        "mode is given: stable poles at the right places say nothing of what was learned. What was learned "
-        "is the response from client 1's inputs to client 2's sensors. With as many inputs, outputs and "
-        "states (D = 2) and an invertible C B there are no finite zeros, with more outputs than inputs none "
-        "in general. With as few sensors as states (D = 2) units identified at home find too few states.",
-    )
-
-
-if __name__ == "__main__":
-    main()
+def figures(s):
+    """Sections of the page."""
+    out = {}
+    for n_sensors in s["sensors"]:
+        roots, values = rows_of(s, n_sensors)
+        out[f"D = {n_sensors}: poles and zeros"] = roots
+        out[f"D = {n_sensors}: both singular values from client 1's inputs to client 2's sensors"] = values
+    return out

@@ -1,4 +1,5 @@
-"""The third paper's tables: federated root cause analysis of nonlinear plants.
+"""The third paper: its numbers, ours in its mode, ours in the default mode.
 
-Each module makes one table of ``benchmarks/results/paper3/``.
+"Learning Unknown Interdependencies for Decentralized Root Cause Analysis in Nonlinear Dynamical Systems".
+``python -m benchmarks.paper3`` makes every table by ``settings.toml``, ``--small`` checks published figures.
 """

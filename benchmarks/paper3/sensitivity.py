@@ -1,24 +1,39 @@
-"""Figures 3, 4 and 5: noise on what crosses, randomised flags, thresholds.
+"""Figures 3, 4 and 5: noise on what crosses, randomised flags, thresholds."""
 
-Run ``python -m benchmarks.paper3.sensitivity``.
-"""
-
-import warnings
 from dataclasses import replace
 
 import numpy as np
 
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message import GradientReply, PredictedStates
-from skfedcausal.metrics import alarm_report
 
-from .._report import table, write
-from ._setting import SETTING, both_flags, rca, records, residuals, trained
+from ._setting import SETTING, both_flags, detection, no_torch, rca, records, residuals, scores, trained
 
-EPOCHS = 4
-NOISE = (0.0, 1.0, 10.0)
-KEPT = (1.0, 0.99, 0.95, 0.9, 0.8)
-PERCENTILES = (75.0, 85.0, 90.0, 95.0, 97.5, 99.0, 99.9)
+TITLE = "Third paper, Figures 3 to 5: noise, randomised flags, thresholds"
+TEXT = SETTING + " Networks: '{network}', {epochs} epochs, plants {plants}."
+THRESHOLDS, RATES = "Thresholds (Figure 5)", "How often a flag is raised at the paper's percentile"
+RANDOMISED, NOISE = "Randomised flags (Figure 4)", "Noise on what crosses while training (Figure 3)"
+NOTES = {
+    THRESHOLDS: "The paper's delay grows exponentially with the threshold. With faults of its size every "
+    "one is seen at once, at any threshold; weaker faults show the growth.",
+    RANDOMISED: "Each flag is told as it is with the probability given, which is epsilon = log(p / (1 - "
+    "p)) for that one flag of that one step.",
+    NOISE: "On the filtered and predicted states, or on the gradients (states have a standard deviation of "
+    "one). A client loss that does not react to noise does not need what crosses; it does not show that the "
+    "noise protects anything.",
+}
+CURVES = {
+    "figure3": (NOISE, "", ["client loss", "server loss"], ("linear", "linear")),
+    "figure4_p_a": ((RANDOMISED, "p_a"), "", ["precision", "recall", "F1"], ("linear", "linear")),
+    "figure4_p_c": ((RANDOMISED, "p_c"), "", ["precision", "recall", "F1"], ("linear", "linear")),
+    "figure5_weak": ((THRESHOLDS, "size 0.3,"), "percentile", ["ARL0", "delay", "gap"], ("linear", "log")),
+    "figure5": ((THRESHOLDS, "size 2,"), "percentile", ["precision", "recall", "F1"], ("linear", "linear")),
+}
+
+
+def missing(s):
+    """Why the figures cannot be made here."""
+    return no_torch(s)
 
 
 class NoisyTransport(InProcessTransport):
@@ -43,19 +58,15 @@ class NoisyTransport(InProcessTransport):
         return replace(packet, arrays=arrays)
 
 
-def noise_row(where, sd, train, nominal, test):
+def noise_row(s, where, sd, train, nominal, test):
     """Losses and RCA after training with noise of a standard deviation in one direction."""
     level = {"up": sd, "down": 0.0} if where == "client to server" else {"up": 0.0, "down": sd}
-    detector = trained(train, epochs=EPOCHS, transport=lambda sites: NoisyTransport(sites, **level))
+    detector = trained(s, train, transport=lambda sites: NoisyTransport(sites, **level))
     losses = detector.server_.loss_history_.iloc[-1]
-    both = both_flags(residuals(detector, nominal), residuals(detector, test.data), 95.0)
-    return {
-        "noise": where,
-        "standard deviation": sd,
-        "client loss": f"{losses.client.mean():.3f}",
-        "server loss": f"{losses.server.mean():.3f}",
-        "P / R / F1": " / ".join(f"{x:.2f}" for x in rca(both[1], test)),
-    }
+    both = both_flags(residuals(detector, nominal), residuals(detector, test.data), s["percentile"])
+    told = {"": f"{where}, standard deviation {sd:g}"}
+    told |= {"client loss": losses.client.mean(), "server loss": losses.server.mean()}
+    return told | scores(rca(both[1], test))
 
 
 def randomised(flags, kept_c, kept_a, rng):
@@ -64,63 +75,55 @@ def randomised(flags, kept_c, kept_a, rng):
     return np.where(rng.random(flags.shape) < kept, flags, 1 - flags)
 
 
-def flag_rows(both, test):
+def flag_rows(s, both, test):
     """Table of randomised flags."""
     rng, rows = np.random.default_rng(0), []
     for which in ("p_c", "p_a"):
-        for kept in KEPT:
+        for kept in s["kept"]:
             told = {"p_c": (kept, 1.0), "p_a": (1.0, kept)}[which]
             quiet, flags = (randomised(f, *told, rng) for f in both)
-            rows.append({"randomised": which, "kept with probability": kept, **summary(quiet, flags, test)})
+            rows.append({"": f"{which} = {kept:g}", **summary(quiet, flags, test)})
     return rows
 
 
 def summary(quiet, flags, test):
     """Alarms by Z_a of any unit, roots by Table 1."""
-    report = alarm_report(flags[:, :, 1].any(axis=1), test.faults)
-    return {
-        "ARL0": f"{alarm_report(quiet[:, :, 1].any(axis=1), [])['arl0']:.1f}",
-        "detected": f"{report['detected']:.2f}",
-        "delay": f"{report['delay']:.2f}",
-        "gap": f"{report['gap']:.0f}",
-        "P / R / F1": " / ".join(f"{x:.2f}" for x in rca(flags, test)),
-        "P / R / F1, horizon 5": " / ".join(f"{x:.2f}" for x in rca(flags, test, 5)),
-    }
+    told = detection(quiet[:, :, 1].any(axis=1), flags[:, :, 1].any(axis=1), test.faults)
+    return told | scores(rca(flags, test)) | scores(rca(flags, test, 5), ", horizon 5")
 
 
-def main():
-    """Print and write the tables."""
-    warnings.simplefilter("ignore", UserWarning)
-    train, nominal, test = records(0, process_noise=0.3)
-    detector = trained(train, epochs=EPOCHS)
-    before, after = residuals(detector, nominal), residuals(detector, test.data)
-    both = both_flags(before, after, 95.0)
+def rates(both, test):
+    """Share of steps with a flag, at the root, at the other unit and without a fault."""
     shares = {
         "root": np.mean([both[1][i:j, int(u[-1])].mean(axis=0) for i, j, u in test.faults], axis=0),
         "other unit": np.mean([both[1][i:j, 1 - int(u[-1])].mean(axis=0) for i, j, u in test.faults], axis=0),
         "held-out nominal": both[0].mean(axis=(0, 1)),
     }
-    rates = [{"": k, "Z_c": f"{z[0]:.2f}", "Z_a": f"{z[1]:.2f}"} for k, z in shares.items()]
-    thresholds = [{"percentile": p, **summary(*both_flags(before, after, p), test)} for p in PERCENTILES]
-    print(table(thresholds), flush=True)
-    short = {k: Y[:2000] for k, Y in train.items()}
+    return [{"": name, "Z_c": z[0], "Z_a": z[1]} for name, z in shares.items()]
+
+
+def figures(s):
+    """Sections of the page."""
+    (plant,) = s["plants"]
+    train, nominal, test = records(s, plant)
+    detector = trained(s, train)
+    before, thresholds = residuals(detector, nominal), []
+    for size in s["sizes"]:
+        weaker = records(s, plant, size=size)[2]
+        after = residuals(detector, weaker.data)
+        for p in s["percentiles"]:
+            told = summary(*both_flags(before, after, p), weaker)
+            thresholds.append({"": f"size {size:g}, percentile {p:g}", "percentile": p, **told})
+    both = both_flags(before, residuals(detector, test.data), s["percentile"])
+    short = {name: Y[: s["n_noise"]] for name, Y in train.items()}
     noise = [
-        noise_row(where, sd, short, nominal, test) for where in ("client to server", "server to client") for sd in NOISE
+        noise_row(s, where, sd, short, nominal, test)
+        for where in ("client to server", "server to client")
+        for sd in s["noise"]
     ]
-    write(
-        "paper3/sensitivity",
-        "Third paper, Figures 3 to 5: noise, randomised flags, thresholds",
-        SETTING + f" Process noise 0.3, tanh layers, {EPOCHS} epochs.",
-        "## Thresholds (Figure 5)\n\n" + table(thresholds),
-        "## How often a flag is raised (95th percentile)\n\n" + table(rates),
-        "## Randomised flags (Figure 4)\n\nEach flag is told as it is with the probability given, which is "
-        "epsilon = log(p / (1 - p)) for that one flag of that one step.\n\n" + table(flag_rows(both, test)),
-        "## Noise on what crosses while training (Figure 3)\n\nOn the filtered and predicted states, or on "
-        "the gradients (states have a standard deviation of one); 2000 steps. A client loss that does not "
-        "react to noise does not need what crosses; it does not show that the noise protects anything.\n\n"
-        + table(noise),
-    )
-
-
-if __name__ == "__main__":
-    main()
+    return {
+        THRESHOLDS: thresholds,
+        RATES: rates(both, test),
+        RANDOMISED: flag_rows(s, both, test),
+        NOISE: noise,
+    }

@@ -170,9 +170,9 @@ def factual(client, Y, reply):
 def own_record(state):
     """State of a unit for its raw record, to which no noise was added."""
     client = state["client"]
-    if not isinstance(client, UnitClient):  # no other can be told of noise
+    if not hasattr(client, "with_noise"):  # cannot be told of noise
         return state
-    return {**state, "client": client.with_noise(np.zeros(client.n_features_in_))}
+    return {**state, "client": client.with_noise(np.zeros(len(client.mean_)))}
 
 
 def learned_flags(state, Y, starts, percentile):

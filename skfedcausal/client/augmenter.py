@@ -80,14 +80,20 @@ class LinearAugmenter(Augmenter):
     Parameters
     ----------
     alpha : float, default=1e-6
-        Ridge penalty per time step, in units of the measurements' variance.
+        Ridge penalty per time step, in units of the measurements' variance; :class:`GradientServer` has its own.
+    features : transformer, default=None
+        What theta is multiplied with in place of the centred measurements: polynomials, splines or random
+        features of them, another ``f_ML`` in the sense of Appendix A.2 of [1]_. Cloned and fitted at every
+        unit.
 
     Attributes
     ----------
-    theta_ : ndarray of shape (n_states, n_features)
+    theta_ : ndarray of shape (n_states, n_columns)
+        One column per measurement, or per feature.
     phi_ : ndarray of shape (n_states,)
-    coef_ : ndarray of shape (n_states, n_features)
+    coef_ : ndarray of shape (n_states, n_columns)
         ``A_mm theta_`` as fitted; `theta_` is its least-squares solution, which differs if A_mm is singular.
+    features_ : transformer or None
 
     References
     ----------
@@ -108,8 +114,14 @@ class LinearAugmenter(Augmenter):
     """
 
     alpha: float = 1e-6
+    features: Any = None
 
-    _parameter_constraints = {"alpha": [Interval(Real, 0, None, closed="left")]}
+    _parameter_constraints = {
+        "alpha": [Interval(Real, 0, None, closed="left")],
+        "features": [HasMethods(["fit", "transform"]), None],
+    }
+
+    features_ = None
 
     def fit(self, Y, cross_term, transition=None, starts=(0,), *, level=None, products=None):
         """Regress the cross term on the previous measurements.
@@ -139,6 +151,8 @@ class LinearAugmenter(Augmenter):
         """
         self._validate_params()
         Y, cross_term, rows = _read_training(self, Y, cross_term, starts)
+        if self.features is not None:
+            Y, level, products = self.learn_features(Y if level is None else Y - level), None, None
         z_mean, c_mean, gram, cross = _moments(Y, cross_term, starts, level, products)
         gram = gram - len(rows) * np.outer(z_mean, z_mean)
         cross = cross - len(rows) * np.outer(c_mean, z_mean)
@@ -168,12 +182,54 @@ class LinearAugmenter(Augmenter):
             Zero in the first row of an episode.
         """
         check_is_fitted(self)
-        Y = validate_data(self, Y, dtype=float, reset=False)
+        Y = self.seen(validate_data(self, Y, dtype=float, reset=False))
         guess = np.empty((len(Y), len(self.coef_)))
         np.dot(Y[:-1], self.coef_.T, out=guess[1:])
         guess += self.phi_
         guess[list(starts)] = 0.0
         return guess
+
+    def learn_features(self, Y):
+        """Fit the features to centred measurements.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_columns)
+
+        Raises
+        ------
+        ValueError
+            If the transformer gives anything but one finite row per time step.
+        """
+        self.features_ = clone(self.features).fit(Y)
+        return self.seen(Y)
+
+    def seen(self, Y):
+        """What theta is multiplied with.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+            Centred measurements.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_columns)
+        """
+        if self.features_ is None:
+            return Y
+        columns = self.features_.transform(Y)
+        columns = np.asarray(columns.toarray() if hasattr(columns, "toarray") else columns, dtype=float)
+        if columns.ndim != 2 or len(columns) != len(Y) or not np.isfinite(columns).all():
+            raise ValueError(
+                f"features={self.features!r} gave shape {columns.shape} or values that are not finite for {len(Y)} "
+                "rows; give a transformer with one finite row per time step."
+            )
+        return columns
 
 
 @dataclass(repr=False, eq=False)

@@ -1,6 +1,7 @@
 """A unit whose own filter is a black box: what it tells before and after each measurement is enough."""
 
 import warnings
+from copy import copy
 from inspect import signature
 
 import numpy as np
@@ -147,6 +148,8 @@ class NonlinearClient(BlackBoxClient):
     correction of the filtered states (eq. 3 and 8 of the paper): ``x_a[t] = f(x_hat[t-1] + phi[t-1])``.
     """
 
+    _added_noise = 0.0  # of a record without noise
+
     def fit(self, Y, U=None, starts=(0,), columns=None):
         """Fit the filter if it is not, and describe it linearly; see :class:`BlackBoxClient`."""
         if not self.box.is_fitted:
@@ -155,6 +158,29 @@ class NonlinearClient(BlackBoxClient):
                 self.box = clone(self.box).fit(Y, lengths=episode_lengths(starts, len(Y)))
         self.f, self.h = self.box.f_map_, self.box.h_map_  # transition and measurements of states
         return super().fit(Y, U, starts, columns)
+
+    def fitted_on(self, noise):
+        """The client after a fit on a record with noise of known variances added to its columns.
+
+        Maps that were learned cover it by their residuals; R of given maps does not, and gets it.
+        """
+        learned = self.box.R is None
+        self._added_noise = noise if learned else np.zeros_like(noise)
+        return self if learned else self.with_noise(noise)
+
+    def with_noise(self, noise):
+        """Copy for a record with noise of other known variances added to its columns."""
+        change = noise - self._added_noise
+        if not change.any():
+            return self
+        other = copy(self)
+        other.box = copy(self.box)
+        R = self.box.measurement_cov_ + np.diag(change)
+        lowest = NOISE_FLOOR * np.diag(self.box.measurement_cov_)  # of columns that had little but noise
+        short = np.maximum(lowest - np.diag(R), 0.0)
+        other.box.measurement_cov_ = R + np.diag(short)
+        other._added_noise = noise
+        return other
 
     def measurements(self, states):
         """Expected measurements of given states, shape (n_samples, n_features)."""

@@ -11,6 +11,7 @@ from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
 from ..statespace.matrices import are_covariances
+from .chosen_gain import checked_gain
 from .given import COMPLETE, GIVEN, check_matrices, given_matrices, restricted
 from .identification import METHODS, dynamics, identify, split_variance
 from .moments import Moments
@@ -56,6 +57,10 @@ class KalmanClient(UnitClient):
         sequential tests of canonical correlations, or more where they do not explain how sensors vary
         together within a row. A larger number, at most five per sensor, gives dynamics of higher
         order; a server then has less to go by, and may refuse.
+    gain : array-like of shape (n_states, n_features), default=None
+        A chosen constant gain K: the filter is then ``h[t] = A h[t-1] + B u[t-1]`` plus ``K (y[t] - mean - C
+        h[t])``, as Algorithm 1 of the first paper has it. None is the Kalman gain, from the stationary
+        covariance on. Likelihoods and messages go by Q and R all the same.
     center : bool, default=True
         Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
         model holds; otherwise it is zero.
@@ -125,12 +130,14 @@ class KalmanClient(UnitClient):
     _: KW_ONLY
     identify: str = "cva-var"
     n_states: int | str = "auto"
+    gain: Any = None
     center: bool = True
 
     _parameter_constraints = {
         **{name: ["array-like", None] for name in GIVEN},
         "identify": [StrOptions(set(METHODS))],
         "n_states": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
+        "gain": ["array-like", None],
         "center": ["boolean"],
     }
 
@@ -222,6 +229,8 @@ class KalmanClient(UnitClient):
             if not given and moments.complete:
                 model = replace(model, own_past=moments.own_past())
             input_level = moments.input_mean
+        if self.gain is not None:
+            model = replace(model, gain=checked_gain(self.gain, model, active))
         if model.B is not None:
             if U is not None and input_level is None:
                 input_level = column_means(U)
@@ -241,7 +250,10 @@ class KalmanClient(UnitClient):
         if any(getattr(self, name) is None for name in COMPLETE):
             raise NotFittedError("This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R.")
         given = given_matrices(self)
-        return UnitModel(mean=np.zeros(len(given["C"])), **given)
+        model = UnitModel(mean=np.zeros(len(given["C"])), **given)
+        if self.gain is None:
+            return model
+        return replace(model, gain=checked_gain(self.gain, model, np.ones(len(model.C), dtype=bool)))
 
 
 def _beyond_squares(name):

@@ -70,12 +70,12 @@ def pooled_messages(sites):
     return messages
 
 
-def unit_trainings(clients, plant):
-    """Training of every unit before it begins, from their fitted models and records."""
+def unit_trainings(clients, augmenters, plant):
+    """Training of every unit before it begins, from their fitted models, trained corrections and records."""
     constant = any(U is not None for U in plant.inputs)
     units = {}
     for name, Y, U in zip(plant.names, plant.outputs, plant.inputs, strict=True):
         local = local_features(clients[name], Y, U, plant.starts)
-        series = unit_series(clients[name], Y, U, plant.starts, local)
+        series = unit_series(clients[name], Y, U, plant.starts, local, augmenters[name])
         units[name] = UnitTraining.start(clients[name].model, series, constant)
     return units

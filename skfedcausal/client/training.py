@@ -1,5 +1,6 @@
 """A unit's side of gradient training: its correction of its own states, moved by two losses."""
 
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any
 from zlib import crc32
@@ -36,6 +37,7 @@ class UnitSeries:
     inputs: np.ndarray | None
     rows: np.ndarray
     lengths: np.ndarray
+    seen: np.ndarray  # what theta is multiplied with: the measurements, or features of them
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class UnitTraining:
     dual: np.ndarray | None = None
     n_moves: int = 0
     change: float = 1.0
+    fitted: LinearAugmenter | None = None  # with the features that theta is multiplied with, if any
 
     # -- before training ---------------------------------------------------------------------------------
 
@@ -85,7 +88,7 @@ class UnitTraining:
     def local_model(self, relay, stepwise):
         """What the server is told before training."""
         model, series, problem = self.model, self.series, self.problem
-        past = series.measurements[series.rows - 1]
+        past = series.seen[series.rows - 1]
         d = problem.n_outputs
         if stepwise:
             top = float(np.einsum("ti,ti->t", past, past).max())
@@ -145,7 +148,7 @@ class UnitTraining:
     def _states(self, pairs):
         """Own and augmented states of some pairs of time steps, at the first step of each pair."""
         before = self.series.rows[pairs] - 1
-        past, filtered = self.series.measurements[before], self.series.filtered[before]
+        past, filtered = self.series.seen[before], self.series.filtered[before]
         augmented = filtered + past @ self.theta.T
         inputs = None if self.series.inputs is None else self.series.inputs[before]
         loss = self._loss() if self.mode == "series" else self._loss_of_step()
@@ -192,7 +195,7 @@ class UnitTraining:
 
     def _loss_of_step(self):
         t = self.series.rows[self.step]
-        e = self.model.A @ (self.theta @ self.series.measurements[t - 1])
+        e = self.model.A @ (self.theta @ self.series.seen[t - 1])
         if self.constant is not None:
             e = e + self.constant
         own = self.residuals[self.step] - self.model.C @ e
@@ -204,7 +207,7 @@ class UnitTraining:
         check_shape("predicted", reply.predicted, (n_rows, len(self.parameters)))
         if self.mode == "steps":
             return self._stepped(reply)
-        past = self.series.measurements[self.series.rows - 1]
+        past = self.series.seen[self.series.rows - 1]
         d = self.problem.n_outputs
         pull = reply.predicted.T @ past
         slope = np.empty_like(self.parameters)
@@ -222,7 +225,7 @@ class UnitTraining:
             self.model.C,
             self.rates,
             self.parameters,
-            y=self.series.measurements[t - 1],
+            y=self.series.seen[t - 1],
             c=self.residuals[self.step],
             pull=reply.predicted[0],
             pull_past=None if reply.augmented is None else reply.augmented[0],
@@ -275,18 +278,18 @@ class UnitTraining:
 
     def augmenter(self):
         """The trained correction as a fitted :class:`LinearAugmenter`."""
-        fitted = LinearAugmenter()
+        fitted = LinearAugmenter() if self.fitted is None else copy(self.fitted)
         fitted.theta_ = self.theta
         fitted.phi_ = np.zeros(len(self.parameters)) if self.constant is None else self.constant
         fitted.coef_ = self.model.A @ fitted.theta_
-        fitted.n_features_in_ = self.problem.n_outputs
+        fitted.n_features_in_ = self.series.measurements.shape[1]
         return fitted
 
 
 def _problem(model, series, residuals, drivers, **settings):
     """What a unit minimises over the pairs of time steps of its record, driven by given series."""
     before = series.rows - 1
-    return augmented_problem(model.A, model.C, series.measurements[before], drivers[before], residuals, **settings)
+    return augmented_problem(model.A, model.C, series.seen[before], drivers[before], residuals, **settings)
 
 
 def _input_level(model, inputs):
@@ -309,10 +312,11 @@ def check_shape(name, value, expected):
         raise PacketError(f"Array {name!r} of a reply has shape {value.shape}, expected {expected}.")
 
 
-def begun(request, model, series, name):
+def begun(request, model, series, name, augmenter=None):
     """Training of a unit before its first round, and what the unit tells of itself."""
     rng = np.random.default_rng([request.seed, crc32(name.encode())])
     training = UnitTraining.start(model, series, request.constant, request.start_scale, rng)
+    training = replace(training, fitted=augmenter)
     return training, training.local_model(request.relay, request.stepwise)
 
 
@@ -345,8 +349,8 @@ def advanced(training, told):
     return training, training.message()
 
 
-def unit_series(client, Y, U, starts, local_features):
-    """Series of a fitted KalmanClient about a record."""
+def unit_series(client, Y, U, starts, local_features, augmenter=None):
+    """Series of a fitted KalmanClient about a record, and of the features of an augmenter that has some."""
     rows = inner_rows(len(Y), starts)
     if len(rows) == 0:
         raise ValueError("Training needs an episode of at least two time steps.")
@@ -359,7 +363,8 @@ def unit_series(client, Y, U, starts, local_features):
         )
     filtered = model.filter(client.active_columns(Y), U, starts)
     inputs = U if U is None or model.input_mean is None else U - model.input_mean
-    return UnitSeries(filtered, local_features, inputs, rows, np.array(episode_lengths(starts, len(Y))))
+    seen = local_features if augmenter is None else augmenter.seen(local_features)
+    return UnitSeries(filtered, local_features, inputs, rows, np.array(episode_lengths(starts, len(Y))), seen)
 
 
 def augmented_losses(site, data, rows):
@@ -367,7 +372,7 @@ def augmented_losses(site, data, rows):
     model, augmenter = site["client"].model, site["augmenter"]
     before = rows - 1
     states = data.filtered[before] @ model.A.T + augmenter.phi_
-    states += data.measurements[before] @ augmenter.coef_.T
+    states += data.seen[before] @ augmenter.coef_.T
     if data.inputs is not None:
         states += data.inputs[before] @ model.B.T
     own = data.measurements[rows] - states @ model.C.T

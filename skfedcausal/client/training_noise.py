@@ -1,6 +1,7 @@
-"""Privacy inside gradient training: the papers' noise on messages, noise on a trusted server's gradients.
+"""Privacy inside training: the papers' noise on messages, noise on a trusted server's gradients.
 
-Noise on the record needs none of this: training is then post-processing like everything else.
+Gradients are those of :class:`GradientServer`, or of the third paper's Algorithm 1. Noise on the record needs
+none of this: training is then post-processing like everything else.
 """
 
 import secrets
@@ -8,8 +9,17 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..message.requests import TrainRequest
-from ..message.training import AugmentedMessage, GradientReply, LocalModel, TrainingEnd, TrainingPlan
+from ..message.requests import FitRequest, FlagsRequest, NetworksTrained, TrainRequest
+from ..message.training import (
+    AugmentedMessage,
+    GradientReply,
+    LocalModel,
+    NetworkPlan,
+    NoGradient,
+    PredictedMessage,
+    TrainingEnd,
+    TrainingPlan,
+)
 from ..privacy.accountant import Charge
 from ..privacy.noise import generator
 from ..privacy.paper import GradientGuard, classical_noise_multiplier, message_noise, run_mu
@@ -18,6 +28,8 @@ from ..statespace.training.descent import correction_curvature
 from .given import COMPLETE, given_matrices
 from .kalman import KalmanClient
 from .unit_model import UnitModel
+
+_SETTINGS = (FitRequest, FlagsRequest, NetworkPlan, NetworksTrained, NoGradient, TrainRequest)  # that users choose
 
 
 @dataclass(frozen=True)
@@ -28,7 +40,7 @@ class TrainingNoise:
     guard: object = None
 
 
-def training_noise(mechanism, server, data, templates, dtype):
+def training_noise(mechanism, server, data, templates, dtype, augmenter=None):
     """Noise of a training, charged before anything is sent."""
     place = "record" if mechanism is None else mechanism.place
     if place == "record":
@@ -36,12 +48,17 @@ def training_noise(mechanism, server, data, templates, dtype):
     mechanism.check_training()
     _check_server(mechanism, server, data)
     if place == "gradients":
-        return TrainingNoise(guard=_gradient_guard(mechanism, server, data))
+        return TrainingNoise(guard=_gradient_guard(mechanism, server, data, templates))
     if dtype != "float64":
         raise ValueError(f"protocol='paper' adds noise to numbers in double precision; got {dtype!r}.")
+    if augmenter is not None:
+        raise ValueError(
+            "protocol='paper' knows how far a measurement moves the correction theta y, and no other; got "
+            f"augmenter={augmenter!r}. Leave it out, or use noise on the record (the default)."
+        )
     units = {
-        name: _paper_noise(mechanism, name, Y, templates[name])
-        for name, Y in zip(data.names, data.outputs, strict=True)
+        name: _paper_noise(mechanism, name, Y, U, templates[name])
+        for name, Y, U in zip(data.names, data.outputs, data.inputs, strict=True)
     }
     times = server.n_rounds_at_most + 1  # that the states of every time step are sent, at most
     mechanism.account.charge(
@@ -52,8 +69,11 @@ def training_noise(mechanism, server, data, templates, dtype):
 
 
 def _check_server(mechanism, server, data):
-    setting = "trust='server'" if mechanism.place == "gradients" else "protocol='paper'"
-    if not hasattr(server, "n_rounds_at_most"):
+    trusted = mechanism.place == "gradients"
+    setting = "trust='server'" if trusted else "protocol='paper'"
+    if trusted and getattr(server, "trains_corrections", False):
+        return
+    if not hasattr(server, "sends_series_once"):
         raise ValueError(
             f"{setting} is about gradient training; {type(server).__name__} has none. Give "
             "server=GradientServer(...), or noise on the record (the default)."
@@ -63,28 +83,30 @@ def _check_server(mechanism, server, data):
             f"{setting} needs GradientServer(exchange='series', solve='iterate'): otherwise the server "
             "relays the units' states to each other as they are."
         )
-    if any(U is not None for U in data.inputs):
+    if trusted and any(U is not None for U in data.inputs):
         raise ValueError(
-            f"{setting} is for plants without inputs: nothing hides what the constant phi tells of the record. "
-            "Use noise on the record (the default)."
+            f"{setting} is for plants without inputs: nothing hides what the mean influence of the others' inputs, "
+            "which ends training, tells a unit of them. Use noise on the record (the default)."
         )
 
 
-def _paper_noise(mechanism, name, Y, template):
+def _paper_noise(mechanism, name, Y, U, template):
     if (
         not isinstance(template, KalmanClient)
         or any(getattr(template, key) is None for key in COMPLETE)
         or template.center
+        or (U is not None and template.B is None)
     ):
         raise ValueError(
             f"protocol='paper' takes its noise from the filter of unit {name!r} and sends its A, without noise: give "
-            "a KalmanClient with public A, C, Q and R and center=False, none of it identified from the record."
+            "a KalmanClient with public A, C, Q and R (and B, with inputs) and center=False, none of it identified "
+            "from the record."
         )
     if not np.isfinite(Y).all():
         raise ValueError(f"The record of unit {name!r} has missing values, for which the papers have no formula.")
     model = UnitModel(mean=np.zeros(Y.shape[1]), **given_matrices(template, Y.shape[1]))
     gains, transitions = _filters(model)
-    return PaperNoise.calibrated(mechanism, name, Y, transitions, gains)
+    return PaperNoise.calibrated(mechanism, name, Y, transitions, gains, model=model, U=U)
 
 
 def _filters(model):
@@ -94,18 +116,12 @@ def _filters(model):
     return gains, [(eye - K @ model.C) @ model.A for K in gains]
 
 
-def _gradient_guard(mechanism, server, data):
-    missing = [name for name in ("eta1", "eta2", "gamma", "max_iter") if getattr(server, name) is None]
-    if missing or server.tol != 0 or server.callback is not None or server.constraint != "penalty":
-        raise ValueError(
-            "trust='server' adds noise to the gradients and to nothing else that units are told: step sizes and the "
-            "number of rounds must not depend on the records. Give GradientServer eta1, eta2, gamma and max_iter, "
-            f"constraint='penalty', tol=0 and no callback; got {', '.join(missing) or 'nothing'} missing, "
-            f"constraint={server.constraint!r}, tol={server.tol:g}."
-        )
+def _gradient_guard(mechanism, server, data, templates):
+    if not getattr(server, "trains_corrections", False):
+        _check_public_steps(server)
     n_steps = sum(length - 1 for length in data.lengths)
     rounds, recipients = server.n_rounds_at_most, len(data.names)
-    width = 2 * max(Y.shape[1] for Y in data.outputs)  # states and their penalty, at most as many as sensors
+    width = 2 * max(_largest_order(templates[name], Y) for name, Y in zip(data.names, data.outputs, strict=True))
     guard = GradientGuard.calibrated(
         mechanism.gradient_clip, mechanism.mu_of_release(), n_steps, rounds, recipients, width
     )
@@ -120,9 +136,26 @@ def _gradient_guard(mechanism, server, data):
     return guarded
 
 
+def _largest_order(template, Y):
+    """Bound on the number of a unit's states."""
+    chosen = getattr(template, "n_states", None)
+    return max(Y.shape[1], chosen if isinstance(chosen, int) else 0)
+
+
+def _check_public_steps(server):
+    missing = [name for name in ("eta1", "eta2", "gamma", "max_iter") if getattr(server, name) is None]
+    if missing or server.tol != 0 or server.callback is not None or server.constraint != "penalty":
+        raise ValueError(
+            "trust='server' adds noise to the gradients and to nothing else that units are told: step sizes and the "
+            "number of rounds must not depend on the records. Give GradientServer eta1, eta2, gamma and max_iter, "
+            f"constraint='penalty', tol=0 and no callback; got {', '.join(missing) or 'nothing'} missing, "
+            f"constraint={server.constraint!r}, tol={server.tol:g}."
+        )
+
+
 def _noised(reply, guard, rng):
     """A message that may leave the server; raises TypeError if nothing is known to hide what it tells."""
-    if isinstance(reply, TrainRequest) or (isinstance(reply, TrainingEnd) and reply.input_level is None):
+    if isinstance(reply, _SETTINGS) or (isinstance(reply, TrainingEnd) and reply.input_level is None):
         return reply
     if isinstance(reply, TrainingPlan) and reply.drivers is None:
         return reply
@@ -139,7 +172,9 @@ class PaperNoise:
     """Noise on a unit's messages of training, and public bounds in place of numbers taken from its record.
 
     `gain` (n_states, n_sensors) is that of the unit's settled filter in scaled measurements, `mu` the cost of
-    one round of messages about one time step, were theta public. A repeated packet gets the same noise.
+    one round of messages about one time step, were theta and phi public. A repeated packet gets the same
+    noise. Inputs are not protected: the papers' neighbours differ in a measurement. phi, which the papers do
+    not send by itself, has the noise of the predicted state that it is a term of.
     """
 
     gain: np.ndarray
@@ -151,10 +186,15 @@ class PaperNoise:
     epsilon: float
     delta: float
     key: int
+    drive: float = 0.0  # largest norm of an input
+    growth: float = 1.0  # of a state to the next
 
     @classmethod
-    def calibrated(cls, mechanism, name, Y, transitions, gains):
-        """Noise of a unit whose filter has these transitions and gains, see :func:`run_mu`."""
+    def calibrated(cls, mechanism, name, Y, transitions, gains, *, model=None, U=None):
+        """Noise of a unit whose filter has these transitions and gains, see :func:`run_mu`.
+
+        A unit with inputs `U` has its `model` too.
+        """
         bounds = mechanism.bounds(name, Y)
         reach = float(np.linalg.norm(bounds.center) + bounds.scale.max() * bounds.clip)
         scaled = [K * bounds.scale for K in gains]
@@ -162,17 +202,15 @@ class PaperNoise:
             key = secrets.randbits(128)
         else:
             key = int(generator(mechanism.random_state, name).integers(2**62))
-        return cls(
-            scaled[-1],
-            bounds.scale,
-            bounds.clip,
-            reach,
-            reach * _peak_gain(transitions[-1], gains),
-            run_mu(transitions, scaled, mechanism.epsilon, mechanism.delta),
-            mechanism.epsilon,
-            mechanism.delta,
-            key,
-        )
+        largest, more = reach * _peak_gain(transitions[-1], gains), {}
+        if U is not None:
+            drive = float(np.linalg.norm(U, axis=1).max())
+            entries = [model.B - K @ model.C @ model.B for K in gains]
+            largest += drive * _peak_gain(transitions[-1], entries)
+            more = {"drive": drive, "growth": float(np.linalg.norm(model.A, 2))}
+        mu = run_mu(transitions, scaled, mechanism.epsilon, mechanism.delta, 1 if U is None else 2)
+        promise = mechanism.epsilon, mechanism.delta
+        return cls(scaled[-1], bounds.scale, bounds.clip, reach, largest, mu, *promise, key, **more)
 
     def stds(self, theta):
         """Standard deviations of the noise on the filtered and on the augmented state."""
@@ -195,17 +233,25 @@ class PaperNoise:
     def noised(self, message, training, round):
         """The unit's answer of a round as it leaves."""
         if isinstance(message, LocalModel):
-            curvature = np.array(correction_curvature(message.transition, training.problem.gram, self.reach**2))
-            return replace(message, curvature=curvature, loss=self.reach**2, reach=self.largest_state**2)
-        if not isinstance(message, AugmentedMessage):
+            gram = training.problem.gram
+            curvature = np.array(correction_curvature(message.transition, gram, self.reach**2))
+            if training.constant is not None:
+                curvature += correction_curvature(np.eye(len(message.transition)), gram, 1.0)
+            reach = self.largest_state**2 + self.drive**2
+            return replace(message, curvature=curvature, loss=self.reach**2, reach=reach)
+        if not isinstance(message, AugmentedMessage | PredictedMessage):
             return message  # says that training has ended
-        stds = self.stds(training.theta)
+        of_filtered, of_augmented = self.stds(training.theta)
+        stds = {"filtered": of_filtered, "augmented": of_augmented}
+        stds |= dict.fromkeys(("predicted", "constant"), self.growth * of_augmented)
         rng = np.random.default_rng([self.key, round])
-        filtered, augmented = (
-            states + std * rng.standard_normal(states.shape)
-            for states, std in zip((message.filtered, message.augmented), stds, strict=True)
-        )
-        return replace(message, filtered=filtered, augmented=augmented, loss=self.reach**2, change=1.0)
+        told = {name: getattr(message, name, None) for name in stds}
+        noised = {
+            name: states + stds[name] * rng.standard_normal(states.shape)
+            for name, states in told.items()
+            if states is not None
+        }
+        return replace(message, **noised, loss=self.reach**2, change=1.0)
 
 
 def _peak_gain(F, gains):

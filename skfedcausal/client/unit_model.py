@@ -24,6 +24,7 @@ from ..statespace.kalman import (
 from ..statespace.matrices import are_heavy, floor_eigenvalues
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
+from .chosen_gain import filtered_with
 from .filtering import UnitFilter
 from .given import check_matrices, with_diagonal
 from .remainder import OwnPast, Remainder, bic_penalty
@@ -45,6 +46,7 @@ class UnitModel:
     input_mean: np.ndarray | None = None
     unpredicted: np.ndarray | None = None
     products: np.ndarray | None = None
+    gain: np.ndarray | None = None
     own_past: OwnPast | None = None  # of a record that C and R were learned from
     tails: Any = None  # of what a message leaves given the unit's own past
     own_density: Any = None  # of a unit that its own past predicts better than a plant does
@@ -141,6 +143,8 @@ class UnitModel:
     def filter(self, Y, U=None, starts=(0,)):
         """Filtered states, shape (n_samples, n_states); exact for missing measurements."""
         exogenous = self.exogenous(U, starts)
+        if self.gain is not None:
+            return filtered_with(self.gain, self.A, self.C, Y - self.mean, exogenous, starts)
         if np.isfinite(Y.sum()):  # a NaN or infinity anywhere reaches the sum
             W = self.weights
             return filtered_states(

@@ -207,25 +207,36 @@ class UnitWorker:
 
     def _begin_training(self, request, state, round):
         """Identify the unit's model and tell of it before gradient training."""
-        if self.augmenter is not None:
-            raise TypeError(
-                f"GradientServer trains the correction theta y + phi of unit {self.name!r} itself and has no "
-                f"use for augmenter={self.augmenter!r}. Leave it out, or use LikelihoodServer."
-            )
+        augmenter = self._trained_features()
         client = fitted_client(self.client, *self._about)
         if not isinstance(client, UnitClient):
             raise TypeError(
                 f"The client of unit {self.name!r} is a {type(self.client).__name__}. GradientServer needs "
                 "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
             )
-        begun, message = training.begun(request, client.model, self._series(client), self.name)
+        if augmenter is not None:
+            augmenter.learn_features(answers.local_features(client, self.outputs, self.inputs, self.starts))
+        begun, message = training.begun(request, client.model, self._series(client, augmenter), self.name, augmenter)
         state = {"client": client, "dtype": state["dtype"], "round": round, "training": begun, "previous": begun}
         return self._noised(message, state), {**self._first_state(), **state}
 
-    def _series(self, client):
+    def _trained_features(self):
+        """The augmenter whose features gradient training is to use, None if there are none."""
+        if self.augmenter is None:
+            return None
+        augmenter = as_augmenter(self.augmenter)
+        if getattr(augmenter, "features", None) is None:
+            raise TypeError(
+                f"GradientServer trains the correction theta y + phi of unit {self.name!r} itself and has no "
+                f"use for augmenter={self.augmenter!r}. Leave it out, give LinearAugmenter(features=...) for another "
+                "function of the measurements, or use RegressorServer(labels='augmented') to train a network."
+            )
+        return augmenter
+
+    def _series(self, client, augmenter=None):
         """The unit's series as gradient training needs them."""
         local = answers.local_features(client, self.outputs, self.inputs, self.starts)
-        return training.unit_series(client, self.outputs, self.inputs, self.starts, local)
+        return training.unit_series(client, self.outputs, self.inputs, self.starts, local, augmenter)
 
     def _noised(self, message, state):
         """A message of gradient training with noise, where the protocol adds it here."""
@@ -254,7 +265,8 @@ class UnitWorker:
         if reply.input_matrix is not None:
             learned |= {"input_matrix": reply.input_matrix, "input_mean": column_means(self.inputs)}
         if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
-            learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
+            centred = getattr(state["client"], "center", True)  # else the constant holds the level of states too
+            learned["phi"] = reply.input_level + (getattr(augmenter, "phi_", 0.0) if centred else 0.0)
         client = state["client"]
         if isinstance(client, UnitClient) and self.noise is None:
             client = client.learned_from(self.outputs, self.inputs, self.starts, alone=bool(reply.alone))
@@ -328,7 +340,7 @@ class UnitWorker:
 
     def _tell_losses(self, reply, state, round):
         """Losses of gradient training on the record."""
-        series = self._series(state["client"])
+        series = self._series(state["client"], state["augmenter"])
         predicted, loss = training.augmented_losses(state, series, series.rows)
         distance = reply.states[series.rows] - predicted
         return requests.LossAnswer(float(loss), float(np.mean((distance**2).sum(axis=1)))), state
@@ -395,10 +407,12 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None):
         return client
     kind = f"The client of unit {name!r} is a {type(template).__name__}"
     if noise is not None:
-        raise TypeError(
-            f"{kind}. Only a KalmanClient can be told how much noise a privacy mechanism added to its "
-            "measurements; give it C and R there."
-        )
+        if not isinstance(template, ExtendedKalmanClient) or template.is_fitted:
+            raise TypeError(
+                f"{kind}. Only a KalmanClient, or an ExtendedKalmanClient that is not fitted yet, can be told how "
+                "much noise a privacy mechanism added to its measurements; give it the model there."
+            )
+        return NonlinearClient(template, f"unit {name!r}").fit(Y, U, starts, columns).fitted_on(noise)
     if hasattr(template, "filter_moments") and not hasattr(template, "message"):
         behind = NonlinearClient if isinstance(template, ExtendedKalmanClient) else BlackBoxClient
         return behind(template, f"unit {name!r}").fit(Y, U, starts, columns)

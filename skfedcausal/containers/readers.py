@@ -225,6 +225,10 @@ def _read_block(unit, table, known, what, **checks):
     X = as_native(table)
     if isinstance(X, pd.Series):
         X = as_native(X.to_frame())
+    if isinstance(X, tuple) and len(X) == 2 and all(hasattr(part, "shape") for part in X):
+        raise ValueError(
+            f"Got a pair of arrays for {what}. Give measurements alone, and the units' inputs as `inputs`."
+        )
     columns = column_names(X, what)
     if columns is not None:
         columns = tuple(flat_name(unit, column, known or ()) for column in columns)

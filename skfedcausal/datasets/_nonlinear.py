@@ -22,6 +22,7 @@ def make_nonlinear_plant(
     fault_length=10,
     fault_every=100,
     roots="all",
+    everywhere=False,
     process_noise=0.3,
     sensor_noise=1.0,
     n_sensors=4,
@@ -46,6 +47,9 @@ def make_nonlinear_plant(
         Steps of a fault, and from one fault to the next (up to 20 steps later, drawn).
     roots : "all" or sequence of int, default="all"
         Units that a fault may start in; one is drawn for every fault.
+    everywhere : bool, default=False
+        Whether a fault pushes every unit alike (equations 15 to 17 of [1]_ as printed), `target` naming the
+        one drawn; no answer that names a single root can then be right.
     process_noise, sensor_noise : float, default=0.3, 1.0
         Standard deviations.
     n_sensors : int, default=4
@@ -112,7 +116,8 @@ def make_nonlinear_plant(
     first = fault_every if size else n_samples
     while first + fault_length <= n_samples:
         stop, unit = first + fault_length, int(allowed[rng.randint(len(allowed))])
-        push[first:stop, unit], target[first:stop] = size, names[unit]
+        push[first:stop, slice(None) if everywhere else unit] = size
+        target[first:stop] = names[unit]
         faults.append((first, stop, names[unit]))
         first += fault_every + rng.randint(20)
     x = rng.standard_normal((n_units, 2)) + np.array([2.0, 0.0])

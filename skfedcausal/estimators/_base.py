@@ -177,7 +177,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         plant, self._noise = released(mechanism, plant, learning=True)
         training = TrainingNoise()
         if mechanism is not None:
-            training = training_noise(mechanism, server, plant, templates, self.wire_dtype)
+            training = training_noise(mechanism, server, plant, templates, self.wire_dtype, self.augmenter)
         augmenter = None if self.augmenter is None else seeded(self.augmenter, self.random_state)
         units = Units(
             new_units(plant, templates, augmenter, self._noise, training=training.units, home=home),

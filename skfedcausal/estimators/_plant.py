@@ -739,7 +739,7 @@ class PlantEstimator(FederatedEstimator):
         >>> bool(spectral_radius(recurrence(*est.training_problems(X)["unit0"]).H) < 1)
         True
         """
-        units = unit_trainings(self.clients_, self._read(X, inputs, lengths))
+        units = unit_trainings(self.clients_, self.augmenters_, self._read(X, inputs, lengths))
         told = {name: unit.local_model(relay=True, stepwise=False) for name, unit in units.items()}
         plans = relayed_plans(told, self.server_.step_sizes_)
         planned = {name: unit.planned(plans[name]) for name, unit in units.items()}

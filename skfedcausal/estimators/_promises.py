@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from ..client.extended_kalman import ExtendedKalmanClient
 from ..client.kalman import KalmanClient
 from ..privacy import Charge, GaussianMechanism, PrivacyAccountant, PrivacyMechanism, PrivacySpent, Scope
 from ..privacy.promise import NOT_PRIVATE
@@ -18,10 +19,12 @@ _TOLD = ("mu", "delta", "clip_norm", "event_radius", "unit", "relation", "window
 def check_noise_can_be_told(templates):
     """Refuse before anything is spent what could not take the noise into account."""
     for name, client in templates.items():
-        if not isinstance(client, KalmanClient):
+        extended = isinstance(client, ExtendedKalmanClient) and not client.is_fitted
+        if not (extended or isinstance(client, KalmanClient)):
             raise TypeError(
-                f"The client of unit {name!r} is a {type(client).__name__}. Only a KalmanClient can be told "
-                "how much noise a privacy mechanism added to its measurements; give it C and R there."
+                f"The client of unit {name!r} is a {type(client).__name__}. Only a KalmanClient, or an "
+                "ExtendedKalmanClient that is not fitted yet, can be told how much noise a privacy mechanism "
+                "added to its measurements; give it the model there."
             )
 
 

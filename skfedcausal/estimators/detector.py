@@ -20,6 +20,7 @@ from ..federation.ledger import StreamLedger
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
 from ..privacy.mechanism import PrivacyMechanism
+from ..server.gradient.server import GradientServer
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
@@ -250,6 +251,15 @@ class FederatedRCADetector(FederatedEstimator):
             nominal = dict.fromkeys(exchange.messages, FlagsRequest(float(self.percentile)))
             exchange.ask(nominal, Acknowledgement)
 
+    def _new_server(self):
+        server = super()._new_server()
+        if isinstance(server, GradientServer):
+            raise TypeError(
+                "FederatedRCADetector compares units by a density of the whole plant, which GradientServer "
+                "does not learn. Give MomentServer, LikelihoodServer or RegressorServer."
+            )
+        return server
+
     def _store_fit(self, server, exchange):
         """What is nominal, from the messages that the plant was learned from."""
         messages = exchange.messages
@@ -296,10 +306,12 @@ class FederatedRCADetector(FederatedEstimator):
                 f"RandomizedResponse answers with flags, but evidence={self.evidence!r} sends states. Give "
                 'evidence="flags", or a GaussianMechanism.'
             )
-        if messages is not None and messages.place != "record":
+        trains = messages is not None and getattr(self.server, "trains_corrections", False)
+        if messages is not None and messages.place != "record" and not (trains and messages.place == "gradients"):
             raise ValueError(
-                f"This mechanism adds its noise to the {messages.place} of gradient training, which no "
-                "detector has. Give one with protocol='one-shot' and trust='none'."
+                f"This mechanism adds its noise to the {messages.place} of gradient training, which this "
+                "detector does not have. Give one with protocol='one-shot' and trust='none'; trust='server' goes with "
+                "server=RegressorServer(labels='augmented')."
             )
         self._promised = _promise_key(messages)
 

@@ -19,7 +19,7 @@ from .errors import (
 from .gaussian import GaussianMechanism
 from .mechanism import PrivacyMechanism, Release
 from .noise import Bounds, UnitNoise
-from .randomized_response import RandomizedResponse
+from .randomized_response import IndependentFlips, RandomizedResponse
 from .sensitivity import (
     augmented_message_sensitivity,
     client_sensitivity,
@@ -31,10 +31,10 @@ from .sensitivity import (
 from .site_account import SiteAccount
 
 __all__ = [
-    "Bounds", "Charge", "GaussianMechanism", "PrivacyAccountant", "PrivacyBudgetError", "PrivacyLeakWarning",
-    "PrivacyMechanism", "PrivacySpent", "RandomizedResponse", "Release", "Scope", "SeededNoiseWarning",
-    "SensitivityUnboundedError", "SiteAccount", "UnitNoise", "UtilityWarning", "WeakPrivacyWarning",
-    "augmented_message_sensitivity", "client_sensitivity", "epsilon_from_mu", "epsilon_of", "event_sensitivity",
-    "gaussian_noise_multiplier", "mu_from_epsilon", "randomized_response_composition", "residual_sensitivity",
-    "server_gradient_sensitivity", "window_sensitivity",
+    "Bounds", "Charge", "GaussianMechanism", "IndependentFlips", "PrivacyAccountant", "PrivacyBudgetError",
+    "PrivacyLeakWarning", "PrivacyMechanism", "PrivacySpent", "RandomizedResponse", "Release", "Scope",
+    "SeededNoiseWarning", "SensitivityUnboundedError", "SiteAccount", "UnitNoise", "UtilityWarning",
+    "WeakPrivacyWarning", "augmented_message_sensitivity", "client_sensitivity", "epsilon_from_mu", "epsilon_of",
+    "event_sensitivity", "gaussian_noise_multiplier", "mu_from_epsilon", "randomized_response_composition",
+    "residual_sensitivity", "server_gradient_sensitivity", "window_sensitivity",
 ]  # fmt: skip

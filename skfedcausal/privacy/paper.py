@@ -63,7 +63,7 @@ def messages_mu(F, K, theta, stds, radius, n_rounds=1):
     return float(2 * radius * np.sqrt(n_rounds) * root_of_largest(total))
 
 
-def run_mu(transitions, gains, epsilon, delta):
+def run_mu(transitions, gains, epsilon, delta, n_augmented=1):
     """Largest Gaussian-DP mu of one round of the papers' messages about one time step, for any fixed theta.
 
     `gains` are the ``K_t`` and `transitions` the ``F_t = (I - K_t C) A`` from the first time step until the
@@ -71,14 +71,16 @@ def run_mu(transitions, gains, epsilon, delta):
     message by the papers' formulas; the gains of the first time steps, which are larger, count as they are.
 
     Reached for theta = 0 where one measurement moves the states most at once and later. The augmented state
-    has the noise of ``||K|| + ||theta||``, more than a theta can add.
+    has the noise of ``||K|| + ||theta||``, more than a theta can add. `n_augmented` counts it and the state
+    predicted from it, which a unit with inputs sends too, with ``||A||`` times its noise.
     """
     settled = np.asarray(gains[-1], dtype=float)
     X, worst = gramian(np.asarray(transitions[-1], dtype=float), np.eye(len(settled))), 0.0
     for k in reversed(range(len(gains))):
         K = np.asarray(gains[k], dtype=float)
         later = K.T @ (X - np.eye(len(X))) @ K
-        here = root_of_largest(K.T @ X @ K) ** 2 + np.linalg.norm(K, 2) ** 2 + root_of_largest(later) ** 2
+        augmented = np.linalg.norm(K, 2) ** 2 + root_of_largest(later) ** 2
+        here = root_of_largest(K.T @ X @ K) ** 2 + n_augmented * augmented
         worst = max(worst, here)
         X = np.eye(len(X)) + transitions[k].T @ X @ transitions[k]
     return float(np.sqrt(worst) / (np.linalg.norm(settled, 2) * classical_noise_multiplier(epsilon, delta)))

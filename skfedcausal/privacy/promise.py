@@ -123,7 +123,7 @@ def response_statement(mechanism, spent):
     return (
         f"Differentially private per {mechanism.scope}: {what}, having other values, changes the "
         f"distribution of the flags that left the units by at most epsilon = {spent.epsilon:.4g}, delta = "
-        f"{spent.delta:.3g}. Exact composition of 4-ary randomised responses. Not covered: training "
+        f"{spent.delta:.3g}. Composition of {mechanism.responses}. Not covered: training "
         "messages, and thresholds, means and covariances behind the flags unless they are public."
     )
 

@@ -1,6 +1,6 @@
 """Randomised response for pairs of flags."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -77,6 +77,7 @@ class RandomizedResponse(PrivacyMechanism):
     random_state: Any = None
 
     place, channel, law, _per_row = "flags", "flag", "randomized response", "event"
+    responses = "4-ary randomised responses"
 
     @property
     def scope(self):
@@ -193,6 +194,82 @@ class RandomizedResponse(PrivacyMechanism):
     def statement(self, spent, names, n_samples, left="everything"):
         """The promise in words: unit, bound, composition, what is not covered."""
         return with_voids(self.account.charges_of(names), response_statement(self, spent))
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class IndependentFlips(RandomizedResponse):
+    """Randomised response of each flag on its own, as the third paper prints it (its Theorem 7.3).
+
+    ``Z_c`` is kept with probability ``p_c = e^epsilon_c / (1 + e^epsilon_c)`` and turned around otherwise,
+    ``Z_a`` likewise with ``epsilon_a``, and ``epsilon = epsilon_c + epsilon_a`` [1]_.
+
+    Parameters
+    ----------
+    epsilon : float, default=None
+        Of one pair of flags, the sum of both. There is no default.
+    unit : {"flag pair", "event"}, default="flag pair"
+        As of :class:`RandomizedResponse`.
+    accountant : PrivacyAccountant, default=None
+        Shared by all estimators that learn from the same data. None: one of this mechanism and its clones.
+    random_state : int, RandomState or None, default=None
+        Anything but None makes the answers reproducible by whoever knows it, and warns.
+    share : float, default=0.5
+        Part of `epsilon` that is ``epsilon_c``.
+
+    See Also
+    --------
+    RandomizedResponse : Keeps more pairs at the same epsilon.
+
+    Notes
+    -----
+    Charged as one binary response of `epsilon`, of which any mechanism of that epsilon is a post-processing;
+    the composition of many pairs is then a bound, where that of :class:`RandomizedResponse` is exact.
+
+    References
+    ----------
+    .. [1] Mohanty, Ramanan, Gebraeel, Learning Unknown Interdependencies for Decentralized Root Cause
+           Analysis in Nonlinear Dynamical Systems, Theorem 7.3.
+
+    Examples
+    --------
+    >>> from skfedcausal import IndependentFlips, RandomizedResponse
+    >>> IndependentFlips(epsilon=2.0).confusion[0].round(3)
+    array([0.534, 0.197, 0.197, 0.072])
+    >>> RandomizedResponse(epsilon=2.0).confusion[0].round(3)
+    array([0.711, 0.096, 0.096, 0.096])
+    """
+
+    _parameter_constraints = {
+        **RandomizedResponse._parameter_constraints,
+        "share": [Interval(Real, 0, 1, closed="neither")],
+    }
+
+    share: float = 0.5
+
+    responses = "two independent responses, bounded by one binary response"
+
+    @property
+    def kept(self):
+        """Probabilities ``p_c`` and ``p_a``."""
+        self.check()
+        return self._kept(self.epsilon)
+
+    @property
+    def confusion(self):
+        """Probability of each received pair (columns) given the true one (rows), shape (4, 4)."""
+        flag = [np.array([[p, 1 - p], [1 - p, p]]) for p in self.kept]
+        return np.kron(*flag)
+
+    def charge_of(self, name, noise, n_samples):
+        """One binary response, or one for every pair that an event can move."""
+        return replace(super().charge_of(name, noise, n_samples), n_categories=2)
+
+    def noised(self, flags, noise, rng, out=None):
+        """Answers to a unit's pairs of flags, bool of shape (n_samples, 2)."""
+        return flags ^ (rng.random(flags.shape) >= self._kept(noise))
+
+    def _kept(self, epsilon):
+        return 1 / (1 + np.exp(-np.array([self.share, 1 - self.share]) * epsilon))
 
 
 def _pairs(name, flags):

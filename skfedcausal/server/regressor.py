@@ -109,7 +109,7 @@ class RegressorServer(MomentServer):
     def _template(self):
         if self.estimator is not None:
             chosen = seeded(self.estimator, self.random_state)
-            return chosen if get_tags(chosen).target_tags.multi_output else MultiOutputRegressor(chosen)
+            return chosen if _takes_all_states(chosen) else MultiOutputRegressor(chosen)
         return MLPRegressor(
             hidden_layer_sizes=(64,),
             activation="tanh",
@@ -127,6 +127,11 @@ class RegressorServer(MomentServer):
     def trains_corrections(self):
         """Whether units and server are trained together."""
         return self.labels == "augmented"
+
+    @property
+    def n_rounds_at_most(self):
+        """How often Algorithm 1 sends the gradient about a time step."""
+        return self.n_epochs
 
     @property
     def needs_replies(self):
@@ -212,3 +217,9 @@ class RegressorServer(MomentServer):
             if came != expected:
                 raise ValueError(f"Unit {name!r} sent {series!r} of shape {came}, expected {expected}.")
         return np.hstack(parts)
+
+
+def _takes_all_states(estimator):
+    """Whether one regressor gives all states; scikit-learn's perceptron does, though its tags deny it."""
+    last = getattr(estimator, "steps", [("", estimator)])[-1][1]
+    return isinstance(last, MLPRegressor) or get_tags(estimator).target_tags.multi_output

@@ -372,7 +372,9 @@ def test_a_client_that_cannot_be_told_is_refused_before_anything_is_spent():
             raise AssertionError("never asked")
 
     estimator = FederatedGrangerEstimator(BlackBox(), privacy=make_mechanism())
-    with pytest.raises(TypeError, match=r"unit 'unit0' is a BlackBox\. Only a KalmanClient can be told"):
+    with pytest.raises(
+        TypeError, match=r"unit 'unit0' is a BlackBox\. Only a KalmanClient, or an ExtendedKalmanClient"
+    ):
         estimator.fit(make_plant())
     assert len(estimator.privacy.account) == 0
 

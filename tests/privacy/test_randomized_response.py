@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import PrivacyAccountant, RandomizedResponse
+from skfedcausal import IndependentFlips, PrivacyAccountant, RandomizedResponse
 from skfedcausal.privacy import (
     PrivacyBudgetError,
     SeededNoiseWarning,
@@ -191,3 +191,26 @@ def test_asking_costs_what_was_said_before_and_may_be_noisier_than_asked():
 def test_large_epsilons_are_said_to_say_little():
     with pytest.warns(WeakPrivacyWarning, match=r"epsilon = 10\.5 .* one protected pair of flags"):
         RandomizedResponse(epsilon=10.5).release({"a": np.zeros((5, 2), dtype=bool)})
+
+
+def test_independent_flips_are_the_third_papers_mechanism():
+    """Theorem 7.3: each flag kept with e^eps/(1 + e^eps) of its part, and the parts add up."""
+    mechanism = IndependentFlips(epsilon=2.0, share=0.25, random_state=0)
+    p = 1 / (1 + np.exp(-np.array([0.5, 1.5])))
+    np.testing.assert_allclose(mechanism.kept, p)
+    ratios = mechanism.confusion[:, None] / mechanism.confusion[None]
+    np.testing.assert_allclose(np.log(ratios).max(), 2.0)
+    np.testing.assert_allclose(mechanism.confusion.sum(axis=1), 1.0)
+    told = mechanism.release({"unit0": np.zeros((20_000, 2), dtype=bool)})["unit0"]
+    error = 4 * np.sqrt(p * (1 - p) / 20_000)
+    assert (np.abs(1 - told.mean(axis=0) - p) < error).all()
+
+
+def test_independent_flips_are_charged_no_less_than_they_lose():
+    """One pair costs epsilon; many cost no less than the exact loss of the two flags."""
+    mechanism = IndependentFlips(epsilon=1.0)
+    charge = mechanism.charge_of("unit0", 1.0, 10)
+    assert (charge.epsilon, charge.n_categories, charge.count) == (1.0, 2, 1)
+    one = randomized_response_composition(0.5, 20, 1e-5)
+    bound = randomized_response_composition(1.0, 10, 1e-5)
+    assert bound >= one

@@ -3,19 +3,23 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import (
+    FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
     GaussianMechanism,
     GradientServer,
     KalmanClient,
     PrivacyAccountant,
+    RegressorServer,
 )
 from skfedcausal.client.training_noise import _filters
 from skfedcausal.client.unit_model import UnitModel
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.message import AugmentedMessage, GradientReply, LocalModel, TrainingPlan
+from skfedcausal.message import AugmentedMessage, GradientReply, LocalModel, NetworkPlan, PredictedMessage, TrainingPlan
 from skfedcausal.privacy import PrivacyBudgetError
 from skfedcausal.privacy.paper import GradientGuard, classical_noise_multiplier, message_noise, run_mu
 from skfedcausal.privacy.sensitivity import gradient_sensitivity
@@ -245,7 +249,7 @@ def test_training_that_would_go_around_the_noise_is_refused(privacy, server, mes
 def test_the_papers_noise_needs_public_models_and_complete_records():
     X, clients = make_plant()
     for others in (KalmanClient(n_states=2), {n: c.set_params(center=True) for n, c in clients.items()}):
-        with pytest.raises(ValueError, match="public A, C, Q and R and center=False"):
+        with pytest.raises(ValueError, match=r"public A, C, Q and R .* and center=False"):
             fit(paper(), X, others)
     X, clients = make_plant()
     X["unit0"][3, 2] = np.nan
@@ -262,8 +266,138 @@ def test_noise_inside_training_is_for_gradient_training(privacy):
     X, clients = make_plant()
     with pytest.raises(ValueError, match="is about gradient training; LikelihoodServer has none"):
         FederatedGrangerEstimator(clients, privacy=privacy).fit(X)
-    with pytest.raises(ValueError, match="which no detector has"):
+    with pytest.raises(ValueError, match="which this detector does not have"):
         FederatedRCADetector(privacy=privacy).fit(X)
     with pytest.raises(ValueError, match="noise on the record"):
         FederatedGrangerEstimator(clients, server=GradientServer(**STEPS), privacy=privacy).privacy_curve(X, [1.0])
     assert len(privacy.account) == 0
+
+
+# --- the second paper: plants with inputs ------------------------------------------------------------
+
+
+def make_plant_with_inputs(seed=0):
+    X, truth = make_granger_plant(2, n_states=2, n_sensors=5, n_inputs=1, n_samples=N, random_state=seed)
+    clients = {name: KalmanClient(**model, center=False) for name, model in truth.clients().items()}
+    return X, clients, list(truth.inputs)
+
+
+def fit_with_inputs(record, **settings):
+    X, clients, U = record
+    server = GradientServer(**STEPS | {"xi": 1.0} | settings)
+    estimator = FederatedCounterfactualEstimator(clients, server=server, privacy=paper(), transport=BothWays)
+    return estimator.fit(X, inputs=U)
+
+
+def test_what_phi_tells_has_the_noise_of_the_predicted_state():
+    X, clients, U = make_plant_with_inputs()
+    fitted = fit_with_inputs((X, clients, U))
+    up = [(name, p) for name, p in ByBytes.last.up if p.op in (AugmentedMessage.OP, PredictedMessage.OP)]
+    assert [p.op for _, p in up] == [AugmentedMessage.OP] * 2 + [PredictedMessage.OP] * 6
+    for m, (name, packet) in enumerate(up[:2]):
+        message, client = AugmentedMessage.from_packet(packet), fitted.clients_[name]
+        clipped = X[name] * np.minimum(1, CLIP / np.linalg.norm(X[name], axis=1))[:, None]
+        K = _filters(client.model)[0][-1]
+        of_augmented = 2 * CLIP * np.linalg.norm(K, 2) * classical_noise_multiplier(1.0, 1e-5)
+        std = of_augmented * np.linalg.norm(client.model.A, 2)
+        exact = client.filter(clipped, inputs=U[m])[:-1] @ client.model.A.T + U[m][:-1] @ client.model.B.T
+        assert_allclose((message.predicted - exact).std(), std, rtol=5 / np.sqrt(2 * exact.size))
+        assert 0 < np.abs(message.constant).max() < 5 * std  # phi is still zero
+        assert_array_equal(message.inputs, U[m][:-1])  # inputs are not what the papers protect
+
+
+def test_nothing_else_of_a_record_with_inputs_leaves():
+    (X, clients, U), (other, _, _) = make_plant_with_inputs(0), make_plant_with_inputs(1)
+    told = []
+    for record in (X, other):
+        fit_with_inputs((record, clients, U))
+        told.append([p for _, p in ByBytes.last.up])
+    for one, two in zip(*told, strict=True):
+        assert one.op == two.op
+        if one.op in (AugmentedMessage.OP, PredictedMessage.OP):
+            kind = {AugmentedMessage.OP: AugmentedMessage, PredictedMessage.OP: PredictedMessage}[one.op]
+            one, two = (kind.from_packet(packet) for packet in (one, two))
+            assert (one.loss, one.change) == (two.loss, two.change)
+            assert (one.predicted != two.predicted).all()
+        else:
+            assert one.encode() == two.encode()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_total_with_predicted_states_bounds_brute_force(seed):
+    """Messages ``[h_c, h_a, A h_a]`` of all steps about one measurement."""
+    _, truth = make_granger_plant(1, n_states=2, n_sensors=3, n_samples=50, random_state=seed)
+    model = truth.clients()["unit0"]
+    A = np.asarray(model["A"])
+    gains, transitions = _filters(UnitModel(A, model["C"], model["Q"], np.asarray(model["R"]), np.zeros(3)))
+    theta = 0.3 * np.random.default_rng(seed).normal(size=gains[0].shape)
+    of_filtered, of_augmented = message_noise(gains[-1], theta, 1.0, 1.0, 1e-5)
+    of_predicted, worst = np.linalg.norm(A, 2) * of_augmented, 0.0
+    for s in range(60):
+        at, gram = gains[min(s, len(gains) - 1)], 0.0
+        for t in range(s, 260):
+            corrected = at + theta if t == s else at
+            for part, std in ((at, of_filtered), (corrected, of_augmented), (A @ corrected, of_predicted)):
+                gram = gram + part.T @ part / std**2
+            at = transitions[min(t + 1, len(transitions) - 1)] @ at
+        worst = max(worst, 2 * np.sqrt(np.linalg.eigvalsh(gram)[-1]))
+    assert worst <= run_mu(transitions, gains, 1.0, 1e-5, 2) * (1 + 1e-9)
+
+
+def test_inputs_need_a_public_matrix_and_a_server_that_tells_nothing_of_their_levels():
+    X, clients, U = make_plant_with_inputs()
+    without = {name: clone(client).set_params(B=None) for name, client in clients.items()}
+    with pytest.raises(ValueError, match=r"and B, with inputs"):
+        fit_with_inputs((X, without, U))
+    estimator = FederatedCounterfactualEstimator(clients, server=GradientServer(**STEPS), privacy=trusted())
+    with pytest.raises(ValueError, match="mean influence of the others' inputs"):
+        estimator.fit(X, inputs=U)
+
+
+# --- the third paper: Algorithm 1 --------------------------------------------------------------------
+
+
+def trained_detector(X, privacy, transport=BothWays):
+    network = MLPRegressor(hidden_layer_sizes=(8,), activation="tanh", batch_size=1, random_state=0)
+    server = RegressorServer(network, labels="augmented", n_epochs=2, batch_size=64)
+    detector = FederatedRCADetector(
+        KalmanClient(n_states=2), server=server, evidence="flags", false_alarm_rate=0.05, privacy=privacy
+    )
+    return detector.set_params(transport=transport).fit(X)
+
+
+def test_all_that_units_are_told_by_algorithm_one_is_public_or_noised():
+    (X, _), (other, _) = make_plant(0), make_plant(1)
+    down = []
+    for record in (X, other):
+        detector = trained_detector(record, trusted(gradient_clip=1e-9))
+        down.append(ByBytes.last.down)
+    std = detector.privacy_ledger_["noise_std"].iloc[0]
+    assert {packet.op for _, packet in down[0]} >= {GradientReply.OP, NetworkPlan.OP}
+    for (_, one), (_, two) in zip(*down, strict=True):
+        if one.op != GradientReply.OP:
+            assert one.encode() == two.encode()
+            continue
+        one, two = (GradientReply.from_packet(packet).predicted for packet in (one, two))
+        assert_allclose(one, two, rtol=0, atol=2.1e-9)  # same seed, other records
+        assert_allclose(one.std(), std, rtol=6 / np.sqrt(2 * one.size))
+
+
+def test_the_account_of_algorithm_one_is_for_all_epochs():
+    X, _ = make_plant()
+    detector = trained_detector(X, trusted(), None)
+    assert_allclose(detector.privacy_spent_.mu, 1.0)
+    expected = gradient_sensitivity(0.01, N - 1, 2, 2)
+    assert_allclose(detector.privacy_ledger_["sensitivity"], expected, rtol=1e-3)
+    assert "against the other units" in detector.privacy_statement_
+    assert len(detector.predict_root_cause(X)) == N
+    assert_array_equal(detector.server_.loss_history_, trained_detector(X, trusted()).server_.loss_history_)
+
+
+def test_algorithm_one_has_no_noise_on_messages():
+    """Theorem 7.1 bounds no nonlinear filter's states: a unit whom nobody influences would get none."""
+    X, _ = make_plant()
+    with pytest.raises(ValueError, match="adds its noise to the messages"):
+        trained_detector(X, paper())
+    with pytest.raises(ValueError, match="which this detector does not have"):
+        FederatedRCADetector(server=RegressorServer(), privacy=trusted()).fit(X)

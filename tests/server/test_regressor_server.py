@@ -1,15 +1,18 @@
 """Any scikit-learn regressor as the model of the whole plant."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.ensemble import HistGradientBoostingRegressor, RandomForestRegressor
 from sklearn.linear_model import BayesianRidge, Ridge
 from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skfedcausal import FederatedRCADetector, RegressorServer
-from skfedcausal.datasets import make_nonlinear_plant
+from skfedcausal.datasets import make_granger_plant, make_nonlinear_plant
 
 REGRESSORS = {
     "ridge": Ridge(),
@@ -48,3 +51,17 @@ def test_same_seed_same_thresholds(records):
     assert fits[0].thresholds_ == fits[1].thresholds_
     assert fits[0].thresholds_ != fits[2].thresholds_
     assert np.isfinite(list(fits[0].thresholds_.values())).all()
+
+
+def test_a_perceptron_is_one_network_for_all_states():
+    """Equation 5 has one f_s with shared layers, not a network for every state."""
+    f_s = MLPRegressor(hidden_layer_sizes=(7,), max_iter=2, random_state=0)
+    assert isinstance(RegressorServer(f_s).regressor, MLPRegressor)
+    assert isinstance(RegressorServer(make_pipeline(StandardScaler(), f_s)).regressor[-1], MLPRegressor)
+    X, _ = make_granger_plant(3, n_samples=200, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server = RegressorServer(f_s, labels="augmented", n_epochs=1)
+        detector = FederatedRCADetector(server=server, false_alarm_rate=0.05).fit(X)
+    network, n_states = detector.server_.network_.model, len(detector.transition_)
+    assert [w.shape for w in network.coefs_] == [(n_states, 7), (7, n_states)]

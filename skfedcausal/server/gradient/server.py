@@ -94,6 +94,9 @@ class GradientServer(BaseEstimator):
     tol : float, default=1e-9
         Stop when no parameter moves by more than this share of the largest in a round; step by step, when
         blocks and losses change by less than this from one pass to the next.
+    loss_tol : float, default=None
+        Stop once ``L_s``, penalty included, is at or below this number, in the scale of the states: the stop
+        rule that the papers print. None: only by `tol`, `max_iter` and `callback`.
     callback : callable, default=None
         Called after every round with its number and a dict of the losses by unit, ``client`` and ``server``;
         training stops when it returns True.
@@ -113,7 +116,8 @@ class GradientServer(BaseEstimator):
         1 and the verdict "cannot tell" throughout.
     loss_history_ : DataFrame
         One row per round (or pass), columns ("client", unit) and ("server", unit); with inputs also
-        ("penalty", unit), the disentanglement D, and ("delta_d", unit), ``|phi_m - mean sum_n B_mn u_n|``.
+        ("penalty", unit), the disentanglement D, ("delta_d", unit), ``|phi_m - mean sum_n B_mn u_n|``, and
+        ("L_s", unit), the loss of equation 13 of [2]_: "server", the residual alone, and `xi` times D.
     rates_ : DataFrame
         Step sizes by unit.
     step_sizes_ : StepSizes
@@ -174,6 +178,7 @@ class GradientServer(BaseEstimator):
     variant: str = "joint"
     max_iter: int | None = None
     tol: float = 1e-9
+    loss_tol: float | None = None
     callback: Callable | None = None
 
     trains_units = True  # round by round, so that there are losses
@@ -192,6 +197,7 @@ class GradientServer(BaseEstimator):
         "exchange": [StrOptions({"series", "moments"})],
         "variant": [StrOptions(set(VARIANTS))],
         "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "loss_tol": [_FROM_ZERO, None],
         "callback": [callable, None],
     }
 
@@ -293,12 +299,20 @@ class GradientServer(BaseEstimator):
         return rounds.batch_rounds if self.exchange == "series" else rounds.moments_rounds
 
     def _watch(self, training):
-        """Whether the callback, which sees every round, ends training."""
+        """Whether L_s or the callback, which sees every round, ends training."""
+        if self._is_small(training):
+            return True
         if self.callback is None:
             return False
         names, losses = training.plant.names, {"client": training.client[-1], "server": training.server[-1]}
         by_unit = {kind: dict(zip(names, one.tolist(), strict=True)) for kind, one in losses.items()}
         return self.callback(len(training.client), by_unit)
+
+    def _is_small(self, training):
+        """Whether the loss is as small as the papers' rule asks for."""
+        if self.loss_tol is None or not training.server:
+            return False
+        return (training.server[-1] + self.xi * training.penalty[-1]).sum() <= self.loss_tol
 
     def _check_settings(self):
         self._validate_params()
@@ -351,7 +365,7 @@ class GradientServer(BaseEstimator):
         self.input_level_ = plant.inputs[0]
         self.process_cov_ = block_diag(*(model.process_cov for model in plant.models))
         self.information_ = block_diag(*(model.information for model in plant.models))
-        self.loss_history_ = _history(plant.names, training)
+        self.loss_history_ = _history(plant.names, training, float(self.xi))
         self.n_iter_ = len(training.client)
         self.converged_, self.diverged_ = training.converged, training.diverged
         self.links_ = untested_links(plant, self.transition_, self.input_, self.process_cov_, self.information_)
@@ -367,7 +381,7 @@ class GradientServer(BaseEstimator):
                 f"Training diverged in round {self.n_iter_}: the losses grew beyond all bounds. "
                 f"{self._advice()} `transition_` holds the last finite values."
             )
-        elif not training.converged and self.tol > 0 and self.callback is None:
+        elif not (training.converged or self._is_small(training)) and self.tol > 0 and self.callback is None:
             problem = (
                 f"Training did not converge in {self.n_iter_} rounds. Raise max_iter or tol, or use "
                 "solve='stationary' for its limit."
@@ -464,11 +478,12 @@ def _rate_table(plant, sizes):
     return pd.DataFrame(columns, index=pd.Index(plant.names, name="unit"))
 
 
-def _history(names, training):
-    """Losses of all rounds."""
+def _history(names, training, xi):
+    """Losses of all rounds; with inputs the L_s of equation 13 too, residual and weighted penalty."""
     parts = {"client": training.client, "server": training.server}
     if training.plant.n_inputs:
-        parts |= {"penalty": training.penalty, "delta_d": training.gap}
+        total = np.array(training.server) + xi * np.array(training.penalty)
+        parts |= {"penalty": training.penalty, "delta_d": training.gap, "L_s": total}
     frames = {kind: pd.DataFrame(np.array(rows), columns=list(names)) for kind, rows in parts.items()}
     history = pd.concat(frames, axis=1, names=["loss", "unit"])
     history.index.name = "round"

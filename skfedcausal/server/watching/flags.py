@@ -130,6 +130,63 @@ def table_1_answers(flags):
     return pd.DataFrame(verdicts, index=flags.index)
 
 
+def causal_network(flags):
+    """Which unit showed effects of which: the causal network that Algorithm 2 gives beside the roots.
+
+    `flags` as for :func:`table_1_answers`. One row per ordered pair with ``cause -> effect`` in Table 1 at
+    some step: ``cause``, ``effect``, ``steps`` and ``share`` of the steps at which the cause was named a
+    root of the pair.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal.server.watching.flags import causal_network
+    >>> names = ["a__Z_c", "a__Z_a", "b__Z_c", "b__Z_a"]
+    >>> flags = pd.DataFrame([[1, 0, 1, 1], [0, 0, 1, 1], [0, 0, 0, 0]], columns=names)
+    >>> causal_network(flags).to_dict("records")
+    [{'cause': 'b', 'effect': 'a', 'steps': 1, 'share': 0.5}]
+    """
+    rows = []
+    for pair, answers in table_1_answers(flags).items():
+        first, second = pair.split(", ")
+        for cause, effect in ((first, second), (second, first)):
+            steps = int((answers == f"{cause} -> {effect}").sum())
+            named = steps + int((answers == cause).sum())
+            if steps:
+                rows.append({"cause": cause, "effect": effect, "steps": steps, "share": steps / named})
+    return pd.DataFrame(rows, columns=["cause", "effect", "steps", "share"])
+
+
+def local_verdicts(flags, heard=None):
+    """What every unit says of itself from its own flags and those it hears, without a server.
+
+    Parameters
+    ----------
+    flags : ndarray of int of shape (n_samples, n_units, 2)
+    heard : sequence of sequence of int, default=None
+        Positions of the units whose flags each unit gets; None: all others.
+
+    Returns
+    -------
+    ndarray of str of shape (n_samples, n_units)
+        "root" where its flags are (1, 1) and nobody it hears shows (1, 1) or (0, 1); "effect" where they
+        are (1, 0) and somebody it hears shows (1, 1); "undecided" where Table 1 decides neither; "" if no
+        flag is raised.
+        With all units heard, exactly the unit that :func:`roots_of_flags` names says "root".
+    """
+    flags = np.asarray(flags)
+    n_units = flags.shape[1]
+    kinds = {pair: (flags == pair).all(axis=2) for pair in (ROOT, PROPAGATED, AUGMENTED_ONLY)}
+    out = np.full(flags.shape[:2], "", dtype="<U9")
+    for m in range(n_units):
+        others = [n for n in range(n_units) if n != m] if heard is None else list(heard[m])
+        somebody = {pair: kind[:, others].any(axis=1) for pair, kind in kinds.items()}
+        out[flags[:, m].any(axis=1), m] = "undecided"
+        out[kinds[ROOT][:, m] & ~somebody[ROOT] & ~somebody[AUGMENTED_ONLY], m] = "root"
+        out[kinds[PROPAGATED][:, m] & somebody[ROOT], m] = "effect"
+    return out
+
+
 # -- incidents -------------------------------------------------------------------------------------------
 
 

@@ -11,6 +11,8 @@ from skfedcausal.server.watching.flags import (
     TABLE_1,
     FlagState,
     FlagWatch,
+    causal_network,
+    local_verdicts,
     needed_answers,
     roots_of_flags,
     table_1_answers,
@@ -213,3 +215,27 @@ def test_a_stream_of_flags_keeps_the_horizon_and_no_more():
     earlier = verdicts[0].first_rows
     watch.push(flags_of([1] * 9), state)
     assert earlier.tolist() == [2, -1, -1]  # verdicts that were given do not change
+
+
+def test_units_that_hear_all_flags_say_what_the_server_would():
+    flags = np.random.default_rng(0).integers(0, 2, (500, 3, 2))
+    roots, said = roots_of_flags(flags), local_verdicts(flags)
+    np.testing.assert_array_equal((said == "root").sum(axis=1) == 1, roots >= 0)
+    named = roots >= 0
+    np.testing.assert_array_equal((said[named] == "root").argmax(axis=1), roots[named])
+    np.testing.assert_array_equal(said == "", (flags == 0).all(axis=2))
+
+
+def test_a_unit_that_hears_nobody_takes_itself_for_the_root():
+    flags = np.array([[[1, 1], [1, 1]], [[1, 0], [1, 1]]])
+    assert local_verdicts(flags, heard=[[], []]).tolist() == [["root", "root"], ["undecided", "root"]]
+    assert local_verdicts(flags).tolist() == [["undecided", "undecided"], ["effect", "root"]]
+
+
+def test_the_network_of_a_driven_pair():
+    """Faults of the driving unit show at the driven one, not the other way round."""
+    flags = np.zeros((100, 2, 2), dtype=int)
+    flags[10:20, 0], flags[12:20, 1, 0] = 1, 1
+    columns = ["a__Z_c", "a__Z_a", "b__Z_c", "b__Z_a"]
+    found = causal_network(pd.DataFrame(flags.reshape(100, 4), columns=columns))
+    assert found.to_dict("records") == [{"cause": "a", "effect": "b", "steps": 8, "share": 0.8}]
