@@ -6,7 +6,7 @@ import pytest
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 
 
-def _plant(seed=0, n=4000, d=20, gain=0.3):
+def _plant(seed=0, n=4000, d=20, gain=0.3, noise=2.0):
     """Unit b has a state of pole 0.03 that hardly anything but a's input moves."""
     rng = np.random.default_rng(seed)
     Ca, Cb = rng.standard_normal((4, 1)), rng.standard_normal((d, 3))
@@ -16,7 +16,7 @@ def _plant(seed=0, n=4000, d=20, gain=0.3):
     h, rows = np.zeros(4), np.empty((n, 4 + d))
     for t in range(n):
         h = poles * h + drive * (u[t - 1] if t else 0.0) + size * rng.standard_normal(4)
-        rows[t] = np.concatenate([Ca @ h[:1], Cb @ h[1:]]) + 2.0 * rng.standard_normal(4 + d)
+        rows[t] = np.concatenate([Ca @ h[:1], Cb @ h[1:]]) + noise * rng.standard_normal(4 + d)
     first = gain * Cb[:, 2]
     return {"a": rows[:, :4], "b": rows[:, 4:]}, {"a": u[:, None]}, first
 
@@ -49,6 +49,18 @@ def test_a_state_that_only_inputs_of_others_move_is_found(record):
     assert told["client"].tolist() == ["b"]
     assert told["bytes"].iloc[0] > 4000 * 4  # a series twice over, packed
     assert plant.ledger_.table.query("op == 'order'")["packets"].tolist() == [1]
+
+
+def test_loadings_of_as_many_states_are_found_with_inputs_of_others():
+    X, inputs, first = _plant(seed=1, gain=1.0, noise=1.0)
+    alone = FederatedCounterfactualEstimator(server=_Alone()).fit(X, inputs=inputs)
+    plant = FederatedCounterfactualEstimator().fit(X, inputs=inputs)
+    assert alone.clients_["b"].n_states_ == plant.clients_["b"].n_states_ == 3
+    # with loadings known, an input of variance one over 4000 rows tells the state that it moves within
+    # sqrt(0.05^2 + 1 / |C_b|^2) / sqrt(4000) < 1 %, and those that it does not move within 0.5 / sqrt(4000) each
+    others = 0.008 * np.sqrt(2 * 20) / np.linalg.norm(first)
+    assert _error(plant, first) < 3 * others
+    assert _error(plant, first) < 0.8 * _error(alone, first)
 
 
 def test_units_that_gain_nothing_keep_their_model():
