@@ -7,12 +7,15 @@ import numpy as np
 
 from .worker import fitted_client
 
+_EDGE_SHARE = 3.0  # a state's noise in a row, over its variance, is at most the root of the rows over this
+
 
 def client_told_inputs(template, client, about, others):
     """The unit's model identified with inputs of others, without these; None if they tell it nothing.
 
-    They do where it has more states for them, or as many and measurements that follow them: what inputs move is
-    then not taken for noise of the states when loadings and sensor noise are found.
+    They do where it has more states for them, none too faint for a record of this length, or as many and
+    measurements that follow them: what inputs move is then not taken for noise of the states when loadings and
+    sensor noise are found.
     """
     Y, U, starts, name, columns, noise = about
     own = 0 if U is None else U.shape[1]
@@ -22,9 +25,18 @@ def client_told_inputs(template, client, about, others):
             template, Y, others if U is None else np.hstack([U, others]), starts, name, columns, noise
         )
     model, before = known.model, client.model
-    is_moved = model.own_past.evidence() > before.own_past.evidence()
-    if model.n_states < before.n_states or (model.n_states == before.n_states and not is_moved):
+    if model.n_states == before.n_states:
+        tells = model.own_past.evidence() > before.own_past.evidence()
+    else:
+        tells = model.n_states > before.n_states and _noise_of_states(model) < np.sqrt(len(Y)) / _EDGE_SHARE
+    if not tells:
         return None
     B, level = (model.B[:, :own], model.input_mean[:own]) if own else (None, None)
     known._keep(replace(model, B=B, input_mean=level, own_past=before.own_past), known._active, Y)
     return known
+
+
+def _noise_of_states(model):
+    """Largest variance of the states as one row shows them, over their own."""
+    J = model.C.T @ (model.C / model.R[:, None])
+    return 1 / max(np.linalg.eigvalsh(J)[0], np.finfo(float).tiny)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
+from skfedcausal.client.orders import client_told_inputs
 
 
 def _plant(seed=0, n=4000, d=20, gain=0.3, noise=2.0):
@@ -77,3 +78,18 @@ def test_an_order_that_was_given_is_not_asked_about(record):
     plant = FederatedCounterfactualEstimator(KalmanClient(n_states=2)).fit(X, inputs=inputs)
     assert plant.ledger_.table.query("op == 'inputs'").empty
     assert plant.clients_["b"].n_states_ == 2
+
+
+@pytest.mark.parametrize(("size", "is_taken"), [(1.0, True), (0.02, False)])
+def test_a_state_too_faint_for_the_record_is_not_taken(size, is_taken):
+    rng, n = np.random.default_rng(0), 3000
+    C, u = np.array([[1.0, 0.8, -0.6, 1.2, 0.5], [0.5, -1.0, 0.9, 0.3, -0.7]]).T, rng.standard_normal((n, 1))
+    h, Y = np.zeros(2), np.empty((n, 5))
+    for t in range(n):
+        h = [0.9, 0.5] * h + rng.standard_normal(2) + np.array([0.0, 1.0]) * (u[t - 1] if t else 0.0)
+        Y[t] = C @ (h * [1.0, size]) + 0.5 * rng.standard_normal(5)
+    about = Y, None, (0,), "unit", None, None
+    before = KalmanClient(n_states=1).fit_arrays(Y)
+    found = client_told_inputs(KalmanClient(n_states=2), before, about, u)
+    # in a row the second state's noise is 0.25 / (3 size^2) of a state of variance two or so: 0.04, or 100
+    assert (found is not None) == is_taken
