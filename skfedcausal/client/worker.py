@@ -124,12 +124,12 @@ class UnitWorker:
         return model.n_states < len(model.C) and model.own_past is not None
 
     def _hear_inputs(self, told, state, round):
-        """Look for more states with the inputs of other units."""
-        from .orders import grown_client  # of plants with inputs
+        """Look for more states, and better loadings, with the inputs of other units."""
+        from .orders import client_told_inputs  # of plants with inputs
 
         if len(told.inputs) != len(self.outputs):
             raise PacketError(f"Unit {self.name!r} was told inputs of {len(told.inputs)} rows, not of its own.")
-        client = grown_client(self.client, state["client"], self._about, told.inputs)
+        client = client_told_inputs(self.client, state["client"], self._about, told.inputs)
         if client is None:
             return requests.OrderAnswer(False), state
         return requests.OrderAnswer(True), self._message(client, None, state, round)[1]

@@ -193,7 +193,7 @@ def warn_of_feedback(server):
 
 def warn_of_timing(server, known, words):
     """Warn of inputs that are said to come before their row and were found to follow measurements."""
-    controlled = getattr(server, "controlled_units_", ())
+    controlled = {*getattr(server, "controlled_units_", ()), *_following_the_row_before(server, known, words)}
     inputs = zip(known.units, known.names, words, strict=True)
     early = [name for unit, name, word in inputs if word == "before" and unit in controlled]
     if early:
@@ -203,6 +203,16 @@ def warn_of_timing(server, known, words):
             "row the plant takes the answer for an effect: say sampled='after' for those.",
             stacklevel=3,
         )
+
+
+def _following_the_row_before(server, known, words):
+    """Units of early inputs alone, which are sent a row ahead: beside it stand the measurements of the row before."""
+    table = getattr(server, "feedback_", None)
+    if table is None or "same_row_p_value" not in table:
+        return set()
+    late = {unit for unit, word in zip(known.units, words, strict=True) if word != "before"}
+    rejected = table.loc[table["same_row_p_value"] * len(table) < _MISFIT_LEVEL, "controlled"]
+    return set(rejected) - late
 
 
 def warn_of_misfit(server, at_once=()):

@@ -97,12 +97,12 @@ class RecordRequest(Message, op="message", answer=StateMessage, first="dtype"):
 
 
 class OrderAnswer(Message, op="order"):
-    """Says whether the unit has more states than in its first message, now that it knows the inputs of others.
+    """Says whether the unit has another model than in its first message, now that it knows the inputs of others.
 
     Attributes
     ----------
     grown : bool
-        Its next message is about these.
+        It has more states, or as many that its sensors tell better. Its next message is about these.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class OrderAnswer(Message, op="order"):
     {'grown': True}
     """
 
-    grown: bool = wire("flag", "whether there are more states than before")
+    grown: bool = wire("flag", "whether there are more states than before, or better loadings of as many")
 
 
 class InputsOfOthers(Message, op="inputs", answer=OrderAnswer):

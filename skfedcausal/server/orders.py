@@ -3,7 +3,7 @@
 A state that forgets within a row and that only the inputs of another unit drive looks like sensor noise that
 sensors share: the past of the unit's own measurements says nothing of it. The server knows all inputs of a plant;
 units that choose their number of states get those of the others, look again, and send another message if they find
-more states than before.
+more states than before, or loadings of as many that the inputs make clearer.
 """
 
 import numpy as np

@@ -202,6 +202,21 @@ def test_timing_that_a_loop_contradicts_is_named():
         FederatedCounterfactualEstimator(input_columns=["a__valve"], sampled="before").fit(X)
 
 
+@doubtful
+def test_a_loop_within_a_row_contradicts_timing_too():
+    rng = np.random.default_rng(1)
+    h, rows, goals = 0.0, [], 3 * np.repeat(rng.standard_normal(300), 10)
+    for goal in goals:  # the valve answers the level of its own row, from which the next one hardly follows
+        level = h + 0.1 * rng.standard_normal()
+        valve = 0.8 * (goal - level)
+        rows.append([level, 0.6 * h + 0.1 * rng.standard_normal(), -0.8 * h + 0.1 * rng.standard_normal(), valve])
+        h = 0.3 * h + 0.5 * valve + 0.3 * rng.standard_normal()
+    X = pd.DataFrame(rows, columns=["a__s0", "a__s1", "a__s2", "a__valve"])
+    with pytest.warns(UserWarning, match=r"Inputs 'a__valve' are said to be set before .* say sampled='after'"):
+        plant = FederatedCounterfactualEstimator(input_columns=["a__valve"], sampled="before").fit(X)
+    assert not plant.server_.controlled_units_
+
+
 def test_sites_are_timed_by_unit():
     plant = FederatedCounterfactualEstimator(sampled={"a__valve": "before"})
     with pytest.raises(ValueError, match="names inputs 'a__valve', which sites do not tell"):

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
+from skfedcausal.client.orders import client_told_inputs
 
 
-def _plant(seed=0, n=4000, d=20, gain=0.3):
+def _plant(seed=0, n=4000, d=20, gain=0.3, noise=2.0):
     """Unit b has a state of pole 0.03 that hardly anything but a's input moves."""
     rng = np.random.default_rng(seed)
     Ca, Cb = rng.standard_normal((4, 1)), rng.standard_normal((d, 3))
@@ -16,7 +17,7 @@ def _plant(seed=0, n=4000, d=20, gain=0.3):
     h, rows = np.zeros(4), np.empty((n, 4 + d))
     for t in range(n):
         h = poles * h + drive * (u[t - 1] if t else 0.0) + size * rng.standard_normal(4)
-        rows[t] = np.concatenate([Ca @ h[:1], Cb @ h[1:]]) + 2.0 * rng.standard_normal(4 + d)
+        rows[t] = np.concatenate([Ca @ h[:1], Cb @ h[1:]]) + noise * rng.standard_normal(4 + d)
     first = gain * Cb[:, 2]
     return {"a": rows[:, :4], "b": rows[:, 4:]}, {"a": u[:, None]}, first
 
@@ -51,6 +52,18 @@ def test_a_state_that_only_inputs_of_others_move_is_found(record):
     assert plant.ledger_.table.query("op == 'order'")["packets"].tolist() == [1]
 
 
+def test_loadings_of_as_many_states_are_found_with_inputs_of_others():
+    X, inputs, first = _plant(seed=1, gain=1.0, noise=1.0)
+    alone = FederatedCounterfactualEstimator(server=_Alone()).fit(X, inputs=inputs)
+    plant = FederatedCounterfactualEstimator().fit(X, inputs=inputs)
+    assert alone.clients_["b"].n_states_ == plant.clients_["b"].n_states_ == 3
+    # with loadings known, an input of variance one over 4000 rows tells the state that it moves within
+    # sqrt(0.05^2 + 1 / |C_b|^2) / sqrt(4000) < 1 %, and those that it does not move within 0.5 / sqrt(4000) each
+    others = 0.008 * np.sqrt(2 * 20) / np.linalg.norm(first)
+    assert _error(plant, first) < 3 * others
+    assert _error(plant, first) < 0.8 * _error(alone, first)
+
+
 def test_units_that_gain_nothing_keep_their_model():
     X, inputs, _ = _plant(gain=0.0)
     alone = FederatedCounterfactualEstimator(server=_Alone()).fit(X, inputs=inputs)
@@ -65,3 +78,18 @@ def test_an_order_that_was_given_is_not_asked_about(record):
     plant = FederatedCounterfactualEstimator(KalmanClient(n_states=2)).fit(X, inputs=inputs)
     assert plant.ledger_.table.query("op == 'inputs'").empty
     assert plant.clients_["b"].n_states_ == 2
+
+
+@pytest.mark.parametrize(("size", "is_taken"), [(1.0, True), (0.02, False)])
+def test_a_state_too_faint_for_the_record_is_not_taken(size, is_taken):
+    rng, n = np.random.default_rng(0), 3000
+    C, u = np.array([[1.0, 0.8, -0.6, 1.2, 0.5], [0.5, -1.0, 0.9, 0.3, -0.7]]).T, rng.standard_normal((n, 1))
+    h, Y = np.zeros(2), np.empty((n, 5))
+    for t in range(n):
+        h = [0.9, 0.5] * h + rng.standard_normal(2) + np.array([0.0, 1.0]) * (u[t - 1] if t else 0.0)
+        Y[t] = C @ (h * [1.0, size]) + 0.5 * rng.standard_normal(5)
+    about = Y, None, (0,), "unit", None, None
+    before = KalmanClient(n_states=1).fit_arrays(Y)
+    found = client_told_inputs(KalmanClient(n_states=2), before, about, u)
+    # in a row the second state's noise is 0.25 / (3 size^2) of a state of variance two or so: 0.04, or 100
+    assert (found is not None) == is_taken

@@ -1,9 +1,9 @@
 """What inputs do beyond what a linear plant says: the second order of their effects, and how sure it is.
 
 A plant ``h[t] = f(h[t-1], u[t-1])`` that is not linear answers its inputs, to second order, as if quadratic forms of
-its linear run and of the inputs drove it as well. Their coefficients are learned from what a run under the
-inputs alone misses of the record, with a prior whose variance comes from the evidence: nothing is left of
-them where nothing is missed.
+its linear run and of the inputs drove it as well. One whose valves saturate answers as if bends of single inputs did.
+The coefficients of both kinds are learned from what a run under the inputs alone misses of the record, with priors
+whose variances come from the evidence: nothing is left of them where nothing is missed.
 """
 
 from dataclasses import dataclass, replace
@@ -17,6 +17,7 @@ from .dynamics import LaggedDynamics
 
 _MOST_STATES = 400  # with their lags
 _COMPONENTS, _MANY, _FEW_COMPONENTS = 10, 16, 4  # of the signals whose products drive, of plants of many states
+_MOST_BENDS, _BENDS_IN_ALL = 15, 120  # of an input, of all inputs
 _MOST_ROWS = 4  # of a unit through which products act on a state
 _MEMORY = 500  # rows that a product acts for, at most
 _FORGOTTEN = 1e-10  # share of the energy of an answer that may come later
@@ -32,8 +33,39 @@ _JITTER = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
+class Bends:
+    """Kinks of each input at its quantiles, less what is linear in the inputs."""
+
+    knots: tuple[np.ndarray, ...]  # by input
+    low: np.ndarray  # range of the inputs in the record; they are held at its ends beyond
+    high: np.ndarray
+    linear: np.ndarray  # (k + 1, n_bends), the last row a level
+
+    @classmethod
+    def learned(cls, u):
+        """Those of inputs (n_samples, k)."""
+        n_bends = min(_MOST_BENDS, _BENDS_IN_ALL // u.shape[1])
+        at = np.arange(1, n_bends + 1) / (n_bends + 1)
+        knots = tuple(np.unique(np.quantile(column, at)) for column in u.T)
+        linear = np.linalg.lstsq(_with_level(u), _kinks(u, knots), rcond=None)[0]
+        return cls(knots, u.min(axis=0), u.max(axis=0), linear)
+
+    def __call__(self, u):
+        u = np.clip(u, self.low, self.high)
+        return _kinks(u, self.knots) - _with_level(u) @ self.linear
+
+
+def _kinks(u, knots):
+    return np.hstack([np.maximum(column[:, None] - own, 0.0) for column, own in zip(u.T, knots, strict=True)])
+
+
+def _with_level(u):
+    return np.column_stack([u, np.ones(len(u))])
+
+
+@dataclass(frozen=True, eq=False)
 class Form:
-    """What products of signals do to one state: regressors of unit variance, and their posterior."""
+    """What products of signals and bends do to one state: regressors of unit variance, and their posterior."""
 
     responses: np.ndarray  # (n_lags, r), of the state to what drives the rows of its unit
     scale: np.ndarray  # (r f,)
@@ -42,27 +74,29 @@ class Form:
     gain: float  # log evidence over that of none
     moves: bool = False  # whether those of its unit are credible enough to move an effect
 
-    def regressors(self, products):
-        """What `products` (n_samples, f) do through each row, shape (n_samples, r f)."""
-        driven = [oaconvolve(products, h[: len(products), None], axes=0)[: len(products)] for h in self.responses.T]
+    def regressors(self, features):
+        """What `features` (n_samples, f) do through each row, shape (n_samples, r f)."""
+        driven = [oaconvolve(features, h[: len(features), None], axes=0)[: len(features)] for h in self.responses.T]
         return np.hstack(driven) / self.scale
 
 
 @dataclass(frozen=True, eq=False)
 class Curvature:
-    """Second-order terms of the answer of a plant to its inputs."""
+    """Second-order terms of the answer of a plant to its inputs, and bends of these."""
 
     dynamics: LaggedDynamics
     level: np.ndarray  # of the signals, run and inputs side by side
     axes: np.ndarray  # onto components of unit variance
     low: np.ndarray  # range of the components in the record; they are held at its ends beyond
     high: np.ndarray
-    centre: np.ndarray  # mean of the products in the record
+    bends: Bends
+    centre: np.ndarray  # mean of products and bends in the record
     forms: tuple[Form, ...]  # by state
 
-    def products(self, run, u):
-        """Products of the components of a run (n_samples, n) and its inputs, less their mean in the record."""
-        return _products(np.clip((np.hstack([run, u]) - self.level) @ self.axes, self.low, self.high)) - self.centre
+    def features(self, run, u):
+        """Products of the components of a run (n_samples, n) and its inputs, and bends, less their means."""
+        components = np.clip((np.hstack([run, u]) - self.level) @ self.axes, self.low, self.high)
+        return np.hstack([_products(components), self.bends(u)]) - self.centre
 
     def moments(self, change, effect, before=None):
         """What to add to an `effect` (n_steps, n) of a change of inputs, and the variance of what is left.
@@ -75,7 +109,7 @@ class Curvature:
         known = np.zeros((0, k)) if before is None else before[-(n_steps + _HISTORY) :]
         u = np.vstack([np.zeros((max(n_steps - len(known), 0), k)), known])
         run, u = self.dynamics.response(u)[-n_steps:], u[-n_steps:]
-        moved = self.products(run + effect, u + change) - self.products(run, u)
+        moved = self.features(run + effect, u + change) - self.features(run, u)
         shift, variance = np.zeros_like(effect), np.zeros_like(effect)
         for i, form in enumerate(self.forms):
             if form.root.shape[1]:
@@ -101,18 +135,21 @@ def learned_curvature(dynamics, slices, scores, u, starts):
     level = np.concatenate(signals).mean(axis=0)
     components = [(x - level) @ axes for x in signals]
     everything = np.concatenate(components)
-    products = [_products(x) for x in components]
-    centre = np.concatenate(products).mean(axis=0)
-    products, forms = [x - centre for x in products], []
+    bends = Bends.learned(np.concatenate([part.u for part in parts]))
+    features = [np.hstack([_products(x), bends(part.u)]) for x, part in zip(components, parts, strict=True)]
+    centre = np.concatenate(features).mean(axis=0)
+    features, forms = [x - centre for x in features], []
+    is_bend = np.arange(len(centre)) >= len(_products(components[0][:1])[0])
     answers = _impulse_responses(dynamics.A, min(_MEMORY, max(len(p.run) for p in parts)))
     for rows in slices:
         own = [
-            _learned(answers[:, i, rows], products, [p.missed[:, i] for p in parts], [p.late for p in parts])
+            _learned(answers[:, i, rows], features, is_bend, [p.missed[:, i] for p in parts], [p.late for p in parts])
             for i in range(rows.start, rows.stop)
         ]
         moves = sum(form.gain for form in own) > _LIKELIER
         forms += [replace(form, moves=moves) for form in own]
-    return Curvature(dynamics, level, axes, everything.min(axis=0), everything.max(axis=0), centre, tuple(forms))
+    low, high = everything.min(axis=0), everything.max(axis=0)
+    return Curvature(dynamics, level, axes, low, high, bends, centre, tuple(forms))
 
 
 @dataclass(frozen=True)
@@ -162,13 +199,13 @@ def _impulse_responses(A, n_lags):
     return answers
 
 
-def _learned(answers, products, missed, lates):
+def _learned(answers, features, is_bend, missed, lates):
     """The :class:`Form` of one state, from what runs of episodes missed; `answers` are (n_lags, p)."""
     energy = np.square(answers).sum(axis=0)
     through = np.sort(np.argsort(-energy, kind="stable")[: min(_MOST_ROWS, np.count_nonzero(energy))])
     left = np.cumsum(np.square(answers[::-1, through]), axis=0)[::-1] > _FORGOTTEN * energy[through]
     bare = Form(answers[left.any(axis=1)][:, through], np.ones(1), np.zeros(0), np.zeros((0, 0)), 0.0)
-    G = [bare.regressors(x)[late:] for x, late in zip(products, lates, strict=True)]
+    G = [bare.regressors(x)[late:] for x, late in zip(features, lates, strict=True)]
     y = [x[late:] for x, late in zip(missed, lates, strict=True)]
     level, centre = np.concatenate(y).mean(), np.concatenate(G).mean(axis=0)
     scale = np.concatenate(G).std(axis=0)
@@ -176,30 +213,64 @@ def _learned(answers, products, missed, lates):
     y, G = [x - level for x in y], [(x - centre) / scale for x in G]
     mean, root, gain = np.zeros(len(scale)), np.zeros((len(scale), 0)), 0.0
     if np.concatenate(y).any():
+        kinds = [np.flatnonzero(np.tile(kind, len(through))) for kind in (~is_bend, is_bend)]
         for _ in range(_PASSES):
             rest = [a - b @ mean for a, b in zip(y, G, strict=True)]
-            mean, root, gain = _posterior(y, G, rest)
+            mean, root, gain = _posterior(y, G, rest, kinds)
     return Form(bare.responses, scale, mean, root, gain)
 
 
-def _posterior(y, G, noise):
-    """Mean, root of the covariance and log evidence of coefficients, under the noise that `noise` shows."""
+def _posterior(y, G, noise, kinds):
+    """Mean, root of the covariance and log evidence of coefficients, under the noise that `noise` shows.
+
+    Coefficients of a kind have the same prior variance. Those of the second kind are zero unless they make the
+    record clearly likelier than those of the first alone.
+    """
     whitener = _whitener(noise)
     order = len(whitener) - 1
     yw, Gw, rest = (
         np.concatenate([lfilter(whitener, 1.0, x, axis=0)[order:] for x in series]) for series in (y, G, noise)
     )
-    variance = rest.var()
-    d, V = np.linalg.eigh(Gw.T @ Gw / variance)
-    d, z = np.maximum(d, 0.0), V.T @ (Gw.T @ yw) / variance
-    best = (0.0, 0.0)
-    for prior in _SHARES * np.concatenate(y).var() / len(z):
-        value = 0.5 * float(np.sum(prior * z**2 / (1 + prior * d) - np.log1p(prior * d)))
-        best = max(best, (value, prior))
-    gain, prior = best
-    if prior == 0.0:
-        return np.zeros(len(z)), np.zeros((len(z), 0)), 0.0
-    return V @ (prior * z / (1 + prior * d)), V * np.sqrt(prior / (1 + prior * d)), gain
+    H, b = Gw.T @ Gw / rest.var(), Gw.T @ yw / rest.var()
+    choices, prior = _SHARES * np.concatenate(y).var(), np.zeros(len(b))
+    products, bends = kinds
+    prior[products] = _likeliest_variance(H, b, products, prior, choices)
+    found = _moments(H, b, prior)
+    for kind in (bends, products):
+        prior[kind] = _likeliest_variance(H, b, kind, prior, choices)
+    other = _moments(H, b, prior)
+    return other if other[-1] > found[-1] + _LIKELIER else found
+
+
+def _moments(H, b, prior):
+    """Mean, root of the covariance and log evidence of coefficients of information H and score b at zero."""
+    kept = np.flatnonzero(prior)
+    size = np.sqrt(prior[kept])
+    mean, root = np.zeros(len(b)), np.zeros((len(b), len(kept)))
+    d, V = np.linalg.eigh(size[:, None] * H[np.ix_(kept, kept)] * size)
+    d, z = np.maximum(d, 0.0), V.T @ (size * b[kept])
+    mean[kept], root[kept] = size * (V @ (z / (1 + d))), size[:, None] * V / np.sqrt(1 + d)
+    return mean, root, 0.5 * float(np.sum(z**2 / (1 + d) - np.log1p(d)))
+
+
+def _likeliest_variance(H, b, kind, prior, choices):
+    """The variance, or 0, of coefficients of a kind that makes the record likeliest, given the prior of the others."""
+    if not len(kind):
+        return 0.0
+    others = np.setdiff1d(np.flatnonzero(prior), kind)
+    S, b_kind = H[np.ix_(kind, kind)], b[kind]
+    if len(others):
+        cross = H[np.ix_(kind, others)]
+        known = H[np.ix_(others, others)] + np.diag(1 / prior[others])
+        known = np.linalg.solve(known, np.column_stack([cross.T, b[others]]))
+        S, b_kind = S - cross @ known[:, :-1], b_kind - cross @ known[:, -1]
+    d, V = np.linalg.eigh(S)
+    d, z = np.maximum(d, 0.0), V.T @ b_kind
+    best = 0.0, 0.0
+    for variance in choices / len(kind):
+        value = 0.5 * float(np.sum(variance * z**2 / (1 + variance * d) - np.log1p(variance * d)))
+        best = max(best, (value, variance))
+    return best[1]
 
 
 def _whitener(series):

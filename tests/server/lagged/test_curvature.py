@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator
-from skfedcausal.server.lagged.curvature import learned_curvature
+from skfedcausal.server.lagged.curvature import Bends, learned_curvature
 from skfedcausal.server.lagged.dynamics import LaggedDynamics
 
 DYNAMICS = LaggedDynamics(np.array([[[0.8]]]), np.array([[[0.0]], [[1.0]]]), np.array([[0.01]]))
@@ -94,3 +94,46 @@ def test_effects_of_inputs_add_up_whatever_the_curve():
     # 5 (1 + 0.2 (2 u + 1)) at u = -1 and 0, within a tenth
     assert low["a__s0"].iloc[-1] == pytest.approx(4.0, rel=0.1)
     assert high["a__s0"].iloc[-1] == pytest.approx(6.0, rel=0.1)
+
+
+def test_a_valve_that_saturates_bends_where_it_does():
+    rng = np.random.default_rng(1)
+    n_samples, end = 4000, 0.5
+
+    def states(u, noise):
+        drive, h = np.clip(u, -end, end), np.zeros(u.shape)
+        for t in range(1, len(u)):
+            h[t] = 0.8 * h[t - 1] + drive[t - 1] + noise[t - 1]
+        return h
+
+    u = np.repeat(rng.uniform(-1.5, 1.5, size=(n_samples // 10, 1)), 10, axis=0)
+    scores = states(u, 0.1 * rng.normal(size=u.shape)) + 0.1 * rng.normal(size=u.shape)
+    clipped = np.clip(u, -end, end)
+    linear = (u.T @ clipped) / (u.T @ u)  # what a linear plant says of the valve
+    dynamics = LaggedDynamics(DYNAMICS.A, np.stack([0 * linear, linear]), DYNAMICS.Q)
+    curvature = learned_curvature(dynamics, [slice(0, 1)], scores, u, (0,))
+    n_steps = 40
+    for low, high in ((0.7, 1.4), (-0.4, 0.4), (-1.2, -0.2)):
+        before = np.full((100 + n_steps, 1), low)
+        change = np.full((n_steps, 1), high - low)
+        true = (np.clip(high, -end, end) - np.clip(low, -end, end)) * (1 - 0.8 ** np.arange(1, n_steps + 1)) / 0.2
+        effect = dynamics.response(change)
+        shift, variance = curvature.moments(change, effect, before)
+        rest = true - (effect + shift)[:, 0]
+        # kinks half of 1/16 of the range from where the valve ends leave 0.1 of the drive, five times that of a gain
+        assert np.abs(rest).max() < 5 * 3.0 / 32
+        assert np.abs(rest).max() < 0.3 * np.abs(true - effect[:, 0]).max()
+        assert np.all(np.abs(rest) < 2 * np.sqrt(variance[:, 0]) + 1e-9)
+
+
+def test_bends_are_no_linear_function_of_the_inputs():
+    rng = np.random.default_rng(0)
+    u = rng.normal(size=(500, 3))
+    bends = Bends.learned(u)
+    kinks = bends(u)
+    assert kinks.shape == (500, 45)
+    np.testing.assert_allclose(np.column_stack([u, np.ones(500)]).T @ kinks, 0.0, atol=1e-9)
+    beyond = np.vstack([u.max(axis=0), 10 + u.max(axis=0)])
+    np.testing.assert_allclose(*bends(beyond))
+    switch = (u[:, :1] > 0).astype(float)
+    np.testing.assert_allclose(Bends.learned(switch)(switch), 0.0, atol=1e-12)
