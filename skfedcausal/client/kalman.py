@@ -1,7 +1,7 @@
 """A unit's own linear model: identified at home or given, usable alone or as part of a federation."""
 
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -59,6 +59,17 @@ class KalmanClient(UnitClient):
     center : bool, default=True
         Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
         model holds; otherwise it is zero.
+    harmonics : float, sequence of float, dict or "auto", default=None
+        Periods in rows of seasons that are taken off the record at home, each with its overtones (twelve at
+        most; a dict gives their number by period). "auto" finds the periods by a test for lines.
+    trend : {"linear", "smooth"} or int, default=None
+        Trend taken off at home: a line, or a natural cubic spline of as many degrees of freedom ("smooth": 8).
+        It goes on as a line after the record.
+    mode : str, int or array-like of shape (n_samples,), default=None
+        Column of the record that says in which mode the unit or the plant is (an operating mode, a holiday),
+        or the labels themselves. Each mode has a level of its own; the column is no measurement any more.
+    levels : {"episode"}, default=None
+        Whether each episode has a level of its own.
 
     Attributes
     ----------
@@ -72,6 +83,8 @@ class KalmanClient(UnitClient):
     input_mean_ : ndarray of shape (n_inputs,) or None
         Inputs act through their difference to it; None stands for zero, or for a model without inputs.
     n_states_ : int
+    baseline_ : Baseline or None
+        What `harmonics`, `trend`, `mode` and `levels` take off.
     n_features_in_ : int
     feature_names_in_ : ndarray of str of shape (n_features,)
 
@@ -97,6 +110,12 @@ class KalmanClient(UnitClient):
     of as many lags as it takes, in observer form, with the share of sensor noise of the best likelihood.
 
     With C given and the rest not, the noise and the dynamics are identified; with C and R, the dynamics.
+
+    Seasons, trend, modes and levels are one regression of the record on columns that the number, the mode and
+    the episode of a row determine; the model is that of its residuals, and predictions have them added again.
+    Rows are numbered by the index of a table (times, or whole numbers) from the first row of the record of `fit`
+    on. Without an index, a record that begins with the first row of that record is numbered like it, and
+    any other is taken to come after it.
 
     References
     ----------
@@ -126,12 +145,20 @@ class KalmanClient(UnitClient):
     identify: str = "cva-var"
     n_states: int | str = "auto"
     center: bool = True
+    harmonics: Any = None
+    trend: str | int | None = None
+    mode: Any = None
+    levels: str | None = None
 
     _parameter_constraints = {
         **{name: ["array-like", None] for name in GIVEN},
         "identify": [StrOptions(set(METHODS))],
         "n_states": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "center": ["boolean"],
+        "harmonics": [StrOptions({"auto"}), Interval(Real, 2, None, closed="left"), "array-like", dict, None],
+        "trend": [StrOptions({"linear", "smooth"}), Interval(Integral, 1, None, closed="left"), None],
+        "mode": [str, Integral, "array-like", None],
+        "levels": [StrOptions({"episode"}), None],
     }
 
     def fit(self, X, y=None, *, inputs=None, lengths=None):
@@ -167,12 +194,13 @@ class KalmanClient(UnitClient):
         self._validate_params()
         Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
         U = as_inputs(inputs, len(Y))
-        self.fit_arrays(Y, U, episode_starts(check_lengths(lengths, len(Y))))
+        about = {"columns": getattr(self, "feature_names_in_", None), "index": getattr(X, "index", None)}
+        self.fit_arrays(Y, U, episode_starts(check_lengths(lengths, len(Y))), **about)
         if U is not None and self.input_ is None:
             warn_inputs_ignored()
         return self
 
-    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None, noise=None):
+    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None, noise=None, index=None):
         """`fit` on arrays that were checked before; `name` and `columns` are for messages.
 
         `noise` is the known variance of noise that was added to each column on purpose. It becomes part of R.
@@ -186,6 +214,8 @@ class KalmanClient(UnitClient):
         name : str
         columns : sequence of str, default=None
         noise : ndarray of shape (n_features,), default=None
+        index : Index, default=None
+            Of the rows, where they have one.
 
         Returns
         -------
@@ -201,6 +231,7 @@ class KalmanClient(UnitClient):
             given = check_matrices(given, Y.shape[1])
         check_inputs_fit(U, given.get("B"), name)
         active = active_columns(Y, name, columns)
+        Y, active = self._off_baseline(Y, active, index, starts, (name, columns, noise))
         given = restricted(given, active) if given else given
         kept = Y if active.all() else Y[:, active]
         warn_held_rows(kept, starts, name)
@@ -229,6 +260,22 @@ class KalmanClient(UnitClient):
         self._added_noise = added
         self._keep(model, active, Y)
         return self
+
+    def _off_baseline(self, Y, active, index, starts, about):
+        """Measurements less seasons, trend, modes and levels, where there are any, and which columns they leave."""
+        options = {option: getattr(self, option) for option in ("harmonics", "trend", "mode", "levels")}
+        self.baseline_ = None
+        if all(wanted is None for wanted in options.values()):
+            return Y, active
+        from .baseline import learned_baseline  # of clients that were asked for one
+
+        name, columns, noise = about
+        self.baseline_ = learned_baseline(
+            Y, options, index=index, starts=starts, name=name, columns=columns, noised=noise is not None
+        )
+        active = active.copy()
+        active[self.baseline_.known] = False
+        return Y - self.baseline_.of(Y, index, starts, after=-1)[0], active
 
     @property
     def model(self):

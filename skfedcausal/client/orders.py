@@ -10,12 +10,12 @@ from .worker import fitted_client
 
 def grown_client(template, client, about, others):
     """The unit's model identified with inputs of others, without these; None if it has no more states for them."""
-    Y, U, starts, name, columns, noise = about
+    Y, U, starts, name, columns, noise, index = about
     own = 0 if U is None else U.shape[1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # all of it was said of the first model
         known = fitted_client(
-            template, Y, others if U is None else np.hstack([U, others]), starts, name, columns, noise
+            template, Y, others if U is None else np.hstack([U, others]), starts, name, columns, noise, index
         )
     model = known.model
     if model.n_states <= client.model.n_states:
