@@ -338,8 +338,8 @@ class UnitWorker:
         return self._measured((answers.loadings(state["client"], len(change)) @ change)[None]), state
 
     def _put_back(self, values):
-        """Measurements with seasons, trend, modes and levels."""
-        return values if self.taken_off is None else values + self.taken_off
+        """Measurements of the last rows of the record, of all mostly, with seasons, trend, modes and levels."""
+        return values if self.taken_off is None else values + self.taken_off[len(self.taken_off) - len(values) :]
 
     def _measured(self, values, variance=None):
         """Measurements by the names of the sensors, made from positions where they have none."""
