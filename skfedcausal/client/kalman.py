@@ -23,6 +23,7 @@ from .records import (
     warn_held_rows,
     warn_inputs_ignored,
 )
+from .shifts import without_shifts
 from .unit_model import UnitClient, UnitModel, with_diagonal
 
 _TINY = 1e-153  # standard deviation whose square can still be computed with
@@ -246,10 +247,14 @@ class KalmanClient(UnitClient):
             check_identifiable(kept, self.n_states, starts, name)
             unknown = "A" not in given  # with A and Q given, inputs are of no use here
             try:
-                moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
+                steady = kept if level is not None or U is not None else without_shifts(kept, starts)
+                moments = Moments(steady, level, starts, U if unknown else None, input_level, added)
             except np.linalg.LinAlgError:
                 raise _beyond_squares(name) from None
             model = _checked_identification(self, given, moments, name)
+            if steady is not kept:  # what is sent has the shifts
+                moments = Moments(kept, level, starts, noise=added)
+                model = replace(model, products=moments.products, variance=steady.var(axis=0))
             if not given and moments.complete:
                 model = replace(model, own_past=moments.own_past())
             input_level = moments.input_mean

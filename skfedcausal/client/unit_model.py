@@ -45,6 +45,7 @@ class UnitModel:
     input_mean: np.ndarray | None = None
     unpredicted: np.ndarray | None = None
     products: np.ndarray | None = None
+    variance: np.ndarray | None = None  # of each sensor around levels that shift, where they do
     own_past: OwnPast | None = None  # of a record that C and R were learned from
     tails: Any = None  # of what a message leaves given the unit's own past
     own_density: Any = None  # of a unit that its own past predicts better than a plant does
@@ -401,7 +402,8 @@ class UnitClient(UnitFilter):
         if model.R.ndim == 2:
             raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")
         added = getattr(self, "_added_noise", np.zeros(kept.shape[1]))
-        floor = NOISE_FLOOR * np.nanvar(kept, axis=0) + added
+        variance = np.nanvar(kept, axis=0) if model.variance is None else model.variance
+        floor = NOISE_FLOOR * variance + added
         cov = covariances[0] if len(covariances) == 1 else covariances
         C, R, mean = observation_step(kept, states, cov, floor)
         active = getattr(self, "_active", np.ones(Y.shape[1], dtype=bool))
