@@ -252,14 +252,14 @@ def _modes(wanted, record, name, columns):
         came = where[np.round(record.rows).astype(int)] if record.rows.max() < len(where) else where[:n]
     _check_present(came, name)
     labels, counts = np.unique(came, return_counts=True)
+    if len(labels) > len(came) // (2 * _FEWEST_IN_MODE):
+        raise ValueError(f"`mode` has {len(labels)} labels in {len(came)} rows of {name}: it is no mode.")
     rare = [label for label, count in zip(labels.tolist(), counts, strict=True) if count < _FEWEST_IN_MODE]
     if rare:
         raise ValueError(
             f"Mode(s) {listed(rare)} of {name} have fewer than {_FEWEST_IN_MODE} rows, too few to learn a level from. "
             "Join them with another mode, or leave those rows out."
         )
-    if len(labels) > len(came) // (2 * _FEWEST_IN_MODE):
-        raise ValueError(f"`mode` has {len(labels)} labels in {len(came)} rows of {name}: it is no mode.")
     return Modes(where, tuple(labels.tolist()), name)
 
 

@@ -84,6 +84,36 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         model, Y, U, starts, _ = self._read(X, inputs, lengths)
         return model.filter(Y, U, starts)
 
+    def smooth(self, X, *, inputs=None, lengths=None, return_cov=False):
+        """Smoothed states ``E[h_t | y_1, ..., y_T]`` by the unit's own model, of each episode alone.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Measurements, NaN where missing.
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+        return_cov : bool, default=False
+            Return the covariances of the states too.
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_states)
+        covariances : ndarray of shape (n_samples, n_states, n_states)
+            Only with `return_cov`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skfedcausal import KalmanClient
+        >>> level = KalmanClient(A=[[1.0]], C=[[1.0]], Q=[[1.0]], R=[2.0], initial="diffuse")
+        >>> level.smooth(np.array([[1.0], [np.nan], [4.0]])).round(3).ravel().tolist()
+        [2.0, 2.5, 3.0]
+        """
+        model, Y, U, starts, _ = self._read(X, inputs, lengths)
+        run = model.own_run(Y, model.exogenous(U, starts), starts, smooth=True)
+        return (run.smoothed, run.covariances) if return_cov else run.smoothed
+
     def predict(self, X, *, inputs=None, lengths=None):
         """Measurements predicted one step ahead, ``mean + C E[h_t | y_1, ..., y_(t-1)]``.
 

@@ -71,6 +71,10 @@ class KalmanClient(UnitClient):
         or the labels themselves. Each mode has a level of its own; the column is no measurement any more.
     levels : {"episode"}, default=None
         Whether each episode has a level of its own.
+    initial : {"stationary", "diffuse"} or tuple (mean, covariance), default="stationary"
+        State in the first row of every episode, for the unit's own filter, predictions, likelihood and
+        smoother: of the stationary distribution, of which nothing is known (exactly), or of a normal
+        distribution with that mean and covariance. A server has its own.
 
     Attributes
     ----------
@@ -150,6 +154,7 @@ class KalmanClient(UnitClient):
     trend: str | int | None = None
     mode: Any = None
     levels: str | None = None
+    initial: Any = "stationary"
 
     _parameter_constraints = {
         **{name: ["array-like", None] for name in GIVEN},
@@ -160,6 +165,7 @@ class KalmanClient(UnitClient):
         "trend": [StrOptions({"linear", "smooth"}), Interval(Integral, 1, None, closed="left"), None],
         "mode": [str, Integral, "array-like", None],
         "levels": [StrOptions({"episode"}), None],
+        "initial": [StrOptions({"stationary", "diffuse"}), tuple],
     }
 
     def fit(self, X, y=None, *, inputs=None, lengths=None):
@@ -262,6 +268,7 @@ class KalmanClient(UnitClient):
             if U is not None and input_level is None:
                 input_level = column_means(U)
             model = replace(model, input_mean=input_level)
+        model = self._from_initial(model)
         self._added_noise = added
         self._keep(model, active, Y)
         return self
@@ -293,7 +300,17 @@ class KalmanClient(UnitClient):
         if any(getattr(self, name) is None for name in COMPLETE):
             raise NotFittedError("This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R.")
         given = given_matrices(self)
-        return UnitModel(mean=np.zeros(len(given["C"])), **given)
+        return self._from_initial(UnitModel(mean=np.zeros(len(given["C"])), **given))
+
+    def _from_initial(self, model):
+        """The model with the initial state that was asked for."""
+        if isinstance(self.initial, str) and self.initial == "stationary":
+            return model
+        from .smoothing import check_initial  # of clients that were told where they start
+
+        if not (isinstance(self.initial, str) and self.initial == "diffuse"):
+            check_initial(self.initial, model.n_states)
+        return replace(model, initial=self.initial)
 
 
 def _beyond_squares(name):

@@ -45,6 +45,7 @@ class UnitModel:
     input_mean: np.ndarray | None = None
     unpredicted: np.ndarray | None = None
     products: np.ndarray | None = None
+    initial: Any = None  # of an episode: None for stationary, "diffuse", or mean and covariance
     variance: np.ndarray | None = None  # of each sensor around levels that shift, where they do
     own_past: OwnPast | None = None  # of a record that C and R were learned from
     tails: Any = None  # of what a message leaves given the unit's own past
@@ -142,6 +143,8 @@ class UnitModel:
     def filter(self, Y, U=None, starts=(0,)):
         """Filtered states, shape (n_samples, n_states); exact for missing measurements."""
         exogenous = self.exogenous(U, starts)
+        if self.initial is not None:
+            return self.own_run(Y, exogenous, starts).filtered
         if np.isfinite(Y.sum()):  # a NaN or infinity anywhere reaches the sum
             W = self.weights
             return filtered_states(
@@ -158,8 +161,16 @@ class UnitModel:
 
     def predict(self, Y, U=None, starts=(0,)):
         """States predicted one step ahead, shape (n_samples, n_states)."""
+        if self.initial is not None:
+            return self.own_run(Y, self.exogenous(U, starts), starts).predicted
         H = self.filter(Y, U, starts)
         return predicted_states(self.A, H, exogenous=self.exogenous(U, starts), starts=starts)
+
+    def own_run(self, Y, exogenous=None, starts=(0,), *, smooth=False):
+        """The unit's own filter from its initial state, and smoother."""
+        from .smoothing import own_run  # slow to import, and most units start at rest
+
+        return own_run(self, Y, exogenous, starts, smooth=smooth)
 
     def measurements(self, states):
         """Expected measurements of given states, shape (n_samples, n_sensors)."""
@@ -167,8 +178,10 @@ class UnitModel:
 
     def log_likelihood(self, Y, U=None, starts=(0,)):
         """Log-density of each row given the past, shape (n_samples,)."""
-        info = self.information(Y, with_const=True)
         exogenous = self.exogenous(U, starts)
+        if self.initial is not None:
+            return self.own_run(Y, exogenous, starts).log_density
+        info = self.information(Y, with_const=True)
         if not info.is_constant:
             run = filter_missing(self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts)
             return info.const + run.log_likelihood
