@@ -1,5 +1,6 @@
 """A unit's own linear model: identified at home or given, usable alone or as part of a federation."""
 
+import warnings
 from dataclasses import KW_ONLY, dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -22,10 +23,12 @@ from .records import (
     column_means,
     warn_held_rows,
     warn_inputs_ignored,
+    warn_of_damage,
 )
 from .shifts import without_shifts
 from .unit_model import UnitClient, UnitModel, with_diagonal
 
+_ONE_AND_ALL = 1e-9  # largest but one eigenvalue of correlations of columns that are multiples of one
 _TINY = 1e-153  # standard deviation whose square can still be computed with
 
 
@@ -242,6 +245,9 @@ class KalmanClient(UnitClient):
         given = restricted(given, active) if given else given
         kept = Y if active.all() else Y[:, active]
         warn_held_rows(kept, starts, name)
+        if noise is None:
+            labels = np.arange(len(active)) if columns is None else np.array(columns)
+            warn_of_damage(kept, starts, name, labels[active])
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
         level, input_level = None, None  # those of the record
         if not self.center:
@@ -320,10 +326,20 @@ def _beyond_squares(name):
     )
 
 
+def _warn_of_one_series(n_columns, name):
+    warnings.warn(
+        f"The {n_columns} columns of {name} are multiples of one of them: they are one measurement, and count as "
+        f"{n_columns} with hardly any noise. Keep one column.",
+        stacklevel=5,
+    )
+
+
 def _checked_identification(client, given, moments, name):
     """The identified model, or what is the matter with the measurements that no model could be."""
     if not (np.isfinite(moments.scale).all() and moments.scale.min() > _TINY):
         raise _beyond_squares(name)
+    if len(moments.scale) > 1 and np.linalg.eigvalsh(moments.G[0])[-2] < _ONE_AND_ALL:
+        _warn_of_one_series(len(moments.scale), name)
     try:
         model = _identified(client, given, moments, name)
         if are_covariances(model.Q[None]):
