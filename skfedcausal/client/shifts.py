@@ -58,13 +58,7 @@ def _onset(series, starts, known):
     """Row at which the level of a series shifts, None without a shift that is clear beside its past."""
     n, best = len(series), (0.0, 0)
     for start, stop in episodes(sorted({*starts, *known}), n):
-        rows = series[start:stop] - series[start:stop].mean()
-        m = np.arange(1, len(rows))
-        between = np.cumsum(rows)[:-1] ** 2 * len(rows) / (m * (len(rows) - m))
-        if len(rows) > 2 * _LAGS:
-            inner = slice(_LAGS, -_LAGS)
-            k = int(between[inner].argmax())
-            best = max(best, (float(between[inner][k]), start + _LAGS + k + 1))
+        best = max(best, best_split(series, start, stop))
     if best[0] == 0:
         return None
     near = np.unique(np.linspace(best[1] - 200, best[1], 21).astype(int))  # it settles after the onset
@@ -75,6 +69,17 @@ def _onset(series, starts, known):
     fine = [row for row in range(onset - 10, onset + 11) if row > 0]
     onset = max(fine, key=lambda row: _clearness(series, row, starts, known))
     return onset if _clearness(series, onset, starts, known) > _CLEAR else None
+
+
+def best_split(series, start, stop):
+    """Sum of squares between two levels of a stretch of a series at the best row, and that row; zeros if too short."""
+    rows = series[start:stop] - series[start:stop].mean()
+    if len(rows) <= 2 * _LAGS + 1:
+        return 0.0, 0
+    m = np.arange(1, len(rows))
+    between = (np.cumsum(rows)[:-1] ** 2 * len(rows) / (m * (len(rows) - m)))[_LAGS:-_LAGS]
+    k = int(between.argmax())
+    return float(between[k]), start + _LAGS + k + 1
 
 
 def _clearness(series, onset, starts, known):
