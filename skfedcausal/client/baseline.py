@@ -213,7 +213,7 @@ def _seasons(wanted, record, others, known, by_episode, name):
         rest = _rest(record, others, by_episode, name)
         keep = [k for k in range(rest.shape[1]) if k not in known]
         return [Season(period, _overtones(period)) for period in found_periods(rest[:, keep], record.rows)]
-    given = dict(wanted) if isinstance(wanted, dict) else dict.fromkeys(np.atleast_1d(wanted).tolist())
+    given = _numbered(wanted) if isinstance(wanted, dict) else dict.fromkeys(np.atleast_1d(wanted).tolist())
     length = np.ptp(record.rows) + 1
     for period, overtones in given.items():
         if not isinstance(period, Real) or not 2 <= period:
@@ -229,6 +229,12 @@ def _seasons(wanted, record, others, known, by_episode, name):
                 f"1 to {int(period / 2)}."
             )
     return [Season(float(p), _overtones(p) if k is None else int(k)) for p, k in given.items()]
+
+
+def _numbered(wanted):
+    """Periods of a dict as numbers, which are words in a settings file."""
+    words = {period: period.replace(".", "", 1).isdigit() for period in wanted if isinstance(period, str)}
+    return {float(period) if words.get(period) else period: count for period, count in wanted.items()}
 
 
 def _overtones(period):

@@ -246,8 +246,8 @@ class KalmanClient(UnitClient):
         kept = Y if active.all() else Y[:, active]
         warn_held_rows(kept, starts, name)
         if noise is None:
-            labels = np.arange(len(active)) if columns is None else np.array(columns)
-            warn_of_damage(kept, starts, name, labels[active])
+            labels = range(len(active)) if columns is None or not len(columns) else columns
+            warn_of_damage(kept, starts, name, np.array(labels)[active])
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
         level, input_level = None, None  # those of the record
         if not self.center:
