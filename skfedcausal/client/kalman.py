@@ -293,7 +293,7 @@ class KalmanClient(UnitClient):
         )
         active = active.copy()
         active[self.baseline_.known] = False
-        return Y - self.baseline_.of(Y, index, starts, after=-1)[0], active
+        return Y - self.baseline_.of(Y, index, starts)[0], active
 
     @property
     def model(self):

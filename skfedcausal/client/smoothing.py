@@ -32,12 +32,12 @@ def own_run(model, Y, exogenous=None, starts=(0,), *, smooth=False):
         rows = slice(start, stop)
         machine = KalmanSmoother(len(model.C), p, p, design=model.C, obs_cov=R, transition=model.A, state_cov=model.Q)
         machine["selection"] = np.eye(p)
+        machine.bind(np.ascontiguousarray(Y[rows] - model.mean))
         if exogenous is not None:
             following = np.zeros((p, stop - start))
             following[:, :-1] = exogenous[start + 1 : stop].T
             machine["state_intercept"] = following
         _start(machine, model)
-        machine.bind(np.ascontiguousarray(Y[rows] - model.mean))
         found = machine.smooth() if smooth else machine.filter()
         run.filtered[rows] = found.filtered_state.T
         run.predicted[rows] = found.predicted_state[:, :-1].T
