@@ -120,6 +120,15 @@ def _driven(inputs, matrix, starts):
     return added
 
 
+def off_baseline(client, Y, index, starts, after=None):
+    """Measurements less seasons and the like of a client that knows any, and the number of the last row."""
+    baseline = getattr(client, "baseline_", None)
+    if baseline is None:
+        return Y, None
+    off, last = baseline.of(Y, index, starts, after)
+    return Y - off, last
+
+
 def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=False, monitor=None):
     """Message of a fitted client about measurements, whatever kind of client it is."""
     if monitor is not None and not (const or local_model):

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..message.watching import FlagMessage
-from .answers import flags_of, stream_message
+from .answers import flags_of, off_baseline, stream_message
 from .records import Passed, release_pages
 
 _REMEMBERED = 300  # rows that a unit's filter goes on from where it sends flags only
@@ -47,6 +47,7 @@ class Place:
     record: str = ""
     passed: Passed | None = None
     before: object = None
+    row: float | None = None  # number of the last one, where seasons need it
 
 
 def next_message(name, state, monitored, number, *, flags=False):
@@ -62,11 +63,12 @@ def next_message(name, state, monitored, number, *, flags=False):
     Y, silence, passed = batch.outputs, state.get("silence"), None
     if silence is not None:
         Y, passed = silence.masked(name, Y, batch.starts, batch.index, place.passed)
+    Y, row = off_baseline(state["client"], Y, batch.index, batch.starts, place.row)
     answer = _next_flags if flags else stream_message
     message, known = answer(state, Y, batch.starts, place.known)
     release_pages(batch.outputs)
     record = hashlib.sha256(f"{place.record} {batch.fingerprint}".encode()).hexdigest()
-    return message, Place(number, known, record, passed, replace(place, before=None))
+    return message, Place(number, known, record, passed, replace(place, before=None), row)
 
 
 def _next_flags(state, Y, starts, known):

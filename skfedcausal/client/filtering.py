@@ -11,12 +11,14 @@ from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
+    baseline_ = None  # of a client that takes one off
+
     def _read(self, X, inputs, lengths):
-        """The model and checked arrays: measurements of its columns, inputs, first rows of episodes."""
-        model = self.model
+        """The model and checked arrays: measurements of its columns, inputs, first rows of episodes, what is taken off."""
+        model, index = self.model, getattr(X, "index", None)
         checks = {"dtype": float, "ensure_all_finite": "allow-nan"}
         if hasattr(self, "_model"):
-            Y = self.active_columns(validate_data(self, X, reset=False, **checks))
+            Y = validate_data(self, X, reset=False, **checks)
         else:
             Y = check_array(X, estimator=self, input_name="X", **checks)
             if Y.shape[1] != len(model.C):
@@ -28,7 +30,11 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         check_inputs_fit(U, model.B)
         if U is not None and model.B is None:
             warn_inputs_ignored()
-        return model, Y, U, episode_starts(check_lengths(lengths, len(Y)))
+        starts, off = episode_starts(check_lengths(lengths, len(Y))), None
+        if self.baseline_ is not None:
+            off = self.baseline_.of(Y, index, starts)[0]
+            Y = Y - off
+        return model, self.active_columns(Y), U, starts, off
 
     def transform(self, X, *, inputs=None, lengths=None):
         """Filtered states ``E[h_t | y_1, ..., y_t]``.
@@ -75,8 +81,38 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         H : ndarray of shape (n_samples, n_states)
         """
-        model, Y, U, starts = self._read(X, inputs, lengths)
+        model, Y, U, starts, _ = self._read(X, inputs, lengths)
         return model.filter(Y, U, starts)
+
+    def smooth(self, X, *, inputs=None, lengths=None, return_cov=False):
+        """Smoothed states ``E[h_t | y_1, ..., y_T]`` by the unit's own model, of each episode alone.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Measurements, NaN where missing.
+        inputs : array-like of shape (n_samples, n_inputs), default=None
+        lengths : sequence of int, default=None
+        return_cov : bool, default=False
+            Return the covariances of the states too.
+
+        Returns
+        -------
+        H : ndarray of shape (n_samples, n_states)
+        covariances : ndarray of shape (n_samples, n_states, n_states)
+            Only with `return_cov`.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from skfedcausal import KalmanClient
+        >>> level = KalmanClient(A=[[1.0]], C=[[1.0]], Q=[[1.0]], R=[2.0], initial="diffuse")
+        >>> level.smooth(np.array([[1.0], [np.nan], [4.0]])).round(3).ravel().tolist()
+        [2.0, 2.5, 3.0]
+        """
+        model, Y, U, starts, _ = self._read(X, inputs, lengths)
+        run = model.own_run(Y, model.exogenous(U, starts), starts, smooth=True)
+        return (run.smoothed, run.covariances) if return_cov else run.smoothed
 
     def predict(self, X, *, inputs=None, lengths=None):
         """Measurements predicted one step ahead, ``mean + C E[h_t | y_1, ..., y_(t-1)]``.
@@ -92,11 +128,12 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Y : ndarray of shape (n_samples, n_features)
             Constant columns are predicted at their constant.
         """
-        model, Y, U, starts = self._read(X, inputs, lengths)
-        return self.measurements(model.predict(Y, U, starts))
+        model, Y, U, starts, off = self._read(X, inputs, lengths)
+        predicted = self.measurements(model.predict(Y, U, starts))
+        return predicted if off is None else predicted + off
 
     def measurements(self, states):
-        """Expected measurements of given states; constant columns keep their constant.
+        """Expected measurements of given states around the level; constant columns keep their constant.
 
         Parameters
         ----------
@@ -147,7 +184,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         ndarray of shape (n_samples,)
             In nats.
         """
-        model, Y, U, starts = self._read(X, inputs, lengths)
+        model, Y, U, starts, _ = self._read(X, inputs, lengths)
         return model.log_likelihood(Y, U, starts)
 
     def score(self, X, y=None, *, inputs=None, lengths=None):
@@ -185,6 +222,6 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         StateMessage
             With ``z`` of shape (n_samples, n_states), the information matrix ``J`` and the inputs.
         """
-        model, Y, U, starts = self._read(X, inputs, lengths)
+        model, Y, U, starts, _ = self._read(X, inputs, lengths)
         model = getattr(self, "message_model", model)
         return model.message(Y, starts, inputs=U, const=const, local_model=local_model)

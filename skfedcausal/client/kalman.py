@@ -1,7 +1,8 @@
 """A unit's own linear model: identified at home or given, usable alone or as part of a federation."""
 
+import warnings
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Integral
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,12 @@ from .records import (
     column_means,
     warn_held_rows,
     warn_inputs_ignored,
+    warn_of_damage,
 )
+from .shifts import without_shifts
 from .unit_model import UnitClient, UnitModel, with_diagonal
 
+_ONE_AND_ALL = 1e-9  # largest but one eigenvalue of correlations of columns that are multiples of one
 _TINY = 1e-153  # standard deviation whose square can still be computed with
 
 
@@ -64,6 +68,21 @@ class KalmanClient(UnitClient):
     center : bool, default=True
         Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
         model holds; otherwise it is zero.
+    harmonics : float, sequence of float, dict or "auto", default=None
+        Periods in rows of seasons that are taken off the record at home, each with its overtones (twelve at
+        most; a dict gives their number by period). "auto" finds the periods by a test for lines.
+    trend : {"linear", "smooth"} or int, default=None
+        Trend taken off at home: a line, or a natural cubic spline of as many degrees of freedom ("smooth": 8).
+        It goes on as a line after the record.
+    mode : str, int or array-like of shape (n_samples,), default=None
+        Column of the record that says in which mode the unit or the plant is (an operating mode, a holiday),
+        or the labels themselves. Each mode has a level of its own; the column is no measurement any more.
+    levels : {"episode"}, default=None
+        Whether each episode has a level of its own.
+    initial : {"stationary", "diffuse"} or tuple (mean, covariance), default="stationary"
+        State in the first row of every episode, for the unit's own filter, predictions, likelihood and
+        smoother: of the stationary distribution, of which nothing is known (exactly), or of a normal
+        distribution with that mean and covariance. A server has its own.
 
     Attributes
     ----------
@@ -77,6 +96,8 @@ class KalmanClient(UnitClient):
     input_mean_ : ndarray of shape (n_inputs,) or None
         Inputs act through their difference to it; None stands for zero, or for a model without inputs.
     n_states_ : int
+    baseline_ : Baseline or None
+        What `harmonics`, `trend`, `mode` and `levels` take off.
     n_features_in_ : int
     feature_names_in_ : ndarray of str of shape (n_features,)
 
@@ -102,6 +123,12 @@ class KalmanClient(UnitClient):
     of as many lags as it takes, in observer form, with the share of sensor noise of the best likelihood.
 
     With C given and the rest not, the noise and the dynamics are identified; with C and R, the dynamics.
+
+    Seasons, trend, modes and levels are one regression of the record on columns that the number, the mode and
+    the episode of a row determine; the model is that of its residuals, and predictions have them added again.
+    Rows are numbered by the index of a table (times, or whole numbers) from the first row of the record of `fit`
+    on. Without an index, a record that begins with the first row of that record is numbered like it, and
+    any other is taken to come after it.
 
     References
     ----------
@@ -132,6 +159,11 @@ class KalmanClient(UnitClient):
     n_states: int | str = "auto"
     gain: Any = None
     center: bool = True
+    harmonics: Any = None
+    trend: str | int | None = None
+    mode: Any = None
+    levels: str | None = None
+    initial: Any = "stationary"
 
     _parameter_constraints = {
         **{name: ["array-like", None] for name in GIVEN},
@@ -139,6 +171,11 @@ class KalmanClient(UnitClient):
         "n_states": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "gain": ["array-like", None],
         "center": ["boolean"],
+        "harmonics": [StrOptions({"auto"}), Interval(Real, 2, None, closed="left"), "array-like", dict, None],
+        "trend": [StrOptions({"linear", "smooth"}), Interval(Integral, 1, None, closed="left"), None],
+        "mode": [str, Integral, "array-like", None],
+        "levels": [StrOptions({"episode"}), None],
+        "initial": [StrOptions({"stationary", "diffuse"}), tuple],
     }
 
     def fit(self, X, y=None, *, inputs=None, lengths=None):
@@ -174,12 +211,13 @@ class KalmanClient(UnitClient):
         self._validate_params()
         Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
         U = as_inputs(inputs, len(Y))
-        self.fit_arrays(Y, U, episode_starts(check_lengths(lengths, len(Y))))
+        about = {"columns": getattr(self, "feature_names_in_", None), "index": getattr(X, "index", None)}
+        self.fit_arrays(Y, U, episode_starts(check_lengths(lengths, len(Y))), **about)
         if U is not None and self.input_ is None:
             warn_inputs_ignored()
         return self
 
-    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None, noise=None):
+    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None, noise=None, index=None):
         """`fit` on arrays that were checked before; `name` and `columns` are for messages.
 
         `noise` is the known variance of noise that was added to each column on purpose. It becomes part of R.
@@ -193,6 +231,8 @@ class KalmanClient(UnitClient):
         name : str
         columns : sequence of str, default=None
         noise : ndarray of shape (n_features,), default=None
+        index : Index, default=None
+            Of the rows, where they have one.
 
         Returns
         -------
@@ -208,9 +248,13 @@ class KalmanClient(UnitClient):
             given = check_matrices(given, Y.shape[1])
         check_inputs_fit(U, given.get("B"), name)
         active = active_columns(Y, name, columns)
+        Y, active = self._off_baseline(Y, active, index, starts, (name, columns, noise))
         given = restricted(given, active) if given else given
         kept = Y if active.all() else Y[:, active]
         warn_held_rows(kept, starts, name)
+        if noise is None:
+            labels = range(len(active)) if columns is None or not len(columns) else columns
+            warn_of_damage(kept, starts, name, np.array(labels)[active])
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
         level, input_level = None, None  # those of the record
         if not self.center:
@@ -222,10 +266,14 @@ class KalmanClient(UnitClient):
             check_identifiable(kept, self.n_states, starts, name)
             unknown = "A" not in given  # with A and Q given, inputs are of no use here
             try:
-                moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
+                steady = kept if level is not None or U is not None else without_shifts(kept, starts)
+                moments = Moments(steady, level, starts, U if unknown else None, input_level, added)
             except np.linalg.LinAlgError:
                 raise _beyond_squares(name) from None
             model = _checked_identification(self, given, moments, name)
+            if steady is not kept:  # what is sent has the shifts
+                moments = Moments(kept, level, starts, noise=added)
+                model = replace(model, products=moments.products, variance=steady.var(axis=0))
             if not given and moments.complete:
                 model = replace(model, own_past=moments.own_past())
             input_level = moments.input_mean
@@ -235,9 +283,26 @@ class KalmanClient(UnitClient):
             if U is not None and input_level is None:
                 input_level = column_means(U)
             model = replace(model, input_mean=input_level)
+        model = self._from_initial(model)
         self._added_noise = added
         self._keep(model, active, Y)
         return self
+
+    def _off_baseline(self, Y, active, index, starts, about):
+        """Measurements less seasons, trend, modes and levels, where there are any, and which columns they leave."""
+        options = {option: getattr(self, option) for option in ("harmonics", "trend", "mode", "levels")}
+        self.baseline_ = None
+        if all(wanted is None for wanted in options.values()):
+            return Y, active
+        from .baseline import learned_baseline  # of clients that were asked for one
+
+        name, columns, noise = about
+        self.baseline_ = learned_baseline(
+            Y, options, index=index, starts=starts, name=name, columns=columns, noised=noise is not None
+        )
+        active = active.copy()
+        active[self.baseline_.known] = False
+        return Y - self.baseline_.of(Y, index, starts)[0], active
 
     @property
     def model(self):
@@ -250,10 +315,20 @@ class KalmanClient(UnitClient):
         if any(getattr(self, name) is None for name in COMPLETE):
             raise NotFittedError("This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R.")
         given = given_matrices(self)
-        model = UnitModel(mean=np.zeros(len(given["C"])), **given)
+        model = self._from_initial(UnitModel(mean=np.zeros(len(given["C"])), **given))
         if self.gain is None:
             return model
         return replace(model, gain=checked_gain(self.gain, model, np.ones(len(model.C), dtype=bool)))
+
+    def _from_initial(self, model):
+        """The model with the initial state that was asked for."""
+        if isinstance(self.initial, str) and self.initial == "stationary":
+            return model
+        from .smoothing import check_initial  # of clients that were told where they start
+
+        if not (isinstance(self.initial, str) and self.initial == "diffuse"):
+            check_initial(self.initial, model.n_states)
+        return replace(model, initial=self.initial)
 
 
 def _beyond_squares(name):
@@ -263,10 +338,20 @@ def _beyond_squares(name):
     )
 
 
+def _warn_of_one_series(n_columns, name):
+    warnings.warn(
+        f"The {n_columns} columns of {name} are multiples of one of them: they are one measurement, and count as "
+        f"{n_columns} with hardly any noise. Keep one column.",
+        stacklevel=5,
+    )
+
+
 def _checked_identification(client, given, moments, name):
     """The identified model, or what is the matter with the measurements that no model could be."""
     if not (np.isfinite(moments.scale).all() and moments.scale.min() > _TINY):
         raise _beyond_squares(name)
+    if len(moments.scale) > 1 and np.linalg.eigvalsh(moments.G[0])[-2] < _ONE_AND_ALL:
+        _warn_of_one_series(len(moments.scale), name)
     try:
         model = _identified(client, given, moments, name)
         if are_covariances(model.Q[None]):

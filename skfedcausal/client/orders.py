@@ -17,12 +17,12 @@ def client_told_inputs(template, client, about, others):
     measurements that follow them: what inputs move is then not taken for noise of the states when loadings and
     sensor noise are found.
     """
-    Y, U, starts, name, columns, noise = about
+    Y, U, starts, name, columns, noise, index = about
     own = 0 if U is None else U.shape[1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # all of it was said of the first model
         known = fitted_client(
-            template, Y, others if U is None else np.hstack([U, others]), starts, name, columns, noise
+            template, Y, others if U is None else np.hstack([U, others]), starts, name, columns, noise, index
         )
     model, before = known.model, client.model
     if model.n_states == before.n_states:

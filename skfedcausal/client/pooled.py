@@ -42,7 +42,7 @@ def pooled_messages(sites):
                 f"The client of unit {name!r} is a black box: without its C and R its raw measurements "
                 "cannot be pooled, so there is no oracle to compare with."
             )
-    workers = {name: site.worker for name, site in sites.items()}
+    workers = {name: site.worker.off_baseline(site.state) for name, site in sites.items()}
     models = [client.message_model for client in clients.values()]
     shown = [clients[name].active_columns(worker.outputs) for name, worker in workers.items()]
     Y = np.concatenate(shown, axis=1)

@@ -15,6 +15,9 @@ ROWS_PER_LOADING = 6  # a rule of thumb: rows for each number of C
 _REGULAR_HOLDS = 0.9  # share of reports that come after the usual number of rows
 _HEAD = 1000  # rows that show whether it is worth looking at all
 _FEWEST_REPORTS = 20
+_LONG_RUN = 8  # rows: twice as many of one value are looked at
+_OFTEN = 3  # times that a fill value occurs at least
+_PROBES = 64  # rows in which sensors differ
 
 
 def as_inputs(inputs, n_samples):
@@ -98,6 +101,34 @@ def warn_held_rows(Y, starts, name):
         )
 
 
+def warn_of_damage(Y, starts, name, labels):
+    """Warn of fill values, of sensors that froze and of sensors that are there twice, by name and with a remedy.
+
+    A first look, at numbers that come again and again, finds nothing in ordinary records.
+    """
+    suspects = _repeating(Y)
+    if not suspects.any():
+        return
+    from ..quality.home import damage  # of records that repeat values
+
+    for text in damage(Y, np.flatnonzero(suspects), starts, labels):
+        _warn(f"{name}: {text}")
+
+
+def _repeating(Y):
+    """Columns with a repeated extreme value, with a long run of one value, or that begin like another."""
+    low, high = np.fmin.reduce(Y, axis=0), np.fmax.reduce(Y, axis=0)
+    counts, run = np.zeros((2, Y.shape[1])), np.zeros(Y.shape[1], dtype=bool)
+    for first in range(0, len(Y), _HEAD):
+        piece = Y[first : first + _HEAD + _LONG_RUN]
+        rows = piece[:_HEAD]
+        counts += (rows == low).sum(axis=0), (rows == high).sum(axis=0)
+        probes = piece[::_LONG_RUN]  # a run holds two of them
+        run |= (probes[1:] == probes[:-1]).any(axis=0)
+    _, place, twice = np.unique(Y[:_PROBES], axis=1, return_inverse=True, return_counts=True)
+    return (counts >= _OFTEN).any(axis=0) | run | (twice > 1)[place.ravel()]
+
+
 def warn_few_rows(n_samples, n_columns, n_states, name):
     """Say that a record is short for the model that was identified from it."""
     needed = ROWS_PER_LOADING * n_columns * n_states
@@ -112,6 +143,8 @@ def warn_few_rows(n_samples, n_columns, n_states, name):
 def check_identifiable(Y, n_states, starts, name):
     """Refuse a record that is too short to tell anything about the states."""
     n_samples, d = Y.shape
+    if not np.isfinite(Y[-1].sum()) or not np.isfinite(Y.sum()):
+        _check_seen(Y, starts, name, min(d, 2) if n_states == "auto" else n_states)
     p = min(d, 2) if n_states == "auto" else n_states
     if n_states != "auto" and n_states > MAX_LAGS * d:
         raise ValueError(
@@ -129,6 +162,19 @@ def check_identifiable(Y, n_states, starts, name):
             f"The {n_samples} rows of {name} are cut by `lengths` into {len(starts)} episodes, which leaves "
             f"{n_transitions} transitions from one row to the next; identifying {p} states needs at least "
             f"{p + 2}. Give longer episodes."
+        )
+
+
+def _check_seen(Y, starts, name, p):
+    """Refuse a unit that was seen in too few rows, or never in two that follow each other."""
+    seen = ~np.isnan(Y).all(axis=1)
+    follow = seen[1:] & seen[:-1]
+    follow[[start - 1 for start in starts if start > 0]] = False
+    if follow.sum() < p + 2:
+        raise ValueError(
+            f"{name} has values in {int(seen.sum())} of {len(Y)} rows, {int(follow.sum())} of them right after another "
+            f"one; identifying {p} states needs at least {p + 2} of those. Leave the unit out, or give rows in which "
+            "it was seen."
         )
 
 

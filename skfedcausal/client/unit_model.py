@@ -47,6 +47,8 @@ class UnitModel:
     unpredicted: np.ndarray | None = None
     products: np.ndarray | None = None
     gain: np.ndarray | None = None
+    initial: Any = None  # of an episode: None for stationary, "diffuse", or mean and covariance
+    variance: np.ndarray | None = None  # of each sensor around levels that shift, where they do
     own_past: OwnPast | None = None  # of a record that C and R were learned from
     tails: Any = None  # of what a message leaves given the unit's own past
     own_density: Any = None  # of a unit that its own past predicts better than a plant does
@@ -145,6 +147,8 @@ class UnitModel:
         exogenous = self.exogenous(U, starts)
         if self.gain is not None:
             return filtered_with(self.gain, self.A, self.C, Y - self.mean, exogenous, starts)
+        if self.initial is not None:
+            return self.own_run(Y, exogenous, starts).filtered
         if np.isfinite(Y.sum()):  # a NaN or infinity anywhere reaches the sum
             W = self.weights
             return filtered_states(
@@ -161,8 +165,16 @@ class UnitModel:
 
     def predict(self, Y, U=None, starts=(0,)):
         """States predicted one step ahead, shape (n_samples, n_states)."""
+        if self.initial is not None:
+            return self.own_run(Y, self.exogenous(U, starts), starts).predicted
         H = self.filter(Y, U, starts)
         return predicted_states(self.A, H, exogenous=self.exogenous(U, starts), starts=starts)
+
+    def own_run(self, Y, exogenous=None, starts=(0,), *, smooth=False):
+        """The unit's own filter from its initial state, and smoother."""
+        from .smoothing import own_run  # slow to import, and most units start at rest
+
+        return own_run(self, Y, exogenous, starts, smooth=smooth)
 
     def measurements(self, states):
         """Expected measurements of given states, shape (n_samples, n_sensors)."""
@@ -170,8 +182,10 @@ class UnitModel:
 
     def log_likelihood(self, Y, U=None, starts=(0,)):
         """Log-density of each row given the past, shape (n_samples,)."""
-        info = self.information(Y, with_const=True)
         exogenous = self.exogenous(U, starts)
+        if self.initial is not None:
+            return self.own_run(Y, exogenous, starts).log_density
+        info = self.information(Y, with_const=True)
         if not info.is_constant:
             run = filter_missing(self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts)
             return info.const + run.log_likelihood
@@ -405,7 +419,8 @@ class UnitClient(UnitFilter):
         if model.R.ndim == 2:
             raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")
         added = getattr(self, "_added_noise", np.zeros(kept.shape[1]))
-        floor = NOISE_FLOOR * np.nanvar(kept, axis=0) + added
+        variance = np.nanvar(kept, axis=0) if model.variance is None else model.variance
+        floor = NOISE_FLOOR * variance + added
         cov = covariances[0] if len(covariances) == 1 else covariances
         C, R, mean = observation_step(kept, states, cov, floor)
         active = getattr(self, "_active", np.ones(Y.shape[1], dtype=bool))

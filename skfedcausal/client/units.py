@@ -6,7 +6,7 @@ import numpy as np
 
 from ..federation.transport import Site
 from ..privacy.noise import into_ball
-from .answers import flags_of, own_record
+from .answers import flags_of, off_baseline, own_record
 from .batches import Batch, Feed
 from .worker import KEPT, UnitWorker
 
@@ -53,7 +53,7 @@ def new_units(plant, templates, augmenter, noise, *, training=(), home=None):
     for name, Y, U, columns, at_home in parts:
         variance = noise[name].variance if name in noise else None
         about = name, Y, U, plant.starts, columns, templates[name], augmenter, variance
-        sites[name] = Site(UnitWorker(*about, dict(training).get(name), home=at_home))
+        sites[name] = Site(UnitWorker(*about, dict(training).get(name), home=at_home, index=plant.index))
     return sites
 
 
@@ -61,7 +61,9 @@ def known_units(plant, noise, kept):
     """Units about another record as it was released, with the noise on it and what they keep of a fit."""
     parts = zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, strict=True)
     return {
-        name: Site(UnitWorker(name, Y, U, plant.starts, columns, None), _about(kept[name], noise.get(name)))
+        name: Site(
+            UnitWorker(name, Y, U, plant.starts, columns, None, index=plant.index), _about(kept[name], noise.get(name))
+        )
         for name, Y, U, columns in parts
     }
 
@@ -83,7 +85,10 @@ def without_silent(plant, kept):
 def randomised_flags(mechanism, plant, kept, flagger):
     """Flags of all units about their raw records as they may leave, released at once."""
     records = dict(zip(plant.names, plant.outputs, strict=True))
-    pairs = {name: flags_of(own_record(kept[name]), Y, plant.starts) for name, Y in records.items()}
+    pairs = {}
+    for name, Y in records.items():
+        rest = off_baseline(kept[name]["client"], Y, plant.index, plant.starts)[0]
+        pairs[name] = flags_of(own_record(kept[name]), rest, plant.starts)
     return mechanism.release(pairs, records=records, flagger=flagger)
 
 

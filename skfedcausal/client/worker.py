@@ -64,6 +64,9 @@ class UnitWorker:
     monitor: bool = True  # whether the server may ask for what the unit's states do not show
     home: np.ndarray | None = None  # the record without noise, for flags that are randomised before they leave
     flags: np.ndarray | None = None  # answer when flags are asked for; None: the unit looks
+    index: Any = None  # of the rows, where they have one
+    taken_off: np.ndarray | None = None  # seasons and the like
+    measured: np.ndarray | None = None  # the record, where `outputs` are what seasons and the like leave of it
 
     @property
     def n_columns(self):
@@ -86,13 +89,22 @@ class UnitWorker:
         if kind in _BEGINNINGS:
             state = {**state, "dtype": dtype}
         try:
-            message, state = _ANSWERS[op](self, kind.from_packet(packet), state, packet.round)
+            message, state = _ANSWERS[op](self.off_baseline(state), kind.from_packet(packet), state, packet.round)
         except PacketError as error:
             if repr(self.name) in str(error):
                 raise
             raise PacketError(f"Unit {self.name!r} cannot answer {op!r}. {error}") from error
         release_pages(self.outputs)
         return message.to_packet(packet.round, dtype), state
+
+    def off_baseline(self, state):
+        """The worker about what seasons, trend, modes and levels leave of the record; itself where there are none."""
+        baseline = getattr(state.get("client"), "baseline_", None)
+        if baseline is None or self.measured is not None:
+            return self
+        off = baseline.of(self.outputs, self.index, self.starts)[0]
+        home = None if self.home is None else self.home - baseline.of(self.home, self.index, self.starts)[0]
+        return replace(self, outputs=self.outputs - off, home=home, measured=self.outputs, taken_off=off)
 
     # -- messages about the record ---------------------------------------------------------------
 
@@ -102,6 +114,10 @@ class UnitWorker:
             return self._message(state["client"], None, state, round)
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
         client = fitted_client(self.client, *self._about)
+        return self.off_baseline({"client": client})._first_message(client, wishes, first, round)
+
+    def _first_message(self, client, wishes, first, round):
+        """What a unit sends about its record once its model is learned."""
         if wishes.monitor:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
@@ -137,7 +153,8 @@ class UnitWorker:
     @property
     def _about(self):
         """What a unit's model is fitted with."""
-        return self.outputs, self.inputs, self.starts, self.name, self.columns, self.noise
+        record = self.outputs if self.measured is None else self.measured
+        return record, self.inputs, self.starts, self.name, self.columns, self.noise, self.index
 
     def _resized(self, n_states):
         """The unit's model with another number of states."""
@@ -214,9 +231,15 @@ class UnitWorker:
                 f"The client of unit {self.name!r} is a {type(self.client).__name__}. GradientServer needs "
                 "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
             )
+        if client.baseline_ is not None and self.training_noise is not None:
+            raise TypeError(
+                f"Noise on the messages of training does not hide what `harmonics`, `trend`, `mode` and `levels` of "
+                f"unit {self.name!r} learn from all rows at once. Leave them out, or add the noise to measurements."
+            )
+        unit = self.off_baseline({"client": client})
         if augmenter is not None:
-            augmenter.learn_features(answers.local_features(client, self.outputs, self.inputs, self.starts))
-        begun, message = training.begun(request, client.model, self._series(client, augmenter), self.name, augmenter)
+            augmenter.learn_features(answers.local_features(client, unit.outputs, unit.inputs, unit.starts))
+        begun, message = training.begun(request, client.model, unit._series(client, augmenter), self.name, augmenter)
         state = {"client": client, "dtype": state["dtype"], "round": round, "training": begun, "previous": begun}
         return self._noised(message, state), {**self._first_state(), **state}
 
@@ -295,11 +318,11 @@ class UnitWorker:
         if augmented and "augmenter" not in state:
             raise PacketError(f"Unit {self.name!r} has no augmenter: no reply of a server came to it.")
         values = answers.local_prediction(state, self.outputs, self.inputs, self.starts, augmented=augmented)
-        return self._measured(values), state
+        return self._measured(self._put_back(values)), state
 
     def _map_prediction(self, reply, state, round):
         """Expected measurements of states that the server predicts."""
-        return self._measured(state["client"].measurements(reply.states)), state
+        return self._measured(self._put_back(state["client"].measurements(reply.states))), state
 
     def _map_effect(self, reply, state, round):
         """Map the effect of a change of inputs through the unit's own sensors."""
@@ -316,7 +339,8 @@ class UnitWorker:
 
     def _replay(self, reply, state, round):
         """The record itself, with what is missing as expected given all messages."""
-        return self._measured(*answers.factual(state["client"], self.outputs, reply)), state
+        values, variance = answers.factual(state["client"], self.outputs, reply)
+        return self._measured(self._put_back(values), variance), state
 
     def _aggregate(self, request, state, round):
         """Effect of scaling the inputs of all other units together."""
@@ -324,6 +348,10 @@ class UnitWorker:
             raise PacketError(f"Unit {self.name!r} was told of no inputs of other units that moved in `fit`.")
         change = state["phi"] * (request.scale - 1)
         return self._measured((answers.loadings(state["client"], len(change)) @ change)[None]), state
+
+    def _put_back(self, values):
+        """Measurements of the last rows of the record, of all mostly, with seasons, trend, modes and levels."""
+        return values if self.taken_off is None else values + self.taken_off[len(self.taken_off) - len(values) :]
 
     def _measured(self, values, variance=None):
         """Measurements by the names of the sensors, made from positions where they have none."""
@@ -396,12 +424,12 @@ class UnitWorker:
             )
 
 
-def fitted_client(template, Y, U, starts, name, columns, noise=None):
+def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None):
     """The unit's fitted model: a clone of a KalmanClient, or the unit's own object as it is."""
     if isinstance(template, KalmanClient):
         client = clone(template)
         client._validate_params()
-        client.fit_arrays(Y, U, starts, f"unit {name!r}", columns, noise)
+        client.fit_arrays(Y, U, starts, f"unit {name!r}", columns, noise, index)
         if client.C is None:
             warn_few_rows(len(Y), len(client.model.C), client.n_states_, f"unit {name!r}")
         return client

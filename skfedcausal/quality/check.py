@@ -7,6 +7,8 @@ import pandas as pd
 
 from ..containers.rows import repeated_stretch, repeated_text
 from .clocks import unit_series
+from .home import same_columns
+from .moves import common_spikes, moves_of
 from .offsets import pooled_offsets, unit_offsets
 from .record import duration, read_units
 from .report import COLUMNS, KINDS, PlantCheck, unit_table
@@ -94,6 +96,9 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
             _check_times(unit, "all units" if shared else unit.name, found)
         tables.append(_check_unit(unit, found))
     tags = pd.concat(tables, ignore_index=True)
+    _check_moves(units, tags, found)
+    if shared:
+        _check_copies(units, found)
     offsets = _check_clocks(units, shared, tags, found, max_offset)
     findings = pd.DataFrame(found, columns=list(COLUMNS))
     return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags)
@@ -207,6 +212,33 @@ def _check_tag(unit, column, tag, segments, known, found):
 def _is_round(value):
     """Whether a number has at most five digits, as people set it."""
     return np.isclose(value, float(f"{value:.5g}"), rtol=1e-12, atol=0)
+
+
+# -- units as a whole -----------------------------------------------------------------------------
+
+
+def _check_moves(units, tags, found):
+    """Seasons, trends, shifts, modes, wandering of units, spikes that they share, and sensors that are there twice."""
+    spikes = {}
+    for unit in units:
+        measured = (tags.loc[tags["unit"] == unit.name, "kind"] == "measured").to_numpy()
+        moves, spikes[unit.name] = moves_of(unit.values[:, measured])
+        for move in moves:
+            _add(found, unit, move.kind, move.value, **move.words)
+        for first, second in same_columns(unit.values, np.flatnonzero(measured)):
+            _add(found, unit, "same sensor", 1.0, column=unit.columns[second], other=unit.columns[first])
+    by_name = {unit.name: unit for unit in units}
+    for first, second, count in common_spikes(spikes, min(len(unit.values) for unit in units)):
+        _add(found, by_name[second], "common spikes", float(count), count=count, other=first)
+
+
+def _check_copies(units, found):
+    """Units whose columns are those of another, whatever they are called."""
+    seen: dict[bytes, str] = {}
+    for unit in units:
+        first = seen.setdefault(np.ascontiguousarray(unit.values).tobytes(), unit.name)
+        if first != unit.name:
+            _add(found, unit, "same unit", 1.0, other=first)
 
 
 # -- clocks ---------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ import pandas as pd
 COLUMNS = ("unit", "column", "kind", "start", "end", "value", "detail", "advice")
 KINDS = tomllib.loads(files(__package__).joinpath("kinds.toml").read_text("utf-8"))
 _WRONG = [kind for kind, about in KINDS.items() if "wrong" in about]
+_MOVES = [kind for kind, about in KINDS.items() if "moves" in about]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -20,12 +21,13 @@ class PlantCheck:
     units : DataFrame
         One row per unit: ``unit``, ``tags`` (number of columns), ``usable`` (step from which the order of
         events can be told), ``gaps`` (share of cells without a value), ``clock`` ("ok", an offset, or
-        "cannot tell"), ``verdict`` ("ok", "usable from ...", "fix first", "not usable"), ``findings`` and
-        ``advice`` in words.
+        "cannot tell"), ``verdict`` ("ok", "usable from ...", "moves" for what can be taken off at home, "fix
+        first", "not usable"), ``findings`` and ``advice`` in words.
     findings : DataFrame
         One row per finding: ``unit`` ("all units" where the table's clock is meant), ``column`` ("" for the
         whole unit), ``kind`` ("outage", "gap", "stuck", "clipped", "fill value", "interpolated", "held",
-        "slow", "no data", "clock", "repeated hour", "skipped hour"), ``start`` and ``end`` (times, or row
+        "slow", "no data", "clock", "repeated hour", "skipped hour", "same sensor", "same unit", "season",
+        "trend", "level shift", "modes", "wandering", "common spikes"), ``start`` and ``end`` (times, or row
         numbers from 0; the last row is included), ``value`` (what it is about: offset in seconds or steps,
         limit, share or period), ``detail``, ``advice``.
     tags : DataFrame
@@ -88,6 +90,8 @@ def _verdict(findings, tags, period, usable):
         return "not usable" if not tags["kind"].isin(["binary", "steps"]).any() else "switches only"
     if findings["kind"].isin(_WRONG).any():
         return "fix first"
+    if findings["kind"].isin(_MOVES).any():
+        return "moves"
     return f"usable from {usable}" if period > 1 else "ok"
 
 

@@ -24,6 +24,8 @@ from ..statespace.partition import Partition
 _PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
 _PRESENCE_LEVEL = 0.1
 _MAX_REGIMES = 8
+_COPY_ROWS = 200  # rows in which units differ
+_COPY = 1 - 1e-6  # smallest canonical correlation of two units that are one
 _FORECASTS = 40  # steps of an episode in which forecasts can be compared
 
 
@@ -83,6 +85,25 @@ class JointRecord:
     def most_lags(self):
         """Lags that moments can be had for; None for as many as there are rows."""
         return None
+
+    def copies(self):
+        """Pairs of units whose messages say the same of their states: one unit under two names."""
+        rows = np.unique(np.linspace(0, self.n_samples - 1, _COPY_ROWS).astype(int))
+        bases = []
+        for part in self.parts:
+            z = part.z[rows] - part.z[rows].mean(axis=0)
+            scale = np.sqrt(np.einsum("ti,ti->i", z, z))
+            varies = len(rows) > 2 * z.shape[1] and (scale > 0).all() and np.isfinite(scale).all()
+            bases.append(np.linalg.qr(z / scale)[0] if varies else None)
+        found = []
+        for k, first in enumerate(bases):
+            for m in range(k + 1, len(bases)):
+                second = bases[m]
+                if first is None or second is None or first.shape != second.shape:
+                    continue
+                if np.linalg.svd(first.T @ second, compute_uv=False)[-1] > _COPY:
+                    found.append((self.names[k], self.names[m]))
+        return found
 
     # -- inputs and steps ------------------------------------------------------------------------
 

@@ -317,6 +317,12 @@ class LikelihoodServer(ServerLearner):
         """
         self._validate_params()
         record = JointRecord.from_messages(messages)
+        for first, second in record.copies():
+            warnings.warn(
+                f"Units {first!r} and {second!r} send the same states: one unit under two names? Links of both are "
+                "shared out between them at will. Leave one out.",
+                stacklevel=2,
+            )
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))

@@ -57,6 +57,12 @@ class RootCauseServer:
     def fit(self, plant, messages):
         """Learn from the messages that a plant was fitted to; ValueError if there are not enough rows."""
         record = JointRecord.from_messages(messages, names=plant.names_)
+        same = record.copies()
+        if same:
+            raise ValueError(
+                f"Units {same[0][0]!r} and {same[0][1]!r} send the same states, so that no fault could be told to be in "
+                "one of them. Leave one out."
+            )
         self.names, self.slices = record.names, record.partition.slices
         rows = NominalRows.of(plant, messages, record, self._rng)
         self._outside_dims = np.round(rows.distance.mean(axis=0))

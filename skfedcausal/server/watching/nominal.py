@@ -233,7 +233,13 @@ def _noise_of(J):
 def inverse_root(covariance, ridge=1e-9):
     """L with ``L L' = covariance^-1``, a share of the mean variance added as a ridge."""
     C = np.atleast_2d(covariance)
-    return np.linalg.cholesky(np.linalg.inv(C + ridge * np.trace(C) / len(C) * np.eye(len(C))))
+    try:
+        return np.linalg.cholesky(np.linalg.inv(C + ridge * np.trace(C) / len(C) * np.eye(len(C))))
+    except np.linalg.LinAlgError:
+        raise ValueError(
+            "States of the units determine each other, or hardly vary beside others: a detector cannot tell them apart. "
+            "Leave out units that are seen in few rows, copies of units, and sensors that are computed from others."
+        ) from None
 
 
 def direct_causes(A, covariance, slices, least=0.02):

@@ -1,0 +1,377 @@
+"""What a unit takes off its record at home because rows alone tell it: seasons, trends, modes, levels of episodes.
+
+All of it is one regression of the measurements on columns that the number of a row, its mode and its episode
+determine. A linear model with such columns in every equation is the model of the residuals of that regression
+(Frisch and Waugh), so nothing after it needs to know; what was taken off is added to predictions again.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from ..containers.layout import SEPARATOR, listed
+from ..statespace.episodes import episodes
+
+_MOST_OVERTONES = 12
+_SMOOTH = 8  # degrees of freedom of a smooth trend unless a number is given
+_SETTLE = 8  # rows after a change of mode with a level of their own, while units settle
+_FEWEST_ROWS = 5  # rows for each column that is taken off, at least
+_FEWEST_IN_MODE = 10
+
+
+@dataclass(frozen=True)
+class Season:
+    """A period in rows and its overtones."""
+
+    period: float
+    overtones: int
+
+    def columns(self, record):
+        """Cosines and sines."""
+        angles = 2 * np.pi / self.period * record.rows[:, None] * np.arange(1, self.overtones + 1)
+        return np.hstack([np.cos(angles), np.sin(angles)])
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A natural cubic spline with a knot at each of `knots`; a line of two."""
+
+    knots: tuple
+
+    def columns(self, record):
+        """The line, and truncated cubes that are lines beyond the outer knots."""
+        first, last = self.knots[0], self.knots[-1]
+        t = (record.rows - first) / (last - first)
+        knots = (np.array(self.knots) - first) / (last - first)
+        cubes = np.maximum(t[:, None] - knots, 0) ** 3
+        slopes = (cubes[:, :-1] - cubes[:, -1:]) / (1 - knots[:-1])
+        return np.column_stack([t, slopes[:, :-1] - slopes[:, -1:]])
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Levels of the modes in a column of the record, or in an array over the rows; the first is the reference."""
+
+    where: Any  # position of the column, or labels by row
+    labels: tuple
+    name: str
+
+    def of(self, record):
+        """Mode of each row as its place among the labels."""
+        if isinstance(self.where, int):
+            came = record.values[:, self.where]
+        else:
+            rows = np.round(record.rows).astype(int)
+            if len(rows) and (rows.min() < 0 or rows.max() >= len(self.where)):
+                raise ValueError(
+                    f"`mode` has labels of rows 0 to {len(self.where) - 1}, and rows {rows.min()} to {rows.max()} came "
+                    f"for {self.name}. Give labels of later rows in it too, or name a column of the record."
+                )
+            came = self.where[rows]
+        return places_of(came, self.labels, self.name)
+
+    def columns(self, record):
+        """Which mode it is, and was in each of the rows before."""
+        now, n = self.of(record), len(record.rows)
+        columns = np.empty((n, _SETTLE + 1, len(self.labels) - 1))
+        for lag in range(_SETTLE + 1):
+            then = np.arange(n) - lag
+            for start, stop in episodes(record.starts, n):
+                then[start:stop] = np.maximum(then[start:stop], start)
+            columns[:, lag] = now[then][:, None] == np.arange(1, len(self.labels))
+        return columns.reshape(n, -1)
+
+
+@dataclass(frozen=True)
+class Record:
+    """Measurements with the numbers of their rows, counted from the first of the record that was learned from."""
+
+    values: np.ndarray
+    rows: np.ndarray
+    starts: tuple
+
+
+@dataclass(frozen=True)
+class Clock:
+    """How the number of a row is told: from the index, or counted on from the record of `fit`."""
+
+    n_rows: int
+    first: str  # digest of its first row
+    origin: Any = 0
+    step: Any = 1
+
+    @classmethod
+    def of(cls, Y, index):
+        """Clock of the record that is learned from."""
+        if not _is_counted(index) or len(index) < 2:
+            return cls(len(Y), _digest(Y))
+        step = pd.Series(index[1:] - index[:-1]).median() if isinstance(index, pd.DatetimeIndex) else 1
+        return cls(len(Y), _digest(Y), index[0], step)
+
+    def rows(self, Y, index, after=None):
+        """Numbers of rows; those of a stream come after row `after` where nothing else tells."""
+        timed = isinstance(self.origin, pd.Timestamp)
+        if _is_counted(index) and timed == isinstance(index, pd.DatetimeIndex) and (timed or index[0] != 0):
+            return np.asarray((index - self.origin) / self.step, dtype=float)
+        if after is None:
+            after = -1 if len(Y) and _digest(Y) == self.first else self.n_rows - 1
+        return after + 1.0 + np.arange(len(Y))
+
+
+@dataclass(frozen=True, eq=False)
+class Baseline:
+    """Seasons, trend and modes of a unit with what each adds to each sensor, and whether episodes have levels."""
+
+    clock: Clock
+    terms: tuple
+    centre: np.ndarray  # of the columns of the terms, so that the mean of the sensors stays what it is
+    effects: np.ndarray  # (n_columns, n_sensors)
+    by_episode: bool = False
+    level: np.ndarray | None = None  # mean of the sensors
+    last: np.ndarray | None = None  # level of the last episode: a stream goes on there
+
+    @property
+    def known(self):
+        """Positions of columns that are modes and no measurements."""
+        return [term.where for term in self.terms if isinstance(term, Modes) and isinstance(term.where, int)]
+
+    def of(self, Y, index=None, starts=(0,), after=None):
+        """What is to be taken off measurements, of their shape, and the number of the last row."""
+        rows = self.clock.rows(Y, index, after)
+        record = Record(Y, rows, tuple(starts))
+        off = (_columns(self.terms, record) - self.centre) @ self.effects
+        if self.by_episode:
+            off += self.last if after is not None else _levels(Y - self.level - off, starts)
+        for k in self.known:
+            off[:, k] = Y[:, k]
+        return off, (rows[-1] if len(rows) else after)
+
+
+def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", columns=None, noised=False):
+    """What the options `harmonics`, `trend`, `mode` and `levels` of a client take off a record."""
+    if noised:
+        _check_noised(options, index, name)
+    clock = Clock.of(Y, index)
+    record = Record(Y, clock.rows(Y, index, after=-1), tuple(starts))
+    terms = []
+    if options["trend"] is not None:
+        terms.append(_trend(options["trend"], record, name))
+    if options["mode"] is not None:
+        terms.append(_modes(options["mode"], record, name, columns))
+    by_episode = options["levels"] is not None
+    if options["harmonics"] is not None:
+        known = [term.where for term in terms if isinstance(term, Modes) and isinstance(term.where, int)]
+        terms += _seasons(options["harmonics"], record, terms, known, by_episode, name)
+    centre, effects = _regression(record, terms, by_episode, name)
+    found = Baseline(clock, tuple(terms), centre, effects)
+    if by_episode:
+        rest = Y - found.of(Y, index, starts, after=-1)[0]
+        level = np.nanmean(rest, axis=0)
+        last = _levels(rest - level, starts)[-1]
+        found = Baseline(clock, tuple(terms), centre, effects, True, level, last)
+    return found
+
+
+def _check_noised(options, index, name):
+    """Refuse what noise on the measurements hides; the rest is learned from them after the noise was added."""
+    if isinstance(options["mode"], (str, Integral)):
+        raise ValueError(
+            f"mode={options['mode']!r}: noise for privacy is added to every column of {name}, so that modes cannot be "
+            "read from one. Give the labels as an array, if they are no secret."
+        )
+    if not _is_counted(index):
+        raise ValueError(
+            f"Under privacy rows of {name} cannot be known again by their values, and seasons, trends and modes need "
+            "their numbers. Give tables with an index of times or whole numbers."
+        )
+
+
+# -- terms of options ------------------------------------------------------------------------------
+
+
+def _trend(wanted, record, name):
+    """A line, or a spline that spends the degrees of freedom asked for."""
+    freedom = {"linear": 1, "smooth": _SMOOTH}.get(wanted, wanted)
+    n = len(record.rows)
+    if n < _FEWEST_ROWS * (freedom + 1):
+        raise ValueError(
+            f"trend={wanted!r} spends {freedom} degrees of freedom, and {name} has {n} rows; give a smaller number or "
+            "at least five rows for each."
+        )
+    return Trend(tuple(np.linspace(record.rows.min(), record.rows.max(), freedom + 1).tolist()))
+
+
+def _seasons(wanted, record, others, known, by_episode, name):
+    """Seasons of the periods that were given, or of those that are found."""
+    if isinstance(wanted, str):
+        from .lines import found_periods  # for records whose periods nobody gave
+
+        rest = _rest(record, others, by_episode, name)
+        keep = [k for k in range(rest.shape[1]) if k not in known]
+        return [Season(period, _overtones(period)) for period in found_periods(rest[:, keep], record.rows)]
+    given = _numbered(wanted) if isinstance(wanted, dict) else dict.fromkeys(np.atleast_1d(wanted).tolist())
+    length = np.ptp(record.rows) + 1
+    for period, overtones in given.items():
+        if not isinstance(period, Real) or not 2 <= period:
+            raise ValueError(f"harmonics={wanted!r}: a period is a number of rows, at least 2; got {period!r}.")
+        if period > length:
+            raise ValueError(
+                f"harmonics: the period of {period:g} rows is longer than the record of {name}, {length:.0f} rows. "
+                "Give a longer record, or trend='smooth' instead."
+            )
+        if overtones is not None and not (isinstance(overtones, Integral) and 1 <= overtones <= period / 2):
+            raise ValueError(
+                f"harmonics: got {overtones!r} harmonics for the period of {period:g} rows; give a whole number from "
+                f"1 to {int(period / 2)}."
+            )
+    return [Season(float(p), _overtones(p) if k is None else int(k)) for p, k in given.items()]
+
+
+def _numbered(wanted):
+    """Periods of a dict as numbers, which are words in a settings file."""
+    words = {period: period.replace(".", "", 1).isdigit() for period in wanted if isinstance(period, str)}
+    return {float(period) if words.get(period) else period: count for period, count in wanted.items()}
+
+
+def _overtones(period):
+    return max(min(int(period / 2), _MOST_OVERTONES), 1)
+
+
+def _modes(wanted, record, name, columns):
+    """Modes by the column or the array that was given."""
+    where: Any
+    if isinstance(wanted, (str, Integral)):
+        where = _position(wanted, record.values.shape[1], name, columns)
+        came = record.values[:, where]
+    else:
+        where = np.asarray(wanted)
+        n = len(record.rows)
+        if where.ndim != 1 or len(where) < n:
+            raise ValueError(
+                f"`mode` has shape {where.shape}; give one label for each of the {n} rows of {name}, or the name of a "
+                "column."
+            )
+        came = where[np.round(record.rows).astype(int)] if record.rows.max() < len(where) else where[:n]
+    _check_present(came, name)
+    labels, counts = np.unique(came, return_counts=True)
+    if len(labels) > len(came) // (2 * _FEWEST_IN_MODE):
+        raise ValueError(f"`mode` has {len(labels)} labels in {len(came)} rows of {name}: it is no mode.")
+    rare = [label for label, count in zip(labels.tolist(), counts, strict=True) if count < _FEWEST_IN_MODE]
+    if rare:
+        raise ValueError(
+            f"Mode(s) {listed(rare)} of {name} have fewer than {_FEWEST_IN_MODE} rows, too few to learn a level from. "
+            "Join them with another mode, or leave those rows out."
+        )
+    return Modes(where, tuple(labels.tolist()), name)
+
+
+def _position(wanted, n_columns, name, columns):
+    """Position of the column with the modes."""
+    if isinstance(wanted, Integral):
+        if not 0 <= wanted < n_columns:
+            raise ValueError(f"mode={wanted}: {name} has columns 0 to {n_columns - 1}.")
+        return int(wanted)
+    named = [] if columns is None else [str(column) for column in columns]
+    fits = [k for k, column in enumerate(named) if column == wanted or column.partition(SEPARATOR)[2] == wanted]
+    if len(fits) != 1:
+        raise ValueError(f"mode={wanted!r} is no column of {name}; it has {listed(named)}.")
+    return fits[0]
+
+
+def _check_present(came, name):
+    """Refuse rows without a mode."""
+    missing = pd.isna(came)
+    if missing.any():
+        raise ValueError(
+            f"{int(missing.sum())} rows of {name} have no mode, row {int(np.argmax(missing))} first; fill them in."
+        )
+
+
+def places_of(came, labels, name):
+    """Places of modes among those of `fit`."""
+    _check_present(came, name)
+    known = np.array(labels)
+    places = np.searchsorted(known, came).clip(0, len(known) - 1)
+    new = known[places] != came
+    if new.any():
+        raise ValueError(
+            f"{name} is in mode(s) {listed(np.unique(came[new]).tolist())}, which did not occur in `fit`: nothing is "
+            f"known of their levels. Known are {listed(list(labels))}; fit a record with all of them."
+        )
+    return places
+
+
+# -- the regression --------------------------------------------------------------------------------
+
+
+def _columns(terms, record):
+    return np.hstack([np.zeros((len(record.rows), 0)), *(term.columns(record) for term in terms)])
+
+
+def _regression(record, terms, by_episode, name):
+    """Means of the terms' columns and their effects on each sensor, by least squares of the cells that are there."""
+    X = _columns(terms, record)
+    n, k = X.shape
+    if n < _FEWEST_ROWS * k:
+        raise ValueError(
+            f"Seasons, trend and modes of {name} have {k} numbers for each sensor, and it has {n} rows; give at least "
+            f"{_FEWEST_ROWS * k} rows, fewer periods, or harmonics={{period: 1}}."
+        )
+    centre, Y = X.mean(axis=0), record.values
+    X = X - centre
+    effects = np.zeros((k, Y.shape[1]))
+    present = np.isfinite(Y)
+    patterns, which = np.unique(present, axis=1, return_inverse=True)
+    for j, pattern in enumerate(patterns.T):
+        rows, own = np.flatnonzero(pattern), np.flatnonzero(which.ravel() == j)
+        if len(rows) > k:
+            groups = _episode_of(record.starts, n)[rows] if by_episode else np.zeros(len(rows), dtype=int)
+            effects[:, own] = np.linalg.lstsq(
+                _within(X[rows], groups), _within(Y[np.ix_(rows, own)], groups), rcond=1e-10
+            )[0]
+    return centre, effects
+
+
+def _rest(record, terms, by_episode, name):
+    """The record less what some terms tell of it."""
+    centre, effects = _regression(record, terms, by_episode, name)
+    rest = record.values - (_columns(terms, record) - centre) @ effects
+    return rest - _levels(rest, record.starts) if by_episode else rest
+
+
+def _within(X, groups):
+    """Rows less the mean of their group."""
+    counts = np.bincount(groups)
+    sums = np.zeros((len(counts), X.shape[1]))
+    np.add.at(sums, groups, X)
+    return X - (sums / np.maximum(counts, 1)[:, None])[groups]
+
+
+def _episode_of(starts, n):
+    return np.searchsorted(np.asarray(starts), np.arange(n), side="right") - 1
+
+
+def _levels(rest, starts):
+    """Mean of each episode in each of its rows, zero where a sensor was not there."""
+    levels = np.zeros(rest.shape)
+    for start, stop in episodes(starts, len(rest)):
+        there = np.isfinite(rest[start:stop])
+        total = np.where(there, rest[start:stop], 0.0).sum(axis=0)
+        levels[start:stop] = total / np.maximum(there.sum(axis=0), 1)
+    return levels
+
+
+def _is_counted(index):
+    """Whether an index tells the number of a row."""
+    if index is None or not len(index) or not index.is_unique:
+        return False
+    return isinstance(index, pd.DatetimeIndex) or (index.dtype.kind in "iu" and index.is_monotonic_increasing)
+
+
+def _digest(Y):
+    """Digest of the first row, by which the record of `fit` is known again."""
+    return hashlib.sha256(np.ascontiguousarray(Y[:1], dtype=float).tobytes()).hexdigest()

@@ -1,0 +1,46 @@
+"""What a unit finds in its own record before it learns from it: sentences for warnings, of what `check_plant` looks for."""
+
+import numpy as np
+
+from ..containers.layout import listed
+from .report import KINDS
+from .tags import Tag, filled, frozen
+
+
+def damage(Y, suspects, starts, labels):
+    """Sentences about fill values, frozen stretches and sensors that are there twice among some columns."""
+    found = []
+    for k in suspects:
+        tag, label = Tag(Y[:, k], np.array(starts)), str(labels[k])
+        fills = filled(tag)
+        for value, share in fills:
+            found.append(f"{label!r}: {_text('fill value', value=value, share=share)}")
+        held = [] if fills else frozen(tag)
+        if held:
+            rows = [(int(tag.rows[a]), int(tag.rows[b - 1])) for a, b in held]
+            where = listed([f"{a} to {b}" for a, b in rows], 3, quoted=False)
+            found.append(f"{label!r} stands still in rows {where}. {KINDS['stuck']['advice']}")
+    for first, second in same_columns(Y, suspects):
+        found.append(
+            f"{str(labels[second])!r} has the same values as {str(labels[first])!r}. {KINDS['same sensor']['advice']}"
+        )
+    return found
+
+
+def _text(kind, **words):
+    """Detail and advice of a kind of finding."""
+    return f"{KINDS[kind]['detail'].format(**words)}. {KINDS[kind]['advice'].format(**words)}"
+
+
+def same_columns(Y, columns):
+    """Pairs of measured columns with the same values, each copy with the first of its kind."""
+    first_of: dict[bytes, int] = {}
+    found = []
+    for k in columns:
+        values = np.ascontiguousarray(Y[:, k])
+        if len(np.unique(values[~np.isnan(values)][:1000])) < 10:
+            continue  # switches are equal by chance
+        first = first_of.setdefault(values.tobytes(), int(k))
+        if first != k:
+            found.append((first, int(k)))
+    return found

@@ -1,0 +1,167 @@
+"""What units do that a plant around one level does not: seasons, trends, shifts, modes, wandering, common spikes."""
+
+from itertools import combinations
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from ..client.lines import found_periods
+from ..client.shifts import best_split
+from ..statespace.episodes import lagged_rows
+
+_LEVEL = 1e-3  # chance of any finding of a kind in a unit that stays where it is
+_FEWEST_ROWS = 300
+_BANDWIDTH = 12.0  # lags of the long-run variance of 100 rows
+_TAILS = {"level": (0.4, np.pi**2 / 2), "line": (0.9, 2 * np.pi**2)}  # P(statistic > x) = a exp(-b x) about
+_MOST_SHIFTS = 15
+_SMOOTHED = 15  # rows over which scores are averaged before modes are looked for
+_TWO = 0.8  # share of the variance that two levels explain; of a normal distribution it is 0.64
+_VISITS = 4  # to modes, fewer are shifts
+_ONE_WAY = 0.8  # share of slow movements in one direction, as a unit has that is set to other levels
+_SURE = 0.25  # of the distance of two levels, from their middle, at which a row is in one of them
+_DWELL = 20  # rows in a mode on average
+_SPIKE = 8.0  # robust deviations
+_LAGS = 8
+_CHANCE = 5  # times as many common spikes as chance would give
+
+
+class Move(NamedTuple):
+    """A kind of finding with its value and words."""
+
+    kind: str
+    value: float
+    words: dict
+
+
+def moves_of(Y):
+    """Seasons, modes, and movements of the level of a unit's measured columns, and the rows of its spikes."""
+    if len(Y) < _FEWEST_ROWS or not Y.shape[1]:
+        return [], np.zeros(0, dtype=int)
+    filled = pd.DataFrame(Y).interpolate(limit_direction="both").to_numpy()
+    filled = filled[:, np.isfinite(filled).all(axis=0) & (filled.std(axis=0) > 0)]
+    if not filled.shape[1]:
+        return [], np.zeros(0, dtype=int)
+    series = (filled - filled.mean(axis=0)) / filled.std(axis=0)
+    spikes, series = _without_spikes(series)
+    found, rows = [], np.arange(len(series), dtype=float)
+    level = _level_move(series)
+    rest = series if level is None else series - _smooth(series)
+    periods = found_periods(rest, rows)
+    if periods:
+        words = {"periods": " and ".join(f"{period:g}" for period in periods), "list": [float(p) for p in periods]}
+        found.append(Move("season", periods[0], words))
+        series = _without_seasons(series, periods)
+        level = _level_move(series)
+    modes = _modes(series)
+    if modes is not None:
+        found.append(modes)
+    elif level is not None:
+        found.append(level)
+    return found, spikes
+
+
+def common_spikes(spikes, n_rows):
+    """Pairs of units with spikes in the same rows far more often than by chance, and how many."""
+    found = []
+    for first, second in combinations(spikes, 2):
+        both = len(np.intersect1d(spikes[first], spikes[second]))
+        if both >= 3 and both > _CHANCE * len(spikes[first]) * len(spikes[second]) / n_rows:
+            found.append((first, second, both))
+    return found
+
+
+# -- spikes and seasons ----------------------------------------------------------------------------
+
+
+def _without_spikes(series):
+    """Rows in which some column jumps by far more than it usually does, and the columns clipped there."""
+    n = len(series)
+    Z = np.hstack([np.ones((n, 1)), lagged_rows(series, 1)])
+    rest = series - Z @ np.linalg.lstsq(Z, series, rcond=None)[0]
+    scale = np.median(np.abs(rest), axis=0) / 0.6745
+    large = np.abs(rest) > _SPIKE * np.maximum(scale, 1e-12)
+    rows = np.flatnonzero(large.any(axis=1))
+    usual = np.percentile(series, [0.5, 99.5], axis=0)
+    return rows, np.clip(series, *usual) if len(rows) else series
+
+
+def _without_seasons(series, periods):
+    rows = np.arange(len(series))[:, None]
+    X = [np.ones((len(series), 1))]
+    for period in periods:
+        angles = 2 * np.pi / period * rows * np.arange(1, max(min(int(period / 2), 12), 1) + 1)
+        X += [np.cos(angles), np.sin(angles)]
+    design = np.hstack(X)
+    return series - design @ np.linalg.lstsq(design, series, rcond=1e-10)[0]
+
+
+def _smooth(series):
+    """Slow part of a record, of as many degrees of freedom as catch its movements."""
+    n = len(series)
+    frequencies = np.arange(1, max(n // 100, 3))
+    X = np.cos(np.pi * (np.arange(n)[:, None] + 0.5) / n * frequencies)
+    X = np.hstack([np.ones((n, 1)), X])
+    return X @ np.linalg.lstsq(X, series, rcond=None)[0]
+
+
+# -- levels ----------------------------------------------------------------------------------------
+
+
+def _stationarity(series, around="level"):
+    """P-value of the largest statistic of Kwiatkowski, Phillips, Schmidt and Shin of the columns, by Bonferroni."""
+    n, d = series.shape
+    centred = series - series.mean(axis=0)
+    n_lags = int(_BANDWIDTH * (n / 100) ** 0.25)
+    long_run = (centred**2).mean(axis=0)
+    for lag in range(1, n_lags + 1):
+        long_run = long_run + 2 * (1 - lag / (n_lags + 1)) * (centred[lag:] * centred[:-lag]).sum(axis=0) / n
+    statistic = (np.cumsum(centred, axis=0) ** 2).sum(axis=0) / n**2 / np.maximum(long_run, 1e-12)
+    share, rate = _TAILS[around]
+    return float(min(d * share * np.exp(-rate * statistic.max()), 1.0))
+
+
+def _level_move(series):
+    """A trend, shifts or wandering of a record that does not stay around one level; None for one that does."""
+    if _stationarity(series) > _LEVEL:
+        return None
+    n = len(series)
+    line = np.column_stack([np.ones(n), np.linspace(-1, 1, n)])
+    if _stationarity(series - line @ np.linalg.lstsq(line, series, rcond=None)[0], "line") > _LEVEL:
+        return Move("trend", 0.0, {})
+    slow = _smooth(series)
+    sizes, axes = np.linalg.eigh(slow.T @ slow)
+    if sizes[-1] < _ONE_WAY * sizes.sum():
+        return Move("wandering", 0.0, {})
+    axis, borders = axes[:, -1], list[int]()
+    while len(borders) < _MOST_SHIFTS:
+        split = max((best_split(series @ axis, a, b) for a, b in _pieces(borders, n)), default=(0.0, 0))
+        if not split[1]:
+            break
+        borders = sorted([*borders, split[1]])
+        rest = np.concatenate([series[a:b] - series[a:b].mean(axis=0) for a, b in _pieces(borders, n)])
+        if _stationarity(rest) > _LEVEL:
+            shown = ", ".join(map(str, borders[:5])) + (", ..." if len(borders) > 5 else "")
+            return Move("level shift", float(len(borders)), {"count": len(borders), "where": shown})
+    return Move("wandering", 0.0, {})
+
+
+def _pieces(borders, n):
+    return list(zip([0, *borders], [*borders, n], strict=True))
+
+
+def _modes(series):
+    """Two levels that a record keeps changing between, None without."""
+    axis = np.linalg.eigh(series.T @ series)[1][:, -1]
+    score = series @ axis
+    slow = np.convolve(score, np.ones(_SMOOTHED) / _SMOOTHED, mode="same")
+    low, high = np.percentile(slow, [10, 90])
+    for _ in range(20):
+        up = slow > (low + high) / 2
+        low, high = slow[~up].mean(), slow[up].mean()
+    explained = 1 - np.where(up, slow - high, slow - low).var() / max(slow.var(), 1e-12)
+    sure = np.abs(slow - (low + high) / 2) > _SURE * (high - low)
+    visits = 1 + int((np.diff(up[sure].astype(int)) != 0).sum())
+    if explained < _TWO or visits < _VISITS or len(slow) / visits < _DWELL:
+        return None
+    return Move("modes", float(visits), {"count": visits})

@@ -1,0 +1,244 @@
+"""Seasons, trends, modes and levels of episodes that a unit takes off its record at home."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    FederatedRCADetector,
+    KalmanClient,
+)
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.client.worker import UnitWorker
+
+PERIOD = 24
+
+
+def _season(n, phase=0.0):
+    return np.sin(2 * np.pi * np.arange(n) / PERIOD + phase)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return make_granger_plant(3, n_samples=1200, n_links=1, link_strength=0.4, random_state=1)[0]
+
+
+@pytest.fixture(scope="module")
+def seasonal(plain):
+    return {name: Y + 3 * _season(len(Y), k)[:, None] for k, (name, Y) in enumerate(plain.items())}
+
+
+def _flat(X):
+    return np.hstack(list(X.values()))
+
+
+def _share(predicted, Y):
+    return 1 - ((Y - predicted) ** 2).sum() / ((Y - Y.mean(axis=0)) ** 2).sum()
+
+
+def test_the_model_is_that_of_the_residuals_of_one_regression(seasonal):
+    Y = seasonal["unit0"]
+    angles = 2 * np.pi * np.arange(len(Y))[:, None] * np.arange(1, 13) / PERIOD
+    design = np.hstack([np.ones((len(Y), 1)), np.cos(angles), np.sin(angles)])
+    fitted = design @ np.linalg.lstsq(design, Y, rcond=None)[0]
+    own = KalmanClient(harmonics=PERIOD).fit(Y)
+    bare = KalmanClient().fit(Y - fitted)
+    np.testing.assert_allclose(own.transition_, bare.transition_, atol=1e-9)
+    np.testing.assert_allclose(own.measurement_cov_, bare.measurement_cov_, rtol=1e-9)
+    np.testing.assert_allclose(own.predict(Y), bare.predict(Y - fitted) + fitted, atol=1e-9)
+    np.testing.assert_allclose(own.score_samples(Y), bare.score_samples(Y - fitted), atol=1e-9)
+
+
+def test_a_season_of_any_size_gives_the_same_links(plain, seasonal):
+    without = FederatedGrangerEstimator(KalmanClient(harmonics=PERIOD)).fit(plain).links_
+    with_one = FederatedGrangerEstimator(KalmanClient(harmonics=PERIOD)).fit(seasonal).links_
+    np.testing.assert_allclose(with_one["p_value"], without["p_value"], atol=1e-6)
+
+
+def test_rows_go_on_after_the_record_and_the_record_itself_is_known_again(seasonal):
+    first, later = ({name: Y[rows] for name, Y in seasonal.items()} for rows in (slice(0, 1000), slice(1000, None)))
+    est = FederatedGrangerEstimator(KalmanClient(harmonics=PERIOD)).fit(first)
+    late = {name: Y[PERIOD // 2 :] for name, Y in later.items()}  # out of phase by half a period
+    assert _share(est.predict(later), _flat(later)) > 0.5
+    assert _share(est.predict(late), _flat(late)) < 0
+    start = {name: Y[:300] for name, Y in first.items()}
+    np.testing.assert_allclose(est.predict(start), est.predict(first)[:300], atol=1e-9)
+    again = pickle.loads(pickle.dumps(est))
+    np.testing.assert_array_equal(again.predict(later), est.predict(later))
+
+
+@pytest.mark.parametrize("index", [pd.RangeIndex(1200), pd.date_range("2026-01-01", periods=1200, freq="1h")])
+def test_an_index_tells_the_phase_of_any_rows(seasonal, index):
+    columns = [f"{name}__s{k}" for name, Y in seasonal.items() for k in range(Y.shape[1])]
+    frame = pd.DataFrame(_flat(seasonal), columns=columns, index=index)
+    est = FederatedGrangerEstimator(KalmanClient(harmonics=PERIOD)).fit(frame[:1000])
+    late = frame[1007:]
+    assert _share(est.predict(late), late.to_numpy()) > 0.5
+    own = KalmanClient(harmonics=PERIOD).fit(frame[:1000].filter(like="unit0"))
+    part = late.filter(like="unit0")
+    assert _share(own.predict(part), part.to_numpy()) > 0.5
+
+
+def test_periods_are_found(seasonal, plain):
+    found = KalmanClient(harmonics="auto").fit(seasonal["unit0"])
+    assert [season.period for season in found.baseline_.terms] == [PERIOD]
+    none = KalmanClient(harmonics="auto").fit(plain["unit0"])
+    assert none.baseline_.terms == ()
+    np.testing.assert_allclose(none.transition_, KalmanClient().fit(plain["unit0"]).transition_)
+
+
+@pytest.mark.slow
+def test_a_period_is_found_in_one_of_many_records_without_one():
+    # level 1e-3 per unit, so that 3 of 200 has a chance below 2e-4
+    found = 0
+    for seed in range(50):
+        X, _ = make_granger_plant(4, n_samples=800, random_state=seed)
+        found += sum(bool(KalmanClient(harmonics="auto").fit(Y).baseline_.terms) for Y in X.values())
+    assert found < 3
+
+
+def test_trends_are_taken_off_and_go_on_as_lines(plain):
+    Y = plain["unit0"]
+    line = np.linspace(0, 30, 1200)[:, None]
+    for trend in ("linear", "smooth", 3):
+        own = KalmanClient(trend=trend).fit((Y + line)[:1000])
+        assert _share(own.predict((Y + line)[1000:]), (Y + line)[1000:]) > -0.5
+    np.testing.assert_allclose(
+        KalmanClient(trend="linear").fit(Y + line).transition_, KalmanClient(trend="linear").fit(Y).transition_, atol=1e-8
+    )
+
+
+def test_a_smooth_trend_spends_its_degrees_of_freedom():
+    Y = np.random.default_rng(0).standard_normal((400, 2)).cumsum(axis=0) * 0.1
+    Y += np.random.default_rng(1).standard_normal(Y.shape)
+    for freedom in (1, 4, 9):
+        own = KalmanClient(trend=freedom).fit(Y)
+        assert np.linalg.matrix_rank(own.baseline_.terms[0].columns(_rows(400))) == freedom
+
+
+def _rows(n):
+    return type("Record", (), {"rows": np.arange(n, dtype=float)})
+
+
+def test_natural_splines_are_those_of_patsy():
+    patsy = pytest.importorskip("patsy")
+    own = KalmanClient(trend=5).fit(np.random.default_rng(0).standard_normal((200, 1)))
+    x, ours = np.arange(200.0), own.baseline_.terms[0].columns(_rows(200))
+    theirs = patsy.dmatrix("cr(x, df=6) - 1", {"x": x})
+    both = np.column_stack([np.ones(200), ours])
+    assert own.baseline_.terms[0].knots == tuple(np.linspace(0, 199, 6))
+    rest = theirs - both @ np.linalg.lstsq(both, theirs, rcond=None)[0]
+    assert np.abs(rest).max() < 1e-8
+
+
+def _modal(plain):
+    mode = (np.arange(1200) // 70) % 3
+    return {name: Y + np.array([0.0, 5.0, -3.0])[mode][:, None] for name, Y in plain.items()}, mode
+
+
+def test_modes_by_a_column_and_by_an_array_are_the_same(plain):
+    X, mode = _modal(plain)
+    told = {name: np.column_stack([Y, mode]) for name, Y in X.items()}
+    column = FederatedGrangerEstimator(KalmanClient(mode=8)).fit(told)
+    array = FederatedGrangerEstimator(KalmanClient(mode=np.array(["off", "half", "full"])[mode])).fit(X)
+    np.testing.assert_allclose(column.links_["p_value"], array.links_["p_value"], rtol=1e-6)
+    predicted = column.predict(told)
+    np.testing.assert_array_equal(predicted[:, 8], mode)  # what is no measurement is what it is
+    assert _share(predicted[:, :8], X["unit0"]) > 0.5
+    frame = pd.DataFrame(told["unit0"], columns=[*"abcdefgh", "mode"])
+    named = KalmanClient(mode="mode").fit(frame)
+    np.testing.assert_allclose(named.transition_, column.clients_["unit0"].transition_)
+
+
+def test_levels_of_episodes(plain):
+    levels = np.repeat([0.0, 20.0, -10.0], 400)[:, None]
+    X = {name: Y + levels for name, Y in plain.items()}
+    est = FederatedGrangerEstimator(KalmanClient(levels="episode")).fit(X, lengths=[400] * 3)
+    bare = FederatedGrangerEstimator(KalmanClient(levels="episode")).fit(plain, lengths=[400] * 3)
+    np.testing.assert_allclose(est.transition_, bare.transition_, atol=1e-7)
+    np.testing.assert_allclose(est.predict(X, lengths=[400] * 3) - levels, bare.predict(plain, lengths=[400] * 3), atol=1e-6)
+
+
+def test_gaps_episodes_forecasts_and_streams(seasonal):
+    rng = np.random.default_rng(0)
+    holes = {name: np.where(rng.random(Y.shape) < 0.1, np.nan, Y) for name, Y in seasonal.items()}
+    est = FederatedGrangerEstimator(KalmanClient(harmonics=PERIOD)).fit(holes, lengths=[600, 600])
+    assert _share(est.predict(holes, lengths=[600, 600]), _flat(seasonal)) > 0.5
+    est.fit({name: Y[:1000] for name, Y in seasonal.items()})
+    assert _share(est.forecast(seasonal, 1000), _flat(seasonal)[1000:]) > 0.3
+    detector = FederatedRCADetector(KalmanClient(harmonics=PERIOD), false_alarm_rate=1 / 300)
+    detector.fit({name: Y[:900] for name, Y in seasonal.items()})
+    later = {name: Y[900:].copy() for name, Y in seasonal.items()}
+    assert np.mean(detector.predict(later) == -1) < 0.1
+    later["unit1"][150:] += 12.0
+    whole, told = detector.incidents(later), set()
+    for first in range(0, 300, 50):
+        told |= set(detector.update({name: Y[first : first + 50] for name, Y in later.items()})["detected"])
+    assert told == set(whole["detected"])
+    assert min(told) >= 150
+
+
+def test_effects_of_inputs_have_no_season_in_them():
+    X, truth = make_granger_plant(2, n_samples=800, n_inputs=1, random_state=0)
+    waves = {name: Y + 2 * _season(800)[:, None] for name, Y in X.items()}
+    client = KalmanClient(harmonics={PERIOD: 1})
+    with_one = FederatedCounterfactualEstimator(client).fit(waves, inputs=truth.inputs)
+    without = FederatedCounterfactualEstimator(client).fit(X, inputs=truth.inputs)
+    np.testing.assert_allclose(with_one.input_, without.input_, atol=1e-4)
+
+
+def test_sites_take_seasons_off_at_home(seasonal):
+    est = FederatedGrangerEstimator(KalmanClient(harmonics=PERIOD)).fit(seasonal)
+    workers = {name: UnitWorker(name, Y, None, (0,), None, KalmanClient(harmonics=PERIOD)) for name, Y in seasonal.items()}
+    far = FederatedGrangerEstimator().fit_sites(InProcessTransport(workers))
+    np.testing.assert_array_equal(far.links_["p_value"], est.links_["p_value"])
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"harmonics": 3000}, "period of 3000 rows is longer than the record of the unit, 1200 rows"),
+        ({"harmonics": {24: 13}}, "got 13 harmonics for the period of 24 rows"),
+        ({"harmonics": ["day"]}, "a period is a number of rows"),
+        ({"trend": 400}, "spends 400 degrees of freedom"),
+        ({"mode": "load"}, "no column of the unit"),
+        ({"mode": 12}, "has columns 0 to 7"),
+        ({"mode": 0}, "1200 labels in 1200 rows"),
+        ({"mode": np.zeros(7)}, "one label for each of the 1200 rows"),
+        ({"mode": np.where(np.arange(1200) == 5, "start", "run")}, "Mode.s. 'start' of the unit"),
+        ({"mode": np.where(np.arange(1200) < 5, None, "run")}, "5 rows of the unit have no mode"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(plain, settings, words):
+    with pytest.raises(ValueError, match=words):
+        KalmanClient(**settings).fit(plain["unit0"])
+
+
+def test_modes_of_new_rows_must_be_known(plain):
+    X, mode = _modal(plain)
+    told = np.column_stack([X["unit0"], mode])
+    own = KalmanClient(mode=8).fit(told)
+    told[-1, 8] = 7
+    with pytest.raises(ValueError, match="is in mode.s. 7.0, which did not occur"):
+        own.predict(told)
+    own = KalmanClient(mode=mode[:1000]).fit(X["unit0"][:1000])
+    with pytest.raises(ValueError, match="labels of rows 0 to 999, and rows 1000 to 1199"):
+        own.predict(X["unit0"][1000:])
+    longer = KalmanClient(mode=mode).fit(X["unit0"][:1000])
+    assert _share(longer.predict(X["unit0"][1000:]), X["unit0"][1000:]) > 0.5
+
+
+def test_under_privacy_rows_need_an_index(seasonal):
+    client = KalmanClient(harmonics=PERIOD)
+    noise = np.full(8, 0.1)
+    with pytest.raises(ValueError, match="index of times or whole numbers"):
+        clone(client).fit_arrays(seasonal["unit0"], noise=noise)
+    clone(client).fit_arrays(seasonal["unit0"], noise=noise, index=pd.RangeIndex(1200))
+    with pytest.raises(ValueError, match="noise for privacy is added"):
+        KalmanClient(mode=0).fit_arrays(seasonal["unit0"], noise=noise, index=pd.RangeIndex(1200))

@@ -1,0 +1,69 @@
+"""What a unit says of its own record before it learns from it, and what a server says of units that are one."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient
+from skfedcausal.datasets import make_granger_plant
+
+
+@pytest.fixture
+def plant():
+    return make_granger_plant(3, n_samples=1000, random_state=0)[0]
+
+
+def test_fill_values_are_named(plant):
+    plant["unit1"][300:340, 2] = -9999.0
+    with pytest.warns(UserWarning, match=r"'unit1': 'unit1__x2': -9999 in 4.0% of the rows.*Replace -9999 by NaN"):
+        FederatedGrangerEstimator().fit(plant)
+
+
+def test_frozen_stretches_are_named(plant):
+    plant["unit1"][300:600, 2] = plant["unit1"][300, 2]
+    with pytest.warns(UserWarning, match="'unit1__x2' stands still in rows 300 to 599. Set the values there to NaN"):
+        FederatedGrangerEstimator().fit(plant)
+
+
+def test_sensors_that_are_there_twice_are_named(plant):
+    plant["unit2"] = np.column_stack([plant["unit2"], plant["unit2"][:, 3]])
+    with pytest.warns(UserWarning, match="'unit2__x8' has the same values as 'unit2__x3'"):
+        FederatedGrangerEstimator().fit(plant)
+
+
+def test_columns_that_are_multiples_of_one_are_said_to_be(plant):
+    plant["unit0"] = np.outer(plant["unit0"][:, 0], np.arange(1, 9.0))
+    with pytest.warns(UserWarning, match="8 columns of unit 'unit0' are multiples of one of them"):
+        FederatedRCADetector(false_alarm_rate=0.01).fit(plant)
+
+
+def test_one_unit_under_two_names(plant):
+    plant["copy"] = 5.0 * plant["unit0"] + 3.0
+    with pytest.warns(UserWarning, match="Units 'unit0' and 'copy' send the same states"):
+        FederatedGrangerEstimator().fit(plant)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        with pytest.raises(ValueError, match="Units 'unit0' and 'copy' send the same states"):
+            FederatedRCADetector(false_alarm_rate=0.01).fit(plant)
+
+
+@pytest.mark.parametrize("estimator", [FederatedGrangerEstimator(), FederatedRCADetector(false_alarm_rate=0.01)])
+def test_a_unit_seen_in_two_rows_is_refused_by_name(plant, estimator):
+    seen = np.full_like(plant["unit0"], np.nan)
+    seen[[10, 500]] = plant["unit0"][[10, 500]]
+    with pytest.raises(ValueError, match="unit 'unit0' has values in 2 of 1000 rows, 0 of them right after another"):
+        estimator.fit({**plant, "unit0": seen})
+
+
+def test_ordinary_records_are_left_in_peace():
+    rng = np.random.default_rng(0)
+    ordinary = {
+        "rounded": np.round(rng.standard_normal((800, 3)), 1),
+        "switch": np.column_stack([rng.standard_normal(800), np.arange(800) // 50 % 2, np.arange(800) // 50 % 2]),
+        "short": rng.standard_normal((30, 2)),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for Y in ordinary.values():
+            KalmanClient().fit(Y)
