@@ -30,7 +30,7 @@ from .links.resampling import bootstrap_table, stability_table
 from .links.tables import correlation_table, links_table
 from .links.tests import check_method, tests_table
 from .plant import ServerLearner, smoothed_replies
-from .prediction import OperatingPoint, smooth_plant
+from .prediction import OperatingPoint, PlantFilter, smooth_plant
 
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
@@ -793,6 +793,23 @@ class LikelihoodServer(ServerLearner):
 
             return lagged_tests_table(plant.names_, plant.partition_, plant._lagged, method)
         return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
+
+    def changed_links(self, messages, alpha):
+        """Which links and units of the plant have changed in a record; dates are its rows."""
+        from .changes.compared import changed_table  # for those who ask
+        from .changes.plant import LearnedPlant
+
+        record, lagged = self._record(messages), self._lagged
+        A = self.unshrunk_transition_[None] if lagged is None else lagged.dynamics.A
+        estimates = None if lagged is not None else self._blocks.estimate
+        plant = LearnedPlant(A, self.partition_, self._parameters.state_scale, self.n_samples_, estimates)
+        if lagged is None:
+            drive = self._drive(self.unshrunk_transition_, self.unshrunk_input_)
+            run = PlantFilter(self.unshrunk_transition_, self.process_cov_, record, drive)
+        else:
+            run = lagged.dynamics.filter(record, self._operating_point)
+        with few_threads(record.partition.n_states):
+            return changed_table(self.names_, plant, run, record, alpha)
 
     def bootstrap_links(self, messages, **settings):
         """Scatter of the estimates of links over resampled records, to check their standard errors."""

@@ -1,0 +1,135 @@
+"""Tests of what may have changed in the rows of one unit, from every start, and their size under no change."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+N_DRAWS = 200
+_N_WINDOWS, _FEWEST_ROWS = 12, 50  # starts of a change that are tried, rows behind the last one
+_ROWS_PER_COEFFICIENT = 5
+_TAIL = 0.01  # share of the draws that tell how many tests a minimum is of, at least so many of them
+_FEWEST_DRAWS = 20
+_RIDGE = 1e-9
+VARIANCE = "variance"
+
+
+def window_starts(n_samples):
+    """Rows from which a change is supposed to hold, to the end."""
+    last = max(n_samples - _FEWEST_ROWS, 0)
+    return np.unique(np.linspace(0, last, min(_N_WINDOWS, 1 + last // (_FEWEST_ROWS // 2))).astype(int))
+
+
+@dataclass(frozen=True)
+class UnitTests:
+    """White innovations of one unit, the hypotheses about its rows, and how much the plant's record weighs."""
+
+    innovations: object  # UnitInnovations
+    groups: list
+    starts: np.ndarray  # rows of the record
+    n_learned: int
+
+    @property
+    def n_states(self):
+        """States of the unit."""
+        return self.innovations.white.shape[1]
+
+    def log_p_values(self, white):
+        """Log p-value of every hypothesis of every group from every start, and of the unit's variance.
+
+        A list of arrays (n_starts, n_hypotheses, ...) with the trailing axes of `white` (n_rows, ...).
+        """
+        one = white.reshape(len(white), -1)
+        counts, squares = self._variances(one)
+        found = [self._of_group(group, one, counts, squares) for group in self.groups]
+        found.append(self._of_variance(one, counts, squares)[:, None])
+        return [x.reshape(*x.shape[:2], *white.shape[1:]) for x in found]
+
+    def _suffix(self, products):
+        """Sums over the rows from every start of products (n_rows, ...)."""
+        edges = self.starts * self.n_states
+        sums = np.add.reduceat(products, edges, axis=0)
+        return np.cumsum(sums[::-1], axis=0)[::-1]
+
+    def _variances(self, white):
+        """Numbers of innovations from every start, and sums of their squares."""
+        told = np.add.reduceat(self.innovations.n_told, self.starts)
+        return np.cumsum(told[::-1])[::-1].astype(float), self._suffix(white**2)
+
+    def _share(self, counts):
+        """Share of the variance of a difference between two records that is the new one's."""
+        learned = self.n_learned * self.n_states
+        return learned / (learned + counts)
+
+    def _of_group(self, group, white, counts, squares):
+        Z, c = group.regressors, group.regressors.shape[2]
+        G = self._gram(Z)
+        s = np.stack([self._suffix_of(Z[:, h], white) for h in range(Z.shape[1])], axis=1)
+        if white.shape[1] == 1:
+            s -= np.stack([self._suffix_of(Z[:, h], group.told[:, h, None]) for h in range(Z.shape[1])], axis=1)
+        explained = np.maximum(np.einsum("shcb,shcb->shb", s, np.linalg.solve(G, s)), 0.0)
+        left = np.maximum(squares[:, None] - explained, 0.1 * squares[:, None]) / np.maximum(counts, 1)[:, None, None]
+        statistic = self._share(counts)[:, None, None] * explained / left
+        enough = counts >= _ROWS_PER_COEFFICIENT * c
+        return np.where(enough[:, None, None], stats.chi2.logsf(statistic, c), 0.0)
+
+    def _gram(self, Z):
+        edges = np.append(self.starts * self.n_states, len(Z))
+        pieces = zip(edges[:-1], edges[1:], strict=True)
+        own = np.array([np.einsum("rhc,rhd->hcd", Z[a:b], Z[a:b], optimize=True) for a, b in pieces])
+        G = np.cumsum(own[::-1], axis=0)[::-1]
+        size = np.trace(G, axis1=-2, axis2=-1)[..., None, None] / Z.shape[2]
+        return G + (_RIDGE * size + np.finfo(float).tiny) * np.eye(Z.shape[2])
+
+    def _suffix_of(self, z, white):
+        """``z' white`` over the rows from every start, (n_starts, c, n_series)."""
+        edges = np.append(self.starts * self.n_states, len(z))
+        own = np.array([z[a:b].T @ white[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)])
+        return np.cumsum(own[::-1], axis=0)[::-1]
+
+    def _of_variance(self, white, counts, squares):
+        """Whether the innovations have another variance, whatever their tails."""
+        counts = counts[:, None]
+        mean = squares / np.maximum(counts, 1)
+        spread = np.maximum(self._suffix(white**4) / np.maximum(counts, 1) / np.maximum(mean, 1e-300) ** 2 - 1, 0.1)
+        error = np.sqrt(spread / np.maximum(counts, 1) + spread / (self.n_learned * self.n_states))
+        z = np.log(np.maximum(mean, 1e-300)) / error
+        return np.where(counts >= _FEWEST_ROWS, stats.chi2.logsf(z**2, 1), 0.0)
+
+    def null_draws(self, rng):
+        """White innovations under no change: rows of the record drawn anew, of unit variance, (n_rows, n_draws)."""
+        white, told = self.innovations.white, self.innovations.n_told > 0
+        rows = np.flatnonzero(told)
+        drawn = np.zeros((*white.shape, N_DRAWS))
+        size = np.sqrt(np.square(white[rows]).sum() / max(self.innovations.n_told.sum(), 1))
+        picked = rng.choice(rows, size=(len(rows), N_DRAWS))
+        drawn[rows] = np.moveaxis(white[picked] / max(size, 1e-300), 1, 2)
+        return drawn.reshape(white.size, N_DRAWS)
+
+
+def effective_tests(log_minima):
+    """How many independent tests the minimum of p-values is of, from draws of its logarithm under no change.
+
+    From the lower tail, where it matters: correlated tests are fewer in the middle of the distribution.
+    """
+    drawn = np.sort(np.ravel(log_minima))
+    k = min(max(int(_TAIL * len(drawn)), _FEWEST_DRAWS), len(drawn)) - 1
+    return max(float(np.log1p(-(k + 1) / (len(drawn) + 1)) / np.log1p(-np.exp(min(drawn[k], -1e-12)))), 1.0)
+
+
+def log_p_of_minimum(log_p, n_tests):
+    """Log p-value of the minimum of so many independent p-values."""
+    p = np.exp(log_p)
+    with np.errstate(divide="ignore"):
+        exact = np.log(-np.expm1(n_tests * np.log1p(-np.minimum(p, 1 - 1e-12))))
+    return np.where(log_p < -20, np.minimum(log_p + np.log(n_tests), 0.0), exact)
+
+
+def weighted_holm(log_p, weights):
+    """Holm's adjustment of p-values whose hypotheses have shares of the level that sum to one."""
+    order = np.argsort(log_p - np.log(weights), kind="stable")
+    left = np.cumsum(weights[order][::-1])[::-1]
+    stepped = np.exp(np.minimum(log_p[order] + np.log(left / weights[order]), 0.0))
+    adjusted = np.empty_like(stepped)
+    adjusted[order] = np.maximum.accumulate(stepped)
+    return adjusted
