@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .hypotheses import FURTHER_LAGS, SCALED, UnitResponses, unit_hypotheses
+from .hypotheses import FURTHER_LAGS, UnitResponses, unit_hypotheses
 from .innovations import unit_innovations
 from .sizes import Change, change_of_link, change_of_unit, new_link
 from .tests import VARIANCE, UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
@@ -17,7 +17,7 @@ LINK, GAP, OWN = "link", "gap", "own"
 _LEVELS = {LINK: 0.5, GAP: 0.3, OWN: 0.2}  # shares of the chance of a false report
 _EXPLAINED = 4  # changes of one unit's rows at most
 _SURE = 1.2816  # standard errors beyond the bound: nine of ten such changes would have shown
-_VISIBLE = 0.25  # strength of a new link that a record has to show before it says there is none
+_VISIBLE = 0.25  # strength of a new link that shows, of plants without links
 
 
 @dataclass
@@ -140,9 +140,7 @@ def _change(plant, unit, cause):
     number, start = unit.best(cause)
     row, kind, shift = int(unit.tests.starts[start]), unit.kinds[number], int(unit.shifts[number])
     if cause == unit.unit:
-        group = [g for g in unit.tests.groups for _ in g.kinds]
         Z = None if kind == VARIANCE else _regressors(unit.tests.groups, number)
-        del group
         return change_of_unit(unit, Z, row)
     if plant.is_linked(unit.unit, cause):
         return change_of_link(plant, unit, cause, kind, shift, row)
@@ -195,10 +193,7 @@ def _unchanged(plant, unit, cause, alpha):
         return Change(verdict, before, after, float(lag), float(lag), np.nan)
     block = unit.responses.block(1, plant.partition.slices[cause])
     size = np.einsum("rij,rij->ij", block, block)
-    unit_change = plant.of_strength(unit.unit, cause, _VISIBLE)
+    unit_change = plant.of_strength(unit.unit, cause, plant.usual_strength(_VISIBLE))
     shown = share * float(np.sum(size * unit_change**2))
     needed = np.sqrt(stats.chi2.isf(level, size.size)) + _SURE
     return Change("unchanged" if shown >= needed**2 else "cannot tell", 0.0, 0.0, np.nan, np.nan, np.nan)
-
-
-__all__ = ["SCALED", "changed_table"]

@@ -53,6 +53,12 @@ class LearnedPlant:
         standard = np.linalg.solve(self.scale[rows, rows], blocks) @ self.scale[cols, cols]
         return float(np.linalg.norm(standard))
 
+    def usual_strength(self, default):
+        """The median strength of the plant's links."""
+        linked = [pair for pair in self.partition.pairs if self.is_linked(*pair)]
+        found = [self.strength(*pair, self.kernel(*pair)) for pair in linked]
+        return float(np.median(found)) if found else default
+
     def of_strength(self, effect, cause, strength):
         """Size of each element, (p, p_cause), of a block whose elements share a strength evenly."""
         rows, cols = self.partition.slices[effect], self.partition.slices[cause]

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 N_DRAWS = 200
 _N_WINDOWS, _FEWEST_ROWS = 12, 50  # starts of a change that are tried, rows behind the last one
@@ -68,10 +68,11 @@ class UnitTests:
         if white.shape[1] == 1:
             s -= np.stack([self._suffix_of(Z[:, h], group.told[:, h, None]) for h in range(Z.shape[1])], axis=1)
         explained = np.maximum(np.einsum("shcb,shcb->shb", s, np.linalg.solve(G, s)), 0.0)
-        left = np.maximum(squares[:, None] - explained, 0.1 * squares[:, None]) / np.maximum(counts, 1)[:, None, None]
-        statistic = self._share(counts)[:, None, None] * explained / left
+        free = np.maximum(counts - c, 1.0)[:, None, None]
+        left = np.maximum(squares[:, None] - explained, 1e-300) / free
+        ratio = self._share(counts)[:, None, None] * explained / c / left
         enough = counts >= _ROWS_PER_COEFFICIENT * c
-        return np.where(enough[:, None, None], stats.chi2.logsf(statistic, c), 0.0)
+        return np.where(enough[:, None, None], _log_tail(ratio, c, free), 0.0)
 
     def _gram(self, Z):
         edges = np.append(self.starts * self.n_states, len(Z))
@@ -89,22 +90,30 @@ class UnitTests:
 
     def _of_variance(self, white, counts, squares):
         """Whether the innovations have another variance, whatever their tails."""
-        counts = counts[:, None]
-        mean = squares / np.maximum(counts, 1)
-        spread = np.maximum(self._suffix(white**4) / np.maximum(counts, 1) / np.maximum(mean, 1e-300) ** 2 - 1, 0.1)
-        error = np.sqrt(spread / np.maximum(counts, 1) + spread / (self.n_learned * self.n_states))
-        z = np.log(np.maximum(mean, 1e-300)) / error
-        return np.where(counts >= _FEWEST_ROWS, stats.chi2.logsf(z**2, 1), 0.0)
+        counts = np.maximum(counts, 1.0)[:, None]
+        mean = squares / counts
+        # of the squares, relative to their mean; two where innovations are Gaussian
+        spread = np.sum(white**4, axis=0) / counts[0] / mean[0] ** 2 - 1
+        error = np.maximum(spread, 0.1) * (1 / counts + 1 / (self.n_learned * self.n_states))
+        z = (np.cbrt(mean) - 1 + error / 9) / np.sqrt(error / 9)  # Wilson and Hilferty
+        return np.where(counts >= _FEWEST_ROWS, np.log(2) + special.log_ndtr(-np.abs(z)), 0.0)
 
     def null_draws(self, rng):
         """White innovations under no change: rows of the record drawn anew, of unit variance, (n_rows, n_draws)."""
-        white, told = self.innovations.white, self.innovations.n_told > 0
-        rows = np.flatnonzero(told)
+        rows = np.flatnonzero(self.innovations.n_told > 0)
+        white = self.innovations.white - self.innovations.white[rows].mean(axis=0)
         drawn = np.zeros((*white.shape, N_DRAWS))
         size = np.sqrt(np.square(white[rows]).sum() / max(self.innovations.n_told.sum(), 1))
         picked = rng.choice(rows, size=(len(rows), N_DRAWS))
         drawn[rows] = np.moveaxis(white[picked] / max(size, 1e-300), 1, 2)
         return drawn.reshape(white.size, N_DRAWS)
+
+
+def _log_tail(ratio, c, d):
+    """Log of the upper tail of an F distribution, also where it is too small for a number."""
+    p = special.fdtrc(c, d, ratio)
+    with np.errstate(divide="ignore"):
+        return np.where(p > 1e-290, np.log(p), -0.5 * d * np.log1p(c * ratio / d))
 
 
 def effective_tests(log_minima):
