@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -841,13 +842,19 @@ class LikelihoodServer(ServerLearner):
         A = self.unshrunk_transition_[None] if lagged is None else lagged.dynamics.A
         estimates = None if lagged is not None else self._blocks.estimate
         plant = LearnedPlant(A, self.partition_, self._parameters.state_scale, self.n_samples_, estimates)
-        if lagged is None:
-            drive = self._drive(self.unshrunk_transition_, self.unshrunk_input_)
-            run = PlantFilter(self.unshrunk_transition_, self.process_cov_, record, drive)
-        else:
-            run = lagged.dynamics.filter(record, self._operating_point)
+        filter_of = partial(self._filter_of_lags, record)
         with few_threads(record.partition.n_states):
-            return changed_table(self.names_, plant, run, record, alpha)
+            return changed_table(self.names_, plant, record, filter_of, alpha)
+
+    def _filter_of_lags(self, record, A):
+        """Filter over a record by a plant with other coefficients of states, (q, n, n)."""
+        if self._lagged is None and len(A) == 1:
+            return PlantFilter(A[0], self.process_cov_, record, self._drive(A[0], self.unshrunk_input_))
+        from .lagged.dynamics import LaggedDynamics
+
+        B = self.unshrunk_input_
+        B = np.stack([np.zeros_like(B), B]) if self._lagged is None else self._lagged.dynamics.B
+        return LaggedDynamics(A, B, self.process_cov_).filter(record, self._operating_point)
 
     def bootstrap_links(self, messages, **settings):
         """Scatter of the estimates of links over resampled records, to check their standard errors."""

@@ -1,5 +1,6 @@
 """Which links and units of a learned plant have changed in a record: tests, attribution, date, size."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,13 +9,16 @@ from scipy import stats
 
 from .hypotheses import FURTHER_LAGS, UnitResponses, unit_hypotheses
 from .innovations import unit_innovations
-from .sizes import Change, change_of_link, change_of_unit, new_link
-from .tests import VARIANCE, UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
+from .plant import LearnedPlant
+from .runs import changed_run, inputs_before
+from .sizes import Change, change_of_unit, link_change
+from .tests import UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
 
 COLUMNS = ("cause", "effect", "changed", "verdict", "p_value", "p_adjusted")
 COLUMNS += ("gain_before", "gain_after", "delay_before", "delay_after", "since")
 LINK, GAP, OWN = "link", "gap", "own"
 _LEVELS = {LINK: 0.5, GAP: 0.3, OWN: 0.2}  # shares of the chance of a false report
+_REFITS = 2  # of a changed link, by the filter that knows of the change
 _EXPLAINED = 4  # changes of one unit's rows at most
 _SURE = 1.2816  # standard errors beyond the bound: nine of ten such changes would have shown
 _VISIBLE = 0.25  # strength of a new link that shows, of plants without links
@@ -22,93 +26,135 @@ _VISIBLE = 0.25  # strength of a new link that shows, of plants without links
 
 @dataclass
 class UnitComparison:
-    """One unit in a record: its tests, the innovations that nothing explains yet, and what was found."""
+    """One unit in a record: its tests, what they say, and what was found."""
 
     unit: int
     tests: UnitTests
     responses: UnitResponses
-    white: np.ndarray  # (n_rows,)
-    n_tests: dict = field(default_factory=dict)
     changes: dict = field(default_factory=dict)  # by cause: a Change
+    explained: np.ndarray | float = 0.0  # (n_rows,), by changes of the unit itself
     log_p: dict = field(default_factory=dict)  # by cause
+
+    @property
+    def white(self):
+        """Innovations that nothing explains yet, (n_rows,)."""
+        return self.tests.innovations.white.ravel() - self.explained
 
     @property
     def sources(self):
         """Cause of each hypothesis, the unit itself for its own changes."""
         return np.concatenate([*(group.sources for group in self.tests.groups), [self.unit]])
 
-    @property
-    def kinds(self):
-        """What each hypothesis supposes."""
-        return [kind for group in self.tests.groups for kind in group.kinds] + [VARIANCE]
-
-    @property
-    def shifts(self):
-        """Lags of the hypotheses."""
-        return np.concatenate([*(group.shifts for group in self.tests.groups), [0]])
-
-    def minima(self, white):
+    def minima(self, white, *, exact=False):
         """By cause: log of the smallest p-value over hypotheses and starts, of each series."""
-        log_p = np.concatenate(self.tests.log_p_values(white), axis=1).min(axis=0)
+        log_p = np.concatenate(self.tests.log_p_values(white, exact=exact), axis=1).min(axis=0)
         return {int(n): log_p[self.sources == n].min(axis=0) for n in np.unique(self.sources)}
 
     def best(self, cause):
-        """The likeliest hypothesis about a cause: its number, and the start that shows it most."""
+        """The likeliest hypothesis about a cause, and the row from which it shows most."""
         log_p = np.concatenate(self.tests.log_p_values(self.white), axis=1)
         log_p = np.where(self.sources == cause, log_p, np.inf)
         start, number = np.unravel_index(np.argmin(log_p), log_p.shape)
-        return int(number), int(start)
+        return self.tests.hypothesis(int(number)), int(self.tests.starts[start])
 
 
-def changed_table(names, plant, run, record, alpha):
+@dataclass
+class Comparison:
+    """A record beside a plant; the units know the changes that were found."""
+
+    plant: LearnedPlant
+    record: object  # JointRecord
+    filter_of: Callable  # filter of the record by a plant with given coefficients (q, n, n)
+    units: list = field(default_factory=list)
+    n_tests: dict = field(default_factory=dict)  # by family: how many independent tests a minimum is of
+
+    @classmethod
+    def of(cls, plant, record, filter_of):
+        """Of a record in which nothing is known to have changed."""
+        self = cls(plant, record, filter_of)
+        self.units = [UnitComparison(m, *rest) for m, rest in enumerate(self._tests())]
+        rng, drawn = np.random.default_rng(0), {LINK: [], GAP: [], OWN: []}
+        for unit in self.units:
+            for cause, minima in unit.minima(unit.tests.null_draws(rng), exact=True).items():
+                drawn[_family(plant, unit.unit, cause)].append(minima)
+        self.n_tests = {family: effective_tests(found) for family, found in drawn.items() if found}
+        self._judge()
+        return self
+
+    def _tests(self):
+        """Tests and responses of every unit, given the changes of links that were found."""
+        plant, record = self.plant, self.record
+        run = changed_run(plant, self.changed_links, self.filter_of)
+        u, starts = record.known[:, : record.partition.n_inputs], window_starts(record.n_samples)
+        inputs = inputs_before(u, record.starts)
+        for unit, innovations in enumerate(unit_innovations(run, record, plant.A)):
+            responses = UnitResponses(innovations, run.filtered, plant.n_lags + FURTHER_LAGS)
+            groups = unit_hypotheses(unit, responses, plant, inputs)
+            yield UnitTests(innovations, groups, starts, plant.n_samples), responses
+
+    @property
+    def changed_links(self):
+        """Coefficients and dates of changed links by (effect, cause)."""
+        return {
+            (unit.unit, cause): change
+            for unit in self.units
+            for cause, change in unit.changes.items()
+            if change.kernel is not None
+        }
+
+    def _judge(self):
+        """P-values of everything that is not yet found to be changed, given what is."""
+        for unit in self.units:
+            for cause, minimum in unit.minima(unit.white).items():
+                if cause not in unit.changes:
+                    n_tests = self.n_tests[_family(self.plant, unit.unit, cause)]
+                    unit.log_p[cause] = float(log_p_of_minimum(minimum, n_tests))
+
+    def explain(self, p_adjusted, alpha):
+        """Explain the surest change of every unit; whether there was any."""
+        found = [unit for unit in self.units if self._explained(unit, p_adjusted, alpha)]
+        if found:
+            self._anew()
+            self._judge()
+        return bool(found)
+
+    def _explained(self, unit, p_adjusted, alpha):
+        left = [cause for cause in unit.log_p if cause not in unit.changes and p_adjusted[unit.unit, cause] <= alpha]
+        if not left or len(unit.changes) >= _EXPLAINED:
+            return False
+        cause = min(left, key=lambda n: unit.log_p[n])
+        hypothesis, row = unit.best(cause)
+        if cause == unit.unit:
+            unit.changes[cause], explained = change_of_unit(unit, hypothesis.regressors, row)
+            unit.explained = unit.explained + explained
+            return True
+        change = link_change(self.plant, unit, cause, hypothesis, row)
+        unit.changes[cause] = change
+        for _ in range(_REFITS if change.kernel is not None else 0):
+            self._anew(only=unit)
+            unit.changes[cause] = change = change.refitted(self.plant, unit, cause)
+        return True
+
+    def _anew(self, only=None):
+        """Tests given all changes of links, of one unit or of all."""
+        for unit, (tests, responses) in zip(self.units, self._tests(), strict=True):
+            if only is None or unit is only:
+                unit.tests, unit.responses = tests, responses
+
+
+def changed_table(names, plant, record, filter_of, alpha):
     """The table of :meth:`FederatedGrangerEstimator.changed_links`; dates are rows of the record."""
-    units = _compared_units(plant, run, record)
-    _calibrate(plant, units, np.random.default_rng(0))
-    for unit in units:
-        _test(plant, unit)
+    comparison = Comparison.of(plant, record, filter_of)
     while True:
-        p_adjusted = _adjusted(plant, units)
-        if not _explain_next(plant, units, p_adjusted, alpha):
-            return _table(names, plant, units, p_adjusted, alpha)
-
-
-def _compared_units(plant, run, record):
-    states, u = run.filtered, record.known[:, : record.partition.n_inputs]
-    inputs = np.vstack([np.zeros((1, u.shape[1])), (u - u.mean(axis=0))[:-1]]) if u.shape[1] else u
-    inputs[list(record.starts)] = 0.0
-    found = []
-    starts = window_starts(record.n_samples)
-    for unit, innovations in enumerate(unit_innovations(run, record, plant.A)):
-        responses = UnitResponses(innovations, states, plant.n_lags + FURTHER_LAGS)
-        groups = unit_hypotheses(unit, responses, plant, inputs)
-        tests = UnitTests(innovations, groups, starts, plant.n_samples)
-        found.append(UnitComparison(unit, tests, responses, innovations.white.ravel()))
-    return found
+        p_adjusted = _adjusted(plant, comparison.units)
+        if not comparison.explain(p_adjusted, alpha):
+            return _table(names, comparison, p_adjusted, alpha)
 
 
 def _family(plant, unit, cause):
     if unit == cause:
         return OWN
     return LINK if plant.is_linked(unit, cause) else GAP
-
-
-def _calibrate(plant, units, rng):
-    """How many independent tests the smallest p-value of a row is of, by family, from draws under no change."""
-    drawn: dict[str, list] = {LINK: [], GAP: [], OWN: []}
-    for unit in units:
-        for cause, minima in unit.minima(unit.tests.null_draws(rng)).items():
-            drawn[_family(plant, unit.unit, cause)].append(minima)
-    n_tests = {family: effective_tests(found) for family, found in drawn.items() if found}
-    for unit in units:
-        unit.n_tests = n_tests
-
-
-def _test(plant, unit):
-    """P-values of everything that is not yet found to be changed, given what is."""
-    for cause, minimum in unit.minima(unit.white).items():
-        if cause not in unit.changes:
-            family = _family(plant, unit.unit, cause)
-            unit.log_p[cause] = float(log_p_of_minimum(minimum, unit.n_tests[family]))
 
 
 def _adjusted(plant, units):
@@ -121,49 +167,14 @@ def _adjusted(plant, units):
     return dict(zip(keys, weighted_holm(log_p, weights / weights.sum()), strict=True))
 
 
-def _explain_next(plant, units, p_adjusted, alpha):
-    """Take the surest change of every unit out of its innovations; whether there was any."""
-    found = False
-    for unit in units:
-        left = [cause for cause in unit.log_p if cause not in unit.changes and p_adjusted[unit.unit, cause] <= alpha]
-        if left and len(unit.changes) < _EXPLAINED:
-            cause = min(left, key=lambda n: unit.log_p[n])
-            unit.changes[cause], explained = _change(plant, unit, cause)
-            unit.white = unit.white - explained
-            _test(plant, unit)
-            found = True
-    return found
-
-
-def _change(plant, unit, cause):
-    """What a change is, and what it adds to the innovations."""
-    number, start = unit.best(cause)
-    row, kind, shift = int(unit.tests.starts[start]), unit.kinds[number], int(unit.shifts[number])
-    if cause == unit.unit:
-        Z = None if kind == VARIANCE else _regressors(unit.tests.groups, number)
-        return change_of_unit(unit, Z, row)
-    if plant.is_linked(unit.unit, cause):
-        return change_of_link(plant, unit, cause, kind, shift, row)
-    return new_link(plant, unit, cause, shift, row)
-
-
-def _regressors(groups, number):
-    """Regressors of a hypothesis by its number among all."""
-    for group in groups:
-        if number < len(group.kinds):
-            return group.regressors[:, number]
-        number -= len(group.kinds)
-    raise IndexError(number)
-
-
-def _table(names, plant, units, p_adjusted, alpha):
-    rows = []
+def _table(names, comparison, p_adjusted, alpha):
+    rows, units = [], comparison.units
     for unit in units:
         for cause in sorted(unit.log_p):
             adjusted = p_adjusted[unit.unit, cause]
             change = unit.changes.get(cause)
             if change is None:
-                change = _unchanged(plant, unit, cause, alpha)
+                change = _unchanged(comparison, unit, cause, alpha)
             told = (names[cause], names[unit.unit], cause in unit.changes, change.verdict)
             rows.append((*told, float(np.exp(unit.log_p[cause])), adjusted, *change.numbers))
     table = pd.DataFrame(rows, columns=COLUMNS)
@@ -174,26 +185,24 @@ def _table(names, plant, units, p_adjusted, alpha):
     return table.loc[order.sort_values(["changed", "behind", "p", "own"], kind="stable").index].reset_index(drop=True)
 
 
-def _unchanged(plant, unit, cause, alpha):
+def _unchanged(comparison, unit, cause, alpha):
     """What is said of a row without a change: whether the record would have shown one."""
-    family = _family(plant, unit.unit, cause)
+    plant, effect, white = comparison.plant, unit.unit, unit.white
+    family, left = _family(plant, effect, cause), float(white @ white)
     if family == OWN:
-        spread = float(np.sqrt(np.square(unit.white).sum() / max(unit.tests.innovations.n_told.sum(), 1)))
-        return Change("unchanged", 1.0, spread, np.nan, np.nan, np.nan)
-    n_rows = sum(_family(plant, unit.unit, n) == family for n in unit.log_p) * plant.partition.n_units
-    level = _LEVELS[family] * alpha / n_rows / unit.n_tests[family]
-    counts = np.array([unit.tests.innovations.n_told.sum()], dtype=float)
-    share = unit.tests._share(counts)[0] * counts[0] / max(np.square(unit.white).sum(), 1e-300)
+        spread = float(np.sqrt(left / max(unit.tests.innovations.n_told.sum(), 1)))
+        return Change("unchanged", 1.0, spread)
+    n_rows = sum(_family(plant, m.unit, n) == family for m in comparison.units for n in m.log_p)
+    level = _LEVELS[family] * alpha / n_rows / comparison.n_tests[family]
     if family == LINK:
-        z = unit.responses.kernel(plant.kernel(unit.unit, cause), plant.partition.slices[cause])
-        shown, needed = share * (z @ z), stats.norm.isf(level / 2) + _SURE
-        before, lag = plant.strength(unit.unit, cause, plant.kernel(unit.unit, cause)), plant.first_lag(unit.unit, cause)
-        after = before * abs(1 + z @ unit.white / max(z @ z, 1e-300))
-        verdict = "unchanged" if shown >= needed**2 else "cannot tell"
-        return Change(verdict, before, after, float(lag), float(lag), np.nan)
+        kernel = plant.kernel(effect, cause)
+        z = unit.responses.kernel(kernel, plant.partition.slices[cause])
+        is_shown = unit.tests.shown(z @ z, left) >= (stats.norm.isf(level / 2) + _SURE) ** 2
+        before, lag = plant.strength(effect, cause, kernel), float(plant.first_lag(effect, cause))
+        after = before * abs(1 + z @ white / max(z @ z, 1e-300))
+        return Change("unchanged" if is_shown else "cannot tell", before, after, lag, lag)
     block = unit.responses.block(1, plant.partition.slices[cause])
-    size = np.einsum("rij,rij->ij", block, block)
-    unit_change = plant.of_strength(unit.unit, cause, plant.usual_strength(_VISIBLE))
-    shown = share * float(np.sum(size * unit_change**2))
-    needed = np.sqrt(stats.chi2.isf(level, size.size)) + _SURE
-    return Change("unchanged" if shown >= needed**2 else "cannot tell", 0.0, 0.0, np.nan, np.nan, np.nan)
+    usual = plant.of_strength(effect, cause, plant.usual_strength(_VISIBLE))
+    added = float(np.sum(np.einsum("rij,rij->ij", block, block) * usual**2))
+    is_shown = unit.tests.shown(added, left) >= (np.sqrt(stats.chi2.isf(level, usual.size)) + _SURE) ** 2
+    return Change("unchanged" if is_shown else "cannot tell", 0.0, 0.0)

@@ -1,6 +1,7 @@
 """What may have changed in the rows of one unit: directions of its coefficients, and how they would show."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -8,6 +9,14 @@ from ...statespace.episodes import episodes
 
 SCALED, MOVED, BLOCK, NEW, OWN, LEVEL, INPUT = "scaled", "moved", "block", "new", "own", "level", "input"
 FURTHER_LAGS = 5  # beyond those of the plant that a link may move to
+
+
+class Hypothesis(NamedTuple):
+    """What may have changed, by how many rows, and its regressors (n_rows, c), None of a variance."""
+
+    kind: str
+    shift: int
+    regressors: np.ndarray | None
 
 
 @dataclass(frozen=True)
@@ -19,6 +28,10 @@ class Group:
     shifts: np.ndarray  # (n_hypotheses,): lags moved by, or the lag of a new link
     regressors: np.ndarray  # (n_rows, n_hypotheses, c): of the white innovations, rows of the record by directions
     told: np.ndarray  # (n_rows, n_hypotheses): what coefficients that the plant left out added to the record it is from
+
+    def one(self, number):
+        """One :class:`Hypothesis`."""
+        return Hypothesis(self.kinds[number], int(self.shifts[number]), self.regressors[:, number])
 
 
 class UnitResponses:

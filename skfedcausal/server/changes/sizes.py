@@ -1,34 +1,46 @@
 """How large a change is, of which sort, and since when."""
 
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from .hypotheses import BLOCK, shifted
+from .hypotheses import BLOCK, NEW, shifted
 
 _LOST = 0.25  # share of its gain below which a link is gone: between half of it and nothing
 _PASSES = 3  # of date and size in turn
 _FEWEST_ROWS = 20
 
 
-class Change(NamedTuple):
+@dataclass(frozen=True)
+class Change:
     """What is said of one row of the table; the date is a row of the record."""
 
     verdict: str
     gain_before: float
     gain_after: float
-    delay_before: float
-    delay_after: float
-    since: float
+    delay_before: float = np.nan
+    delay_after: float = np.nan
+    since: float = np.nan
+    kernel: np.ndarray | None = field(default=None, repr=False)  # of a link, (n_lags, p, p_cause), since then
+    directions: tuple = field(default=(), repr=False)  # kernels along which it is free
 
     @property
     def numbers(self):
-        """All but the verdict."""
-        return self[1:]
+        """Gains, delays and date."""
+        return self.gain_before, self.gain_after, self.delay_before, self.delay_after, self.since
+
+    def refitted(self, plant, unit, cause):
+        """The change with its size from innovations that know of it, at the same date."""
+        cols, late = plant.partition.slices[cause], slice(int(self.since) * unit.tests.n_states, None)
+        Z = np.column_stack([unit.responses.kernel(x, cols) for x in self.directions])
+        step = np.linalg.lstsq(Z[late], unit.white[late], rcond=None)[0]
+        kernel = self.kernel + np.tensordot(step, np.array(self.directions), 1)
+        return named(plant, unit.unit, cause, replace(self, kernel=kernel))
 
 
 class Fit(NamedTuple):
-    """Least squares of innovations on regressors from a row on: coefficients, half the drop of squares, date."""
+    """Least squares of innovations on regressors from a row on: coefficients, log-likelihood gained, date."""
 
     coefficients: np.ndarray
     gain: float
@@ -57,67 +69,86 @@ def dated_fit(Z, white, since, p):
     return Fit(coefficients, float(explained @ white - 0.5 * explained @ explained), since, explained)
 
 
-def change_of_link(plant, unit, cause, kind, shift, row):
-    """A link that the plant has: scaled, moved, or otherwise another; its :class:`Change` and what explains it."""
-    effect, p = unit.unit, unit.tests.n_states
-    cols, kernel = plant.partition.slices[cause], plant.kernel(effect, cause)
-    before, lag = plant.strength(effect, cause, kernel), plant.first_lag(effect, cause)
-    base = unit.responses.kernel(kernel, cols)
-    scaled = dated_fit(base[:, None], unit.white, row, p)
-    moved, by = _moved(plant, unit, cause, base, row)
-    price = 0.5 * np.log(max(len(base) / p, 2.0)) + np.log(len(plant.shifts(effect, cause)))
-    if moved.gain - scaled.gain > price and abs(moved.coefficients[1]) > abs(1 + moved.coefficients[0]):
-        after = before * abs(moved.coefficients[1])
-        return Change("delayed", before, after, float(lag), float(lag + by), float(moved.since)), moved.explained
-    found, after = scaled, before * abs(1 + scaled.coefficients[0])
-    if kind == BLOCK:
-        first = plant.first_lag(effect, cause)
-        block = unit.responses.block(first, cols)
-        found = dated_fit(block.reshape(len(block), -1), unit.white, row, p)
-        changed = kernel.copy()
-        changed[first - 1] += found.coefficients.reshape(kernel.shape[1:])
-        after = plant.strength(effect, cause, changed)
-    share = after / before
-    verdict = "lost" if share < _LOST else "weaker" if share < 1 else "stronger"
-    delay = np.nan if verdict == "lost" else float(lag)
-    return Change(verdict, before, after, float(lag), delay, float(found.since)), found.explained
+def link_change(plant, unit, cause, hypothesis, row):
+    """The :class:`Change` of a link: scaled, moved, otherwise another, or new."""
+    effect, n_lags = unit.unit, unit.responses.n_lags
+    kernel = shifted(plant.kernel(effect, cause), 0, n_lags)
+    if hypothesis.kind in (NEW, BLOCK):
+        lag = hypothesis.shift if hypothesis.kind == NEW else plant.first_lag(effect, cause)
+        directions = _block_at(lag, kernel.shape)
+        found = _fitted(plant, unit, cause, directions, row)
+    else:
+        directions, found = (kernel,), _fitted(plant, unit, cause, (kernel,), row)
+        moved, moved_along = _moved(plant, unit, cause, kernel, row)
+        price = 0.5 * np.log(max(len(moved.explained) / unit.tests.n_states, 2.0))
+        price += np.log(len(plant.shifts(effect, cause)))
+        if moved.gain - found.gain > price and abs(moved.coefficients[1]) > abs(1 + moved.coefficients[0]):
+            found, directions = moved, moved_along
+    kernel = kernel + np.tensordot(found.coefficients, np.array(directions), 1)
+    change = Change("new", 0.0, 0.0, since=float(found.since), kernel=kernel, directions=directions)
+    return named(plant, effect, cause, change)
 
 
-def _moved(plant, unit, cause, base, row):
-    """The likeliest move of a link together with its own scale, and by how many rows."""
-    cols, kernel, best = plant.partition.slices[cause], plant.kernel(unit.unit, cause), None
+def _block_at(lag, shape):
+    """Directions of the elements of a block at a lag."""
+    elements = np.zeros((shape[1] * shape[2], *shape))
+    elements[:, lag - 1] = np.eye(shape[1] * shape[2]).reshape(-1, *shape[1:])
+    return tuple(elements)
+
+
+def _fitted(plant, unit, cause, directions, row):
+    cols = plant.partition.slices[cause]
+    Z = np.column_stack([unit.responses.kernel(x, cols) for x in directions])
+    return dated_fit(Z, unit.white, row, unit.tests.n_states)
+
+
+def _moved(plant, unit, cause, kernel, row):
+    """The likeliest move of a link together with its own scale, and their directions."""
+    best = None
     for shift in plant.shifts(unit.unit, cause):
-        later = unit.responses.kernel(shifted(kernel, shift, unit.responses.n_lags), cols)
-        found = dated_fit(np.column_stack([base, later]), unit.white, row, unit.tests.n_states)
+        directions = kernel, shifted(kernel, shift, len(kernel))
+        found = _fitted(plant, unit, cause, directions, row)
         if best is None or found.gain > best[0].gain:
-            best = found, shift
+            best = found, directions
     return best
 
 
-def new_link(plant, unit, cause, lag, row):
-    """A link that the plant has not: its :class:`Change` and what explains it."""
-    block = unit.responses.block(lag, plant.partition.slices[cause])
-    found = dated_fit(block.reshape(len(block), -1), unit.white, row, unit.tests.n_states)
-    after = plant.strength(unit.unit, cause, found.coefficients.reshape(block.shape[1:]))
-    return Change("new", 0.0, after, np.nan, float(lag), float(found.since)), found.explained
+def named(plant, effect, cause, change):
+    """The change of a link with gains, delays and the verdict that its coefficients give."""
+    before, kernel = plant.kernel(effect, cause), change.kernel
+    gain_after = plant.strength(effect, cause, kernel)
+    sizes = [plant.strength(effect, cause, block) for block in kernel]
+    lag_after = float(1 + np.argmax(sizes))
+    if not before.any():
+        return replace(change, verdict="new", gain_after=gain_after, delay_after=lag_after)
+    gain_before, lag_before = plant.strength(effect, cause, before), float(plant.first_lag(effect, cause))
+    share, moved = gain_after / gain_before, lag_after != lag_before
+    if moved and len(change.directions) == 2 and share >= _LOST:  # what is left at the old lag is not its gain
+        gain_after, verdict = plant.strength(effect, cause, kernel[int(lag_after) - 1]), "delayed"
+    else:
+        verdict = "lost" if share < _LOST else "weaker" if share < 1 else "stronger"
+    delay = np.nan if verdict == "lost" else lag_after
+    return replace(change, verdict=verdict, gain_before=gain_before, gain_after=gain_after, delay_before=lag_before, delay_after=delay)
 
 
 def change_of_unit(unit, Z, row):
-    """A unit that moves otherwise than was learned: how much by itself, against 1 in the record it was learned from."""
+    """A unit that moves otherwise than was learned, by itself, against 1 in the record it was learned from.
+
+    Returns the :class:`Change` and what it explains of the innovations; regressors `Z` are None of a variance.
+    """
     p, told = unit.tests.n_states, unit.tests.innovations.n_told
-    squares = np.square(unit.white).reshape(-1, p).sum(axis=1)
-    explained, since = np.zeros(len(unit.white)), row
+    white, since = unit.white, row
+    squares, explained = np.square(white).reshape(-1, p).sum(axis=1), np.zeros(len(white))
     if Z is None:
         since = _variance_since(squares, told, row)
     else:
-        found = dated_fit(Z, unit.white, row, p)
+        found = dated_fit(Z, white, row, p)
         explained, since = found.explained, found.since
     after = float(np.sqrt(squares[since:].sum() / max(told[since:].sum(), 1)))
-    verdict = "stronger" if after > 1 else "weaker"
     if Z is None and after > 0:  # the rest is judged by what it is now
         late = slice(since * p, None)
-        explained[late] = unit.white[late] * (1 - 1 / after)
-    return Change(verdict, 1.0, after, np.nan, np.nan, float(since)), explained
+        explained[late] = white[late] * (1 - 1 / after)
+    return Change("stronger" if after > 1 else "weaker", 1.0, after, since=float(since)), explained
 
 
 def _variance_since(squares, told, row):

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import special
 
+from .hypotheses import Hypothesis
+
 N_DRAWS = 200
 _N_WINDOWS, _FEWEST_ROWS = 12, 50  # starts of a change that are tried, rows behind the last one
 _ROWS_PER_COEFFICIENT = 5
@@ -34,15 +36,25 @@ class UnitTests:
         """States of the unit."""
         return self.innovations.white.shape[1]
 
-    def log_p_values(self, white):
+    def hypothesis(self, number):
+        """A hypothesis by its number among all, a :class:`~.hypotheses.Hypothesis`."""
+        for group in self.groups:
+            if number < len(group.kinds):
+                return group.one(number)
+            number -= len(group.kinds)
+        return Hypothesis(VARIANCE, 0, None)
+
+    def log_p_values(self, white, *, exact=False):
         """Log p-value of every hypothesis of every group from every start, and of the unit's variance.
 
-        A list of arrays (n_starts, n_hypotheses, ...) with the trailing axes of `white` (n_rows, ...).
+        A list of arrays (n_starts, n_hypotheses, ...) with the trailing axes of `white` (n_rows, ...); `exact` where
+        they are draws, in which the learned plant has no errors.
         """
         one = white.reshape(len(white), -1)
         counts, squares = self._variances(one)
-        found = [self._of_group(group, one, counts, squares) for group in self.groups]
-        found.append(self._of_variance(one, counts, squares)[:, None])
+        learned = np.inf if exact else float(self.n_learned * self.n_states)
+        found = [self._of_group(group, one, counts, squares, learned) for group in self.groups]
+        found.append(self._of_variance(one, counts, squares, learned)[:, None])
         return [x.reshape(*x.shape[:2], *white.shape[1:]) for x in found]
 
     def _suffix(self, products):
@@ -56,21 +68,23 @@ class UnitTests:
         told = np.add.reduceat(self.innovations.n_told, self.starts)
         return np.cumsum(told[::-1])[::-1].astype(float), self._suffix(white**2)
 
-    def _share(self, counts):
-        """Share of the variance of a difference between two records that is the new one's."""
-        learned = self.n_learned * self.n_states
-        return learned / (learned + counts)
+    def shown(self, squares_of_change, left):
+        """Noncentrality of the test of a change that adds so much to the squares, all along the record."""
+        counts, learned = self.innovations.n_told.sum(), self.n_learned * self.n_states
+        return squares_of_change * counts / max(left, 1e-300) * learned / (learned + counts)
 
-    def _of_group(self, group, white, counts, squares):
+    def _of_group(self, group, white, counts, squares, learned):
         Z, c = group.regressors, group.regressors.shape[2]
         G = self._gram(Z)
         s = np.stack([self._suffix_of(Z[:, h], white) for h in range(Z.shape[1])], axis=1)
-        if white.shape[1] == 1:
+        if np.isfinite(learned):
             s -= np.stack([self._suffix_of(Z[:, h], group.told[:, h, None]) for h in range(Z.shape[1])], axis=1)
         explained = np.maximum(np.einsum("shcb,shcb->shb", s, np.linalg.solve(G, s)), 0.0)
         free = np.maximum(counts - c, 1.0)[:, None, None]
         left = np.maximum(squares[:, None] - explained, 1e-300) / free
-        ratio = self._share(counts)[:, None, None] * explained / c / left
+        # of the variance of a difference between two records, the share that is the new one's
+        share = 1 / (1 + counts / learned)
+        ratio = share[:, None, None] * explained / c / left
         enough = counts >= _ROWS_PER_COEFFICIENT * c
         return np.where(enough[:, None, None], _log_tail(ratio, c, free), 0.0)
 
@@ -88,13 +102,13 @@ class UnitTests:
         own = np.array([z[a:b].T @ white[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)])
         return np.cumsum(own[::-1], axis=0)[::-1]
 
-    def _of_variance(self, white, counts, squares):
+    def _of_variance(self, white, counts, squares, learned):
         """Whether the innovations have another variance, whatever their tails."""
         counts = np.maximum(counts, 1.0)[:, None]
         mean = squares / counts
         # of the squares, relative to their mean; two where innovations are Gaussian
         spread = np.sum(white**4, axis=0) / counts[0] / mean[0] ** 2 - 1
-        error = np.maximum(spread, 0.1) * (1 / counts + 1 / (self.n_learned * self.n_states))
+        error = np.maximum(spread, 0.1) * (1 / counts + 1 / learned)
         z = (np.cbrt(mean) - 1 + error / 9) / np.sqrt(error / 9)  # Wilson and Hilferty
         return np.where(counts >= _FEWEST_ROWS, np.log(2) + special.log_ndtr(-np.abs(z)), 0.0)
 
