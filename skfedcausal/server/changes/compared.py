@@ -7,17 +7,18 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from .hypotheses import FURTHER_LAGS, UnitResponses, unit_hypotheses
+from .hypotheses import FURTHER_LAGS, LEVEL, UnitResponses, unit_hypotheses
 from .innovations import unit_innovations
 from .plant import LearnedPlant
 from .runs import changed_run, inputs_before
-from .sizes import Change, change_of_unit, link_change
-from .tests import UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
+from .sizes import Change, change_of_unit, dated_fit, link_change
+from .tests import VARIANCE, UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
 
 COLUMNS = ("cause", "effect", "changed", "verdict", "p_value", "p_adjusted")
 COLUMNS += ("gain_before", "gain_after", "delay_before", "delay_after", "since")
 LINK, GAP, OWN = "link", "gap", "own"
 _LEVELS = {LINK: 0.5, GAP: 0.3, OWN: 0.2}  # shares of the chance of a false report
+_CLEAR = np.log(1e-5)  # likelihood ratio that a change of coefficients has over one of the variance
 _REFITS = 2  # of a changed link, by the filter that knows of the change
 _EXPLAINED = 4  # changes of one unit's rows at most
 _SURE = 1.2816  # standard errors beyond the bound: nine of ten such changes would have shown
@@ -50,12 +51,27 @@ class UnitComparison:
         log_p = np.concatenate(self.tests.log_p_values(white, exact=exact), axis=1).min(axis=0)
         return {int(n): log_p[self.sources == n].min(axis=0) for n in np.unique(self.sources)}
 
-    def best(self, cause):
-        """The likeliest hypothesis about a cause, and the row from which it shows most."""
+    def likeliest(self, causes):
+        """The likeliest hypothesis about some causes: whose, which one, and the row from which it shows most.
+
+        By the likelihood that each gains together with another level of the unit, for a change moves it too, less a
+        price for its coefficients. Another variance, which anything unexplained brings with it, only where nothing
+        else gains.
+        """
         log_p = np.concatenate(self.tests.log_p_values(self.white), axis=1)
-        log_p = np.where(self.sources == cause, log_p, np.inf)
-        start, number = np.unravel_index(np.argmin(log_p), log_p.shape)
-        return self.tests.hypothesis(int(number)), int(self.tests.starts[start])
+        shown = self.tests.starts[np.argmin(log_p, axis=0)]
+        best = -_CLEAR, self.unit, self.tests.hypothesis(len(shown) - 1), int(shown[-1])
+        for number in np.flatnonzero(np.isin(self.sources[:-1], causes)):
+            hypothesis, p = self.tests.hypothesis(int(number)), self.tests.n_states
+            Z = hypothesis.regressors
+            n_coefficients = Z.shape[1]
+            if hypothesis.kind != LEVEL:
+                Z, n_coefficients = np.hstack([Z, self.responses.level]), n_coefficients + p
+            found = dated_fit(Z, self.white, int(shown[number]), p)
+            gain = found.gain - 0.5 * n_coefficients * np.log(len(Z) / p)
+            if gain > best[0] or (self.unit not in causes and best[2].kind == VARIANCE):
+                best = gain, int(self.sources[number]), hypothesis, int(shown[number])
+        return best[1:]
 
 
 @dataclass
@@ -111,29 +127,33 @@ class Comparison:
                     unit.log_p[cause] = float(log_p_of_minimum(minimum, n_tests))
 
     def explain(self, p_adjusted, alpha):
-        """Explain the surest change of every unit; whether there was any."""
-        found = [unit for unit in self.units if self._explained(unit, p_adjusted, alpha)]
-        if found:
-            self._anew()
-            self._judge()
-        return bool(found)
-
-    def _explained(self, unit, p_adjusted, alpha):
-        left = [cause for cause in unit.log_p if cause not in unit.changes and p_adjusted[unit.unit, cause] <= alpha]
-        if not left or len(unit.changes) >= _EXPLAINED:
+        """Explain the surest change, which may show in other units too; whether there was any."""
+        left = {
+            unit.unit: [n for n in unit.log_p if n not in unit.changes and p_adjusted[unit.unit, n] <= alpha]
+            for unit in self.units
+            if len(unit.changes) < _EXPLAINED
+        }
+        left = {m: causes for m, causes in left.items() if causes}
+        if not left:
             return False
-        cause = min(left, key=lambda n: unit.log_p[n])
-        hypothesis, row = unit.best(cause)
+        surest = min(left, key=lambda m: min(self.units[m].log_p[n] for n in left[m]))
+        self._explain(self.units[surest], left[surest])
+        self._anew()
+        self._judge()
+        return True
+
+    def _explain(self, unit, causes):
+        """Explain the likeliest change of a unit."""
+        cause, hypothesis, row = unit.likeliest(causes)
         if cause == unit.unit:
             unit.changes[cause], explained = change_of_unit(unit, hypothesis.regressors, row)
             unit.explained = unit.explained + explained
-            return True
-        change = link_change(self.plant, unit, cause, hypothesis, row)
-        unit.changes[cause] = change
-        for _ in range(_REFITS if change.kernel is not None else 0):
+            return
+        unit.changes[cause] = link_change(self.plant, unit, cause, hypothesis, row)
+        for _ in range(_REFITS):
             self._anew(only=unit)
-            unit.changes[cause] = change = change.refitted(self.plant, unit, cause)
-        return True
+            unit.changes[cause], explained = unit.changes[cause].refitted(self.plant, unit, cause)
+            unit.explained = unit.explained + explained
 
     def _anew(self, only=None):
         """Tests given all changes of links, of one unit or of all."""

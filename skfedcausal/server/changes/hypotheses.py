@@ -1,6 +1,7 @@
 """What may have changed in the rows of one unit: directions of its coefficients, and how they would show."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +60,11 @@ class UnitResponses:
                 found += np.einsum("rij,ij->r", self.block(lag, cols), values)
         return found
 
+    @cached_property
+    def level(self):
+        """Regressors of another level of each state, (n_rows, p)."""
+        return self.pushed(np.ones((len(self._innovations.white), 1)))
+
     def pushed(self, series):
         """Regressors of pushes of each series into each state, (n_rows, p * k)."""
         return self._seen(self._innovations.responses(series)).reshape(self.n_rows, -1)
@@ -94,7 +100,7 @@ def unit_hypotheses(unit, responses, plant, inputs):
             found += _of_gap(unit, cause, responses, plant, fixed)
     block = responses.block(1, own)
     found.append((unit, OWN, 0, block.reshape(len(block), -1), None))
-    found.append((unit, LEVEL, 0, responses.pushed(np.ones((len(inputs), 1))), None))
+    found.append((unit, LEVEL, 0, responses.level, None))
     if inputs.shape[1]:
         found.append((unit, INPUT, 0, responses.pushed(inputs), None))
     return _grouped(found)

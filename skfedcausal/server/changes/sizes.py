@@ -31,12 +31,14 @@ class Change:
         return self.gain_before, self.gain_after, self.delay_before, self.delay_after, self.since
 
     def refitted(self, plant, unit, cause):
-        """The change with its size from innovations that know of it, at the same date."""
-        cols, late = plant.partition.slices[cause], slice(int(self.since) * unit.tests.n_states, None)
-        Z = np.column_stack([unit.responses.kernel(x, cols) for x in self.directions])
+        """The change with its size from innovations that know of it, at the same date; what its level explains."""
+        late, directions = slice(int(self.since) * unit.tests.n_states, None), np.array(self.directions)
+        Z = regressors(plant, unit, cause, directions)
         step = np.linalg.lstsq(Z[late], unit.white[late], rcond=None)[0]
-        kernel = self.kernel + np.tensordot(step, np.array(self.directions), 1)
-        return named(plant, unit.unit, cause, replace(self, kernel=kernel))
+        explained = np.zeros(len(Z))
+        explained[late] = Z[late, len(directions) :] @ step[len(directions) :]
+        kernel = self.kernel + np.tensordot(step[: len(directions)], directions, 1)
+        return named(plant, unit.unit, cause, replace(self, kernel=kernel)), explained
 
 
 class Fit(NamedTuple):
@@ -84,7 +86,7 @@ def link_change(plant, unit, cause, hypothesis, row):
         price += np.log(len(plant.shifts(effect, cause)))
         if moved.gain - found.gain > price and abs(moved.coefficients[1]) > abs(1 + moved.coefficients[0]):
             found, directions = moved, moved_along
-    kernel = kernel + np.tensordot(found.coefficients, np.array(directions), 1)
+    kernel = kernel + np.tensordot(found.coefficients[: len(directions)], np.array(directions), 1)
     change = Change("new", 0.0, 0.0, since=float(found.since), kernel=kernel, directions=directions)
     return named(plant, effect, cause, change)
 
@@ -96,10 +98,14 @@ def _block_at(lag, shape):
     return tuple(elements)
 
 
-def _fitted(plant, unit, cause, directions, row):
+def regressors(plant, unit, cause, directions):
+    """Regressors of changes of a link along some directions, and of a level: its operating point moves with it."""
     cols = plant.partition.slices[cause]
-    Z = np.column_stack([unit.responses.kernel(x, cols) for x in directions])
-    return dated_fit(Z, unit.white, row, unit.tests.n_states)
+    return np.column_stack([*(unit.responses.kernel(x, cols) for x in directions), unit.responses.level])
+
+
+def _fitted(plant, unit, cause, directions, row):
+    return dated_fit(regressors(plant, unit, cause, directions), unit.white, row, unit.tests.n_states)
 
 
 def _moved(plant, unit, cause, kernel, row):
