@@ -17,6 +17,7 @@ from ..optional import import_optional
 from ..server.gradient.state import relayed_plans
 from ..server.likelihood import LikelihoodServer
 from ._base import FederatedEstimator
+from ._changes import dated, level_of, settled
 from ._privacy_curve import privacy_curve
 from ._undecidable import undecidable_units, undecided, warn_undecidable
 
@@ -501,6 +502,70 @@ class PlantEstimator(FederatedEstimator):
         """
         with self._asking(X, inputs, lengths) as units:
             return undecided(self.server_.test_links(units.messages(), method), self._undecidable)
+
+    @where_server("changed_links")
+    def changed_links(self, X=None, *, inputs=None, lengths=None, alpha=0.05, false_alarm_rate=None):
+        """Which links and units have changed since the fit: tested, dated, with gain and delay before and after.
+
+        Every row is a test of "this has changed" against everything else being as it was learned. Both the noise of
+        the new record and that of what was learned count. A change is supposed to hold from some row on to the end;
+        what one change explains is not reported of other rows.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            New record of the units of `fit`, of 50 rows at least; a change shows after some hundred.
+        inputs, lengths
+            As in `fit`.
+        alpha : float, default=0.05
+            Chance of any false report in one call, over all rows of the table.
+        false_alarm_rate : float or str, optional
+            Of a watch, instead of `alpha`: false reports per row, or for instance ``"1 per week"`` for frames with a
+            DatetimeIndex. A call about ``n`` rows is given as much of the budget as they take.
+
+        Returns
+        -------
+        DataFrame
+            One row per ordered pair of units, and one per unit (cause and effect are the same), those that changed
+            first; a unit's own row comes behind the rows of pairs that explain it.
+
+            ``changed`` is whether ``p_adjusted`` (family-wise) is at most the level. ``verdict`` is "lost" (less than
+            a quarter of its gain is left), "weaker", "stronger", "delayed" (acts at another lag), "new", "unchanged",
+            or "cannot tell" where nothing was found and the record is too short or too noisy to have shown the loss
+            of the link, or a new one as strong as the plant's usual ones. ``gain_before`` and ``gain_after`` are strengths as in
+            `links_`, ``delay_before`` and ``delay_after`` lags in rows. Of a unit's own row, gains are the size of
+            what it does by itself, 1 in the record of the fit. ``since`` is the row the change dates from, by its
+            label where X has an index.
+
+        Notes
+        -----
+        The innovations ``w[t]`` of a unit, given the past of all and whitened, are regressed on what a change of its
+        coefficients would add to them: of a link's gain, of its lag, of a block that the plant has not, of the unit's
+        own dynamics, level and variance. With the information ``G`` of the new record and ``r G`` of that of the fit,
+        ``r / (1 + r) s' G^-1 s`` of the score ``s`` is chi-squared where nothing has changed. The smallest p-value over
+        hypotheses and starts is calibrated by innovations drawn anew from the record's own; rows share the level by
+        Holm's rule: half of it for links of the plant, 0.3 for other pairs, 0.2 for units.
+
+        A plant that misses something steady (a season, a nonlinearity) shows it here as a change.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> import numpy as np
+        >>> A = np.kron([[0.6, 0.0], [0.4, 0.6]], np.eye(2))
+        >>> X, _ = make_granger_plant(2, transition=A, random_state=0)
+        >>> est = FederatedGrangerEstimator().fit(X)
+        >>> A[2:, :2] = 0.0
+        >>> Y, _ = make_granger_plant(2, transition=A, n_samples=400, random_state=0)
+        >>> table = est.changed_links(Y)
+        >>> table.loc[table["changed"], ["cause", "effect", "verdict"]].to_string(index=False)
+        'cause effect verdict\nunit0  unit1    lost'
+        """
+        with self._asking(X, inputs, lengths) as units:
+            level = level_of(alpha, false_alarm_rate, units.n_samples, units.index)
+            table = self.server_.changed_links(units.messages(), level)
+            return dated(settled(table, self._undecidable), units.index)
 
     def to_networkx(self, *, undecided=False):
         """The links as a graph of networkx (extra ``graph``).

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -51,6 +51,7 @@ class JointRecord:
     inputs: tuple[np.ndarray | None, ...] = ()
     unpredicted: tuple[np.ndarray | None, ...] = ()
     steps: tuple[int, ...] = ()
+    known_links: Any = None  # a :class:`~.knowledge.LinkKnowledge` of its plant, or None
 
     def __post_init__(self):
         self.n_samples = len(self.parts[0].z)
@@ -67,7 +68,7 @@ class JointRecord:
         self.has_choice = bool(is_open and self.is_constant and longest >= _FORECASTS)
 
     @classmethod
-    def from_messages(cls, messages, names=None):
+    def from_messages(cls, messages, names=None, known_links=None):
         """Record of messages by unit name, of `names` and in their order if they are given."""
         names = tuple(messages) if names is None else tuple(names)
         if set(names) != set(messages):
@@ -79,7 +80,7 @@ class JointRecord:
         parts, inputs, unpredicted = (
             tuple(getattr(messages[name], of) for name in names) for of in ("information", "inputs", "unpredicted")
         )
-        return cls(names, parts, starts, inputs, unpredicted)
+        return cls(names, parts, starts, inputs, unpredicted, known_links=known_links)
 
     @property
     def most_lags(self):

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
@@ -23,14 +24,14 @@ from .estimation.scoring import Budget
 from .joint import JointRecord
 from .lagged.misfit import LEVEL as MISFIT_LEVEL
 from .lagged.misfit import filled_record, is_mostly_there, misfit_p_values, misfit_table
-from .lagged.timing import SAMPLED, refuse_at_once, words_by_input
+from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
 from .links.benefit import Benefit, split_messages
 from .links.intervals import intervals_table, measure_intervals, pair_of, spectrum_table
 from .links.resampling import bootstrap_table, stability_table
 from .links.tables import correlation_table, links_table
 from .links.tests import check_method, tests_table
 from .plant import ServerLearner, smoothed_replies
-from .prediction import OperatingPoint, smooth_plant
+from .prediction import OperatingPoint, PlantFilter, smooth_plant
 
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
@@ -234,6 +235,9 @@ class LikelihoodServer(ServerLearner):
     shrink: bool = True
     level_shifts: str | None = "auto"
     sampled: str | Mapping = "auto"
+    forbidden: Any = None
+    required: Any = None
+    delays: Any = None
     likelihood: str = "whittle"
     covariance: str = "information"
     margin: float = 0.1
@@ -251,6 +255,9 @@ class LikelihoodServer(ServerLearner):
         "shrink": ["boolean"],
         "level_shifts": [StrOptions({"auto"}), None],
         "sampled": [StrOptions(set(SAMPLED)), dict],
+        "forbidden": "no_validation",  # many forms, read by `read_knowledge`
+        "required": "no_validation",
+        "delays": "no_validation",
         "likelihood": [StrOptions({"whittle", "time-domain"})],
         "covariance": [StrOptions(set(COVARIANCES))],
         "margin": [Interval(Real, 0, None, closed="neither")],
@@ -338,6 +345,7 @@ class LikelihoodServer(ServerLearner):
         """Learn the plant of a joint record, of which there may be no messages but sums."""
         budget = self._next_budget()
         settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
+        record = self._with_knowledge(record)
         self.noise_share_ = self.filter_noise_share_ = None
         with few_threads(record.partition.n_states):
             if self.horizon > 1 and record.has_choice and record.u is not None:
@@ -387,7 +395,26 @@ class LikelihoodServer(ServerLearner):
                 raise ValueError(f"fix_local=True needs the own model of unit {name!r}, which it did not send.")
             local.append((A, Q, B) if is_known else None)
         own = {name: value for name, value in self.get_params(deep=False).items() if name in Settings._fields}
+        own["known_links"] = self._knowledge(names)
         return Settings(tuple(local), time_domain=self.likelihood == "time-domain", **own)
+
+    def _knowledge(self, names):
+        """What is known of links beforehand, a `LinkKnowledge` or None."""
+        if self.forbidden is None and self.required is None and self.delays is None:
+            return None
+        from .knowledge import read_knowledge  # for those who know something
+
+        return read_knowledge(names, self.forbidden, self.required, self.delays)
+
+    def _with_knowledge(self, record):
+        """The record with what is known of its plant."""
+        known = self._knowledge(record.names)
+        return record if known is None else replace(record, known_links=known)
+
+    def _told(self, links):
+        """The table of links with the verdicts that are known."""
+        known = self._knowledge(self.names_)
+        return links if known is None else known.told(links, self.names_)
 
     def _keep(self, record, estimate, settings):
         """Keep the estimate of a plant; the record with the noise that its filter supposes."""
@@ -459,6 +486,9 @@ class LikelihoodServer(ServerLearner):
 
     def _keep_links(self, estimate):
         partition, self._blocks = self.partition_, estimate.blocks["state"]
+        known = self._knowledge(self.names_)
+        if known is not None:
+            self._blocks = known.without_forbidden(self._blocks, partition)
         geweke = geweke_measures(self.unshrunk_transition_, self.process_cov_, self.information_, partition)
         levels = {"alpha": self.alpha, "margin": self.margin}
         self.links_ = links_table(self.names_, partition, self._blocks, geweke, **levels)
@@ -466,6 +496,7 @@ class LikelihoodServer(ServerLearner):
             family, blocks = partition.input_pairs, estimate.blocks["input"]
             inputs = links_table(self.names_, family, blocks, **levels, kind="input")
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
+        self.links_ = self._told(self.links_)
 
     def _free_lags(self, record, estimate, settings, budget):
         """Test whether one lag is enough, and learn a plant of several lags if it is not."""
@@ -473,11 +504,16 @@ class LikelihoodServer(ServerLearner):
         self.input_at_once_ = np.zeros_like(self.input_)
         self.misfit_ = misfit_table(self.names_, None)
         at_once = bool(self.partition_.n_inputs and self.sampled != "auto" and "before" in self._words())
+        later = settings.known_links is not None and settings.known_links.needs_lags
         if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
             if at_once:
                 refuse_at_once(self.names_, self.sampled, "with this `covariance`, `likelihood` or `fix_local`")
+            if later:
+                refuse_delays("with this `covariance`, `likelihood` or `fix_local`")
             return
         if record.most_lags is not None:  # sums of a few lags tell no more than one
+            if later:
+                refuse_delays("from sums of products")
             return
         if not record.is_constant:
             estimate = self._filled(record, settings)
@@ -491,7 +527,9 @@ class LikelihoodServer(ServerLearner):
         if at_once and (estimate is None or not estimate.plant.determined.all()):
             where = "where the sensors of a unit do not determine its states in most rows"
             refuse_at_once(self.names_, self.sampled, where)
-        if not self.frees_lags or (is_enough and not (at_once or self._acts_at_once(estimate))):
+        if later and (estimate is None or not self.frees_lags):
+            refuse_delays("from a record in which units are mostly silent, or by this server")
+        if not self.frees_lags or (is_enough and not (at_once or later or self._acts_at_once(estimate))):
             return
         from .lagged.learning import Search  # for records that ask for it
 
@@ -504,7 +542,8 @@ class LikelihoodServer(ServerLearner):
             self.information_ = self._raw.with_noise_share(search.share).mean_information()
         if budget.is_spent:
             self._warn_of_budget(budget, "The search for a plant of several lags")
-        if lagged is not None and (lagged.converged or search.is_likelier(lagged, super()._filter)):
+        is_certain = lagged is not None and (lagged.converged or (later and settings.known_links.requires_lags))
+        if is_certain or (lagged is not None and search.is_likelier(lagged, super()._filter)):
             self._keep_lags(record, lagged)
 
     def _leave_alone(self, messages):
@@ -589,7 +628,7 @@ class LikelihoodServer(ServerLearner):
         self._look_for_feedback(record)
         levels = {"alpha": self.alpha, "margin": self.margin}
         geweke = dynamics.geweke(self.information_, self.partition_)
-        self.links_ = lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels)
+        self.links_ = self._told(lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels))
 
     # -- rounds ----------------------------------------------------------------------------------
 
@@ -638,7 +677,7 @@ class LikelihoodServer(ServerLearner):
 
     def _record(self, messages):
         """Record of the units of `fit`, with their inputs and shifts."""
-        record = super()._record(messages)
+        record = self._with_knowledge(super()._record(messages))
         if self.filter_noise_share_:
             record = record.with_noise_share(self.filter_noise_share_)
         return self._operating_point.placed(record)
@@ -800,6 +839,29 @@ class LikelihoodServer(ServerLearner):
             return lagged_tests_table(plant.names_, plant.partition_, plant._lagged, method)
         return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
 
+    def changed_links(self, messages, alpha):
+        """Which links and units of the plant have changed in a record; dates are its rows."""
+        from .changes.compared import changed_table  # for those who ask
+        from .changes.plant import LearnedPlant
+
+        record, lagged = self._record(messages), self._lagged
+        A = self.unshrunk_transition_[None] if lagged is None else lagged.dynamics.A
+        estimates = None if lagged is not None else self._blocks.estimate
+        plant = LearnedPlant(A, self.partition_, self._parameters.state_scale, self.n_samples_, estimates)
+        filter_of = partial(self._filter_of_lags, record)
+        with few_threads(record.partition.n_states):
+            return changed_table(self.names_, plant, record, filter_of, alpha)
+
+    def _filter_of_lags(self, record, A):
+        """Filter over a record by a plant with other coefficients of states, (q, n, n)."""
+        if self._lagged is None and len(A) == 1:
+            return PlantFilter(A[0], self.process_cov_, record, self._drive(A[0], self.unshrunk_input_))
+        from .lagged.dynamics import LaggedDynamics
+
+        B = self.unshrunk_input_
+        B = np.stack([np.zeros_like(B), B]) if self._lagged is None else self._lagged.dynamics.B
+        return LaggedDynamics(A, B, self.process_cov_).filter(record, self._operating_point)
+
     def bootstrap_links(self, messages, **settings):
         """Scatter of the estimates of links over resampled records, to check their standard errors."""
         self._refuse_lags("bootstrap_links", "link_intervals() has the intervals of all lags")
@@ -837,9 +899,11 @@ class LikelihoodServer(ServerLearner):
         ['unit0', 'unit2']
         """
         self._validate_params()
-        return self._screened(JointRecord.from_messages(messages))
+        return self._screened(self._with_knowledge(JointRecord.from_messages(messages)))
 
     def _screened(self, record):
         """Table of the tests of a joint record at the uncoupled plant."""
         blocks = screen_plant(record)
-        return links_table(record.names, record.partition, blocks, alpha=self.alpha, margin=self.margin)
+        table = links_table(record.names, record.partition, blocks, alpha=self.alpha, margin=self.margin)
+        known = record.known_links
+        return table if known is None else known.told(table, record.names)

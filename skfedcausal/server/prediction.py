@@ -129,6 +129,20 @@ class PlantFilter:
             term[list(self._record.starts)] = 0.0
         return terms
 
+    def unit_covariances(self, slices):
+        """Covariance of each unit's predicted states at every row, a list of arrays (n_samples, p, p)."""
+        record = self._record
+        if record.is_constant:
+            rows, starts = np.arange(record.n_samples), np.asarray(record.starts)
+            ages = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
+            steps = np.minimum(ages, self._schedule.n_transient)
+            return [_block(self._schedule.predicted, own)[steps] for own in slices]
+        found = [np.empty((record.n_samples, own.stop - own.start, own.stop - own.start)) for own in slices]
+        for part in self._parts_with_gaps():
+            for covariances, own in zip(found, slices, strict=True):
+                covariances[part.rows] = _block(part.covariances.predicted, own)
+        return found
+
     def unit_log_densities(self):
         """Log-density of each unit's own measurements at each step given the past of all units.
 

@@ -64,7 +64,8 @@ class _First:
         self._settings, self.estimate = settings, None
 
     def fit(self, messages):
-        record, self.estimate = JointRecord.from_messages(messages), None
+        record = JointRecord.from_messages(messages, known_links=self._settings.known_links)
+        self.estimate = None
         if record.u is None and record.is_constant and record.determined.all():
             self.estimate = estimate_plant(record, self._settings)
 

@@ -50,6 +50,7 @@ class Settings(NamedTuple):
     max_iter: int = 300
     tol: float = 1e-10
     budget: Any = None  # of work, a `Budget`, or None
+    known_links: Any = None  # a `LinkKnowledge`, or None
 
 
 class FittedParameters(NamedTuple):

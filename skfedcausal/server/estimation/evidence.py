@@ -240,6 +240,8 @@ def shrunk_transition(objective, scoring, blocks):
     for kind, (family, inside) in families.items():
         outside = family.pair_elements[~inside]
         flat[outside] = priors[kind].posterior_mean[~inside] if kind in priors else 0.0
+        if kind == "state":
+            flat[family.pair_elements[~structure.allowed]] = 0.0
     if not priors:
         return flat[:-1].reshape(A.shape)
     shrunk, share = flat[:-1].reshape(A.shape), 1.0

@@ -37,6 +37,7 @@ class Structure:
     """
 
     _PAIRS = ("linked", "correlated", "driven", "shifted")
+    _KNOWN = ("allowed", "required")
     _UNITS = ("free_dynamics", "free_noise", "own_inputs")
 
     def __init__(self, partition, **masks):
@@ -45,14 +46,18 @@ class Structure:
         self.free_dynamics = masks.get("free_dynamics", units)
         self.free_noise = masks.get("free_noise", units)
         self.own_inputs = masks.get("own_inputs", units)
-        self.linked, self.correlated = masks.get("linked", none), masks.get("correlated", none)
+        # links that there may be, and that there are, whatever a search proposes
+        self.allowed, self.required = masks.get("allowed", ~none), masks.get("required", none)
+        self.linked = masks.get("linked", none) & self.allowed | self.required
+        self.correlated = masks.get("correlated", none)
         self.driven = masks.get("driven", np.ones(partition.n_input_pairs, dtype=bool))
         self.shifted = masks.get("shifted", np.tile(self.free_noise, partition.n_steps))
         self.key = b"".join(getattr(self, name).tobytes() for name in self._PAIRS)  # hashable identity
 
     def with_masks(self, **masks):
         """The same structure with other masks."""
-        return Structure(self.partition, **{n: getattr(self, n) for n in self._PAIRS + self._UNITS} | masks)
+        names = self._PAIRS + self._UNITS + self._KNOWN
+        return Structure(self.partition, **{n: getattr(self, n) for n in names} | masks)
 
     def within(self, other):
         """The same structure without the blocks that another one does not have."""

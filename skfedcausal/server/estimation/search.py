@@ -110,7 +110,8 @@ def _first_structure(objective, structure, point, alpha, near, tests):
         A = A.copy()
         idle = partition.mask(partition.input_pairs.pairs[~driven], of_inputs=True)
         A[:, partition.n_states :][:, : partition.n_inputs][idle] = 0.0
-    linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
+    p_values = _of_allowed(links.p_value, structure)
+    linked = _capped(benjamini_hochberg(p_values, alpha), p_values, partition)
     if linked.any():
         flat = np.append(A.ravel(), 0.0)
         flat[partition.pair_elements[linked]] = links.estimate[linked]
@@ -127,7 +128,7 @@ def _proposal(scoring, alpha):
     but blocks that explain nothing hide nothing either: they go at once.
     """
     structure, partition = scoring.structure, scoring.structure.partition
-    p_values = link_estimates(scoring, screen=alpha).p_value
+    p_values = _of_allowed(link_estimates(scoring, screen=alpha).p_value, structure)
     linked = _wanted(p_values, structure.linked, partition, alpha)
     proposed = structure.with_masks(linked=linked)
     if (linked & ~structure.linked).any():
@@ -159,6 +160,11 @@ def _wanted(p_values, inside, family, alpha):
     """Pairs that false discovery control keeps, and a few that it adds."""
     significant = benjamini_hochberg(p_values, alpha)
     return inside & significant | _capped(significant & ~inside, p_values, family)
+
+
+def _of_allowed(p_values, structure):
+    """P-values of links, of those that there cannot be one."""
+    return np.where(structure.allowed, p_values, 1.0)
 
 
 def _capped(additions, p_values, family):

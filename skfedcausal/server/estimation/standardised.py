@@ -107,7 +107,10 @@ class StandardisedPlant:
         if self._fix_local:  # what a unit does not know of its own inputs is learned, not fixed
             own_inputs = np.array([B is None for _, _, B in self._local])
         free = self.determined & (not self._fix_local)
-        return Structure(self.partition, free_dynamics=free, free_noise=self.determined, own_inputs=own_inputs)
+        known = self._record.known_links
+        masks = {} if known is None else known.masks(self.partition)
+        free = {"free_dynamics": free, "free_noise": self.determined, "own_inputs": own_inputs}
+        return Structure(self.partition, **free, **masks)
 
     # -- units on their own ----------------------------------------------------------------------
 

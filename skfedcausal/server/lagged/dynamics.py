@@ -227,6 +227,10 @@ class LaggedFilter:
         own = None if drive is None else replace(drive, B=drive.B[: self._n])
         return self._whole.carried_to_units(matrix, own)
 
+    def unit_covariances(self, slices):
+        """Covariance of each unit's predicted states at every row."""
+        return self._whole.unit_covariances(slices)
+
     def unit_log_densities(self):
         """Log-density of each unit's own measurements at each step given the past of all units."""
         return self._whole.unit_log_densities()

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,12 @@ class LaggedProblem:
     state_lags: np.ndarray  # 1..p
     input_lags: list  # of each input, its lags
     budget: Budget
+    known_links: Any = None  # a `LinkKnowledge`, or None
+
+    def lags_of(self, unit, cause):
+        """Lags at which the states of another unit may act on one."""
+        known = self.known_links
+        return self.state_lags if known is None else known.lags(unit, cause, self.state_lags)
 
     def channels(self, unit, linked, driven):
         """Channels of a unit's rows: of itself, of the units linked to it and of the inputs driving it."""
@@ -38,7 +44,7 @@ class LaggedProblem:
         for n in sources:
             own = self.partition.slices[n]
             cols = tuple(range(own.start, own.stop))
-            found.append(Channel(("unit", int(n)), cols, self.state_lags, p * len(cols)))
+            found.append(Channel(("unit", int(n)), cols, self.lags_of(unit, int(n)), p * len(cols)))
         for k in np.flatnonzero(driven[unit]):
             col = self.partition.n_states + int(k)
             found.append(Channel(("input", int(k)), (col,), self.input_lags[k], p))

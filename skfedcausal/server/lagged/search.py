@@ -32,9 +32,7 @@ class Sources:
         for k in self.with_inputs:
             rows = partition.input_slices[k]
             self.columns.append([n + col for col in range(rows.start, rows.stop)])
-        self.lags = [[problem.state_lags] * len(cols) for cols in self.columns[: self.n_units]]
-        for cols in self.columns[self.n_units :]:
-            self.lags.append([problem.input_lags[col - n] for col in cols])
+        self._problem = problem
         self._n_inputs, self._input_slices = partition.n_inputs, partition.input_slices
         # a unit's own states, and its own inputs, always act on it
         self.own = np.zeros((self.n_units, len(self.columns)), dtype=bool)
@@ -42,6 +40,18 @@ class Sources:
             self.own[m, m] = True
             if m in self.with_inputs:
                 self.own[m, self.n_units + self.with_inputs.index(m)] = True
+
+        self.forbidden, self.required = np.zeros((2, *self.own.shape), dtype=bool)
+        if problem.known_links is not None:
+            self.forbidden[:, : self.n_units] = problem.known_links.forbidden
+            self.required[:, : self.n_units] = problem.known_links.required
+
+    def lags(self, unit, source):
+        """Lags of each column of a source that may act on a unit."""
+        problem, cols = self._problem, self.columns[source]
+        if source < self.n_units:
+            return [problem.lags_of(unit, source)] * len(cols)
+        return [problem.input_lags[col - problem.partition.n_states] for col in cols]
 
     def masks(self, active):
         """Links (n_units, n_units) and driven units (n_units, n_inputs) of the sources that act."""
@@ -111,8 +121,8 @@ def _outside(problem, fitted, unit, rows, info, point, sources, active):
     p = own_rows.stop - own_rows.start
     R, _ = prior_root(rows.channels, *_prior(fitted, unit, rows.channels))
     found = {}
-    for source in np.flatnonzero(~active[unit] & ~sources.own[unit]):
-        columns = list(zip(sources.columns[source], sources.lags[source], strict=True))
+    for source in np.flatnonzero(~active[unit] & ~sources.own[unit] & ~sources.forbidden[unit]):
+        columns = list(zip(sources.columns[source], sources.lags(unit, source), strict=True))
         # against the own rows' coefficients: (rows, columns, lags) of both, the first in channel order
         between = info.between(own_rows, rows.columns, columns)
         size = between.shape[3] * p
@@ -145,7 +155,7 @@ def _floored(info, own_rows, rows, columns):
 
 def search(problem, fitted, sources, alpha, active=None):
     """Add and drop sources until their set repeats; the plant, the sources that act, their tests."""
-    active = sources.own.copy() if active is None else active | sources.own
+    active = sources.own | sources.required if active is None else active & ~sources.forbidden | sources.own
     fitted = climb(problem, fitted, sources.masks(active))
     seen: list[np.ndarray] = []
     for _ in range(_MAX_ROUNDS):
@@ -167,7 +177,7 @@ def _proposed(p_values, active, sources, alpha, *, is_noisy):
     Behind noisy sensors every unit tells of what moves another, also the units that this one moves: only the
     most significant is added at a time, and nothing that its own effect may explain.
     """
-    proposed = sources.own.copy()
+    proposed = sources.own | sources.required
     for family in (slice(0, sources.n_units), slice(sources.n_units, None)):
         free = ~sources.own[:, family]
         p = p_values[:, family]

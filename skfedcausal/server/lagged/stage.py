@@ -102,6 +102,8 @@ def most_lags(plant, first_lags):
     of_states, of_inputs = (lags[0 if few else 1] for lags in (_STATE_LAGS, _INPUT_LAGS))
     cap = max(longest // (_ROWS_PER_INPUT_LAG if len(first_lags) else _ROWS_PER_LAG), 1)
     p, q = min(of_states, cap), min(of_inputs, cap)
+    known = plant._record.known_links
+    p = p if known is None else max(p, known.longest)
     return p, [np.arange(first, first + q) for first in first_lags]
 
 
@@ -122,7 +124,8 @@ def learn_lags(estimate, settings, budget, words=()):
     sums = LagSums.of(series, starts, longest, memory)
     likelihood = LaggedLikelihood(sums, plant.score_noise)
     spectrum = averaged_periodogram(series, starts)
-    problem = LaggedProblem(likelihood, spectrum, plant.partition, np.arange(1, n_lags + 1), input_lags, budget)
+    known = plant._record.known_links
+    problem = LaggedProblem(likelihood, spectrum, plant.partition, np.arange(1, n_lags + 1), input_lags, budget, known)
     if settings.sparsity is None and not budget.affords(_dense_work(problem)):
         return None
     sources = Sources(problem)
@@ -134,11 +137,12 @@ def learn_lags(estimate, settings, budget, words=()):
         fitted, active = search(problem, fitted, sources, settings.alpha)
     tests = tested(problem, fitted, sources, active)
     fitted = with_shared_noise(problem, fitted, settings.alpha if settings.sparsity else None)
-    if "before" not in words and fitted.criterion <= _of_one_lag(problem, scoring) + LIKELIER:
+    must_be = "before" in words or (known is not None and known.requires_lags)
+    if not must_be and fitted.criterion <= _of_one_lag(problem, scoring) + LIKELIER:
         return None
     links = _links(problem, fitted, sources, active, tests, settings.alpha)
     best = unchanged(problem, fitted)
-    if words:
+    if words and known is None:  # in other coordinates no link can be left out
         other = whitened(problem, sums, fitted)
         best = best if other is None or other.criterion < best.criterion else other
     found = _assessed(plant, best, active, levels, links)
@@ -279,7 +283,7 @@ def _links(problem, fitted, sources, active, tests, alpha):
         p = tests.p_values[pairs[:, 0], at]
         adjusted = holm(p)
         rows = [
-            _link(problem, fitted, sources, active, tests.scores[unit, source], unit, source, q <= alpha)
+            _link(problem, fitted, sources, active, tests.scores.get((unit, source)), unit, source, q <= alpha)
             for unit, source, q in zip(pairs[:, 0], at, adjusted, strict=True)
         ]
         moments = np.array([row[0] for row in rows]).reshape(len(rows), 6).T
@@ -306,6 +310,8 @@ def holm(p):
 
 def _link(problem, fitted, sources, active, score, unit, source, is_there):
     """Moments of a channel's posterior, twice its log evidence, and when it acts first."""
+    if score is None:  # of a link that there cannot be
+        return (0.0,) * 6, 0.0, (np.nan,) * 3
     (S, q, n_lags), prior = score, None
     if active[unit, source] and source < sources.n_units:
         scale, decay = fitted.priors.get((unit, ("unit", int(source))), (FIRST_SCALE, FIRST))
@@ -316,8 +322,6 @@ def _link(problem, fitted, sources, active, score, unit, source, is_there):
     moments = squared, np.sqrt(along), np.trace(V), 2 * np.square(V).sum(), along, np.linalg.norm(V, 2)
     timing = (np.nan,) * 3
     if is_there:
-        lags = problem.state_lags
-        if source >= sources.n_units:
-            lags = problem.input_lags[sources.columns[source][0] - problem.partition.n_states]
+        lags = sources.lags(unit, source)[0]
         timing = likely_lags(first_lag_probabilities(S, q, n_lags), lags)
     return moments, max(evidence, 0.0), timing

@@ -30,6 +30,14 @@ def words_by_input(sampled, names, sizes):
     return words
 
 
+def refuse_delays(where):
+    """Refuse links that do not act after one row, where plants of several lags cannot be learned."""
+    raise ValueError(
+        f"`delays` leave out a link's first row, and a plant of several lags cannot be learned {where}. Leave `delays` "
+        "out, or allow a delay of one row."
+    )
+
+
 def refuse_at_once(names, sampled, where):
     """Say that an input cannot act in its own row as the plant has one lag."""
     units = names if isinstance(sampled, str) else sorted(sampled)

@@ -1,0 +1,228 @@
+"""Which links and units of a learned plant have changed in a record: tests, attribution, date, size."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from .hypotheses import FURTHER_LAGS, LEVEL, UnitResponses, unit_hypotheses
+from .innovations import unit_innovations
+from .plant import LearnedPlant
+from .runs import changed_run, inputs_before
+from .sizes import Change, change_of_unit, dated_fit, link_change
+from .tests import VARIANCE, UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
+
+COLUMNS = ("cause", "effect", "changed", "verdict", "p_value", "p_adjusted")
+COLUMNS += ("gain_before", "gain_after", "delay_before", "delay_after", "since")
+LINK, GAP, OWN = "link", "gap", "own"
+_LEVELS = {LINK: 0.5, GAP: 0.3, OWN: 0.2}  # shares of the chance of a false report
+_CLEAR = np.log(1e-5)  # likelihood ratio that a change of coefficients has over one of the variance
+_REFITS = 2  # of a changed link, by the filter that knows of the change
+_EXPLAINED = 4  # changes of one unit's rows at most
+_SURE = 1.2816  # standard errors beyond the bound: nine of ten such changes would have shown
+_VISIBLE = 0.25  # strength of a new link that shows, of plants without links
+
+
+@dataclass
+class UnitComparison:
+    """One unit in a record: its tests, what they say, and what was found."""
+
+    unit: int
+    tests: UnitTests
+    responses: UnitResponses
+    changes: dict = field(default_factory=dict)  # by cause: a Change
+    explained: np.ndarray | float = 0.0  # (n_rows,), by changes of the unit itself
+    log_p: dict = field(default_factory=dict)  # by cause
+
+    @property
+    def white(self):
+        """Innovations that nothing explains yet, (n_rows,)."""
+        return self.tests.innovations.white.ravel() - self.explained
+
+    @property
+    def sources(self):
+        """Cause of each hypothesis, the unit itself for its own changes."""
+        return np.concatenate([*(group.sources for group in self.tests.groups), [self.unit]])
+
+    def minima(self, white, *, exact=False):
+        """By cause: log of the smallest p-value over hypotheses and starts, of each series."""
+        log_p = np.concatenate(self.tests.log_p_values(white, exact=exact), axis=1).min(axis=0)
+        return {int(n): log_p[self.sources == n].min(axis=0) for n in np.unique(self.sources)}
+
+    def likeliest(self, causes):
+        """The likeliest hypothesis about some causes: whose, which one, and the row from which it shows most.
+
+        By the likelihood that each gains together with another level of the unit, for a change moves it too, less a
+        price for its coefficients. Another variance, which anything unexplained brings with it, only where nothing
+        else gains.
+        """
+        log_p = np.concatenate(self.tests.log_p_values(self.white), axis=1)
+        shown = self.tests.starts[np.argmin(log_p, axis=0)]
+        best = -_CLEAR, self.unit, self.tests.hypothesis(len(shown) - 1), int(shown[-1])
+        for number in np.flatnonzero(np.isin(self.sources[:-1], causes)):
+            hypothesis, p = self.tests.hypothesis(int(number)), self.tests.n_states
+            Z = hypothesis.regressors
+            n_coefficients = Z.shape[1]
+            if hypothesis.kind != LEVEL:
+                Z, n_coefficients = np.hstack([Z, self.responses.level]), n_coefficients + p
+            found = dated_fit(Z, self.white, int(shown[number]), p)
+            gain = found.gain - 0.5 * n_coefficients * np.log(len(Z) / p)
+            if gain > best[0] or (self.unit not in causes and best[2].kind == VARIANCE):
+                best = gain, int(self.sources[number]), hypothesis, int(shown[number])
+        return best[1:]
+
+
+@dataclass
+class Comparison:
+    """A record beside a plant; the units know the changes that were found."""
+
+    plant: LearnedPlant
+    record: object  # JointRecord
+    filter_of: Callable  # filter of the record by a plant with given coefficients (q, n, n)
+    units: list = field(default_factory=list)
+    n_tests: dict = field(default_factory=dict)  # by family: how many independent tests a minimum is of
+
+    @classmethod
+    def of(cls, plant, record, filter_of):
+        """Of a record in which nothing is known to have changed."""
+        self = cls(plant, record, filter_of)
+        self.units = [UnitComparison(m, *rest) for m, rest in enumerate(self._tests())]
+        rng, drawn = np.random.default_rng(0), {LINK: [], GAP: [], OWN: []}
+        for unit in self.units:
+            for cause, minima in unit.minima(unit.tests.null_draws(rng), exact=True).items():
+                drawn[_family(plant, unit.unit, cause)].append(minima)
+        self.n_tests = {family: effective_tests(found) for family, found in drawn.items() if found}
+        self._judge()
+        return self
+
+    def _tests(self):
+        """Tests and responses of every unit, given the changes of links that were found."""
+        plant, record = self.plant, self.record
+        run = changed_run(plant, self.changed_links, self.filter_of)
+        u, starts = record.known[:, : record.partition.n_inputs], window_starts(record.n_samples)
+        inputs = inputs_before(u, record.starts)
+        for unit, innovations in enumerate(unit_innovations(run, record, plant.A)):
+            responses = UnitResponses(innovations, run.filtered, plant.n_lags + FURTHER_LAGS)
+            groups = unit_hypotheses(unit, responses, plant, inputs)
+            yield UnitTests(innovations, groups, starts, plant.n_samples), responses
+
+    @property
+    def changed_links(self):
+        """Coefficients and dates of changed links by (effect, cause)."""
+        return {
+            (unit.unit, cause): change
+            for unit in self.units
+            for cause, change in unit.changes.items()
+            if change.kernel is not None
+        }
+
+    def _judge(self):
+        """P-values of everything that is not yet found to be changed, given what is."""
+        for unit in self.units:
+            for cause, minimum in unit.minima(unit.white).items():
+                if cause not in unit.changes:
+                    n_tests = self.n_tests[_family(self.plant, unit.unit, cause)]
+                    unit.log_p[cause] = float(log_p_of_minimum(minimum, n_tests))
+
+    def explain(self, p_adjusted, alpha):
+        """Explain the surest change, which may show in other units too; whether there was any."""
+        left = {
+            unit.unit: [n for n in unit.log_p if n not in unit.changes and p_adjusted[unit.unit, n] <= alpha]
+            for unit in self.units
+            if len(unit.changes) < _EXPLAINED
+        }
+        left = {m: causes for m, causes in left.items() if causes}
+        if not left:
+            return False
+        surest = min(left, key=lambda m: min(self.units[m].log_p[n] for n in left[m]))
+        self._explain(self.units[surest], left[surest])
+        self._anew()
+        self._judge()
+        return True
+
+    def _explain(self, unit, causes):
+        """Explain the likeliest change of a unit."""
+        cause, hypothesis, row = unit.likeliest(causes)
+        if cause == unit.unit:
+            unit.changes[cause], explained = change_of_unit(unit, hypothesis.regressors, row)
+            unit.explained = unit.explained + explained
+            return
+        unit.changes[cause] = link_change(self.plant, unit, cause, hypothesis, row)
+        for _ in range(_REFITS):
+            self._anew(only=unit)
+            unit.changes[cause], explained = unit.changes[cause].refitted(self.plant, unit, cause)
+            unit.explained = unit.explained + explained
+
+    def _anew(self, only=None):
+        """Tests given all changes of links, of one unit or of all."""
+        for unit, (tests, responses) in zip(self.units, self._tests(), strict=True):
+            if only is None or unit is only:
+                unit.tests, unit.responses = tests, responses
+
+
+def changed_table(names, plant, record, filter_of, alpha):
+    """The table of :meth:`FederatedGrangerEstimator.changed_links`; dates are rows of the record."""
+    comparison = Comparison.of(plant, record, filter_of)
+    while True:
+        p_adjusted = _adjusted(plant, comparison.units)
+        if not comparison.explain(p_adjusted, alpha):
+            return _table(names, comparison, p_adjusted, alpha)
+
+
+def _family(plant, unit, cause):
+    if unit == cause:
+        return OWN
+    return LINK if plant.is_linked(unit, cause) else GAP
+
+
+def _adjusted(plant, units):
+    """Adjusted p-values by (effect, cause)."""
+    keys = [(unit.unit, cause) for unit in units for cause in unit.log_p]
+    families = np.array([_family(plant, *key) for key in keys])
+    shares = {family: _LEVELS[family] / np.count_nonzero(families == family) for family in np.unique(families)}
+    weights = np.array([shares[family] for family in families])
+    log_p = np.array([units[effect].log_p[cause] for effect, cause in keys])
+    return dict(zip(keys, weighted_holm(log_p, weights / weights.sum()), strict=True))
+
+
+def _table(names, comparison, p_adjusted, alpha):
+    rows, units = [], comparison.units
+    for unit in units:
+        for cause in sorted(unit.log_p):
+            adjusted = p_adjusted[unit.unit, cause]
+            change = unit.changes.get(cause)
+            if change is None:
+                change = _unchanged(comparison, unit, cause, alpha)
+            told = (names[cause], names[unit.unit], cause in unit.changes, change.verdict)
+            rows.append((*told, float(np.exp(unit.log_p[cause])), adjusted, *change.numbers))
+    table = pd.DataFrame(rows, columns=COLUMNS)
+    explained = {names[unit.unit] for unit in units if set(unit.changes) - {unit.unit}}
+    own = table["cause"] == table["effect"]
+    behind = own & table["effect"].isin(explained)
+    order = pd.DataFrame({"changed": ~table["changed"], "behind": behind, "p": table["p_adjusted"], "own": own})
+    return table.loc[order.sort_values(["changed", "behind", "p", "own"], kind="stable").index].reset_index(drop=True)
+
+
+def _unchanged(comparison, unit, cause, alpha):
+    """What is said of a row without a change: whether the record would have shown one."""
+    plant, effect, white = comparison.plant, unit.unit, unit.white
+    family, left = _family(plant, effect, cause), float(white @ white)
+    if family == OWN:
+        spread = float(np.sqrt(left / max(unit.tests.innovations.n_told.sum(), 1)))
+        return Change("unchanged", 1.0, spread)
+    n_rows = sum(_family(plant, m.unit, n) == family for m in comparison.units for n in m.log_p)
+    level = _LEVELS[family] * alpha / n_rows / comparison.n_tests[family]
+    if family == LINK:
+        kernel = plant.kernel(effect, cause)
+        z = unit.responses.kernel(kernel, plant.partition.slices[cause])
+        is_shown = unit.tests.shown(z @ z, left) >= (stats.norm.isf(level / 2) + _SURE) ** 2
+        before, lag = plant.strength(effect, cause, kernel), float(plant.first_lag(effect, cause))
+        after = before * abs(1 + z @ white / max(z @ z, 1e-300))
+        return Change("unchanged" if is_shown else "cannot tell", before, after, lag, lag)
+    block = unit.responses.block(1, plant.partition.slices[cause])
+    usual = plant.of_strength(effect, cause, plant.usual_strength(_VISIBLE))
+    added = float(np.sum(np.einsum("rij,rij->ij", block, block) * usual**2))
+    is_shown = unit.tests.shown(added, left) >= (np.sqrt(stats.chi2.isf(level, usual.size)) + _SURE) ** 2
+    return Change("unchanged" if is_shown else "cannot tell", 0.0, 0.0)

@@ -1,0 +1,152 @@
+"""What may have changed in the rows of one unit: directions of its coefficients, and how they would show."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ...statespace.episodes import episodes
+
+SCALED, MOVED, BLOCK, NEW, OWN, LEVEL, INPUT = "scaled", "moved", "block", "new", "own", "level", "input"
+FURTHER_LAGS = 5  # beyond those of the plant that a link may move to
+
+
+class Hypothesis(NamedTuple):
+    """What may have changed, by how many rows, and its regressors (n_rows, c), None of a variance."""
+
+    kind: str
+    shift: int
+    regressors: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class Group:
+    """Hypotheses with as many coefficients each: whose, what sort, by how many rows."""
+
+    sources: np.ndarray  # (n_hypotheses,), a unit; the effect itself for its own changes
+    kinds: tuple[str, ...]
+    shifts: np.ndarray  # (n_hypotheses,): lags moved by, or the lag of a new link
+    regressors: np.ndarray  # (n_rows, n_hypotheses, c): of the white innovations, rows of the record by directions
+    told: np.ndarray  # (n_rows, n_hypotheses): what coefficients that the plant left out added to the record it is from
+
+    def one(self, number):
+        """One :class:`Hypothesis`."""
+        return Hypothesis(self.kinds[number], int(self.shifts[number]), self.regressors[:, number])
+
+
+class UnitResponses:
+    """How changes of one unit's coefficients would show in its white innovations."""
+
+    def __init__(self, innovations, states, n_lags):
+        self._innovations, self.n_lags = innovations, n_lags
+        self._errors = innovations.responses(_before(states, innovations.starts, 1))
+
+    @property
+    def n_rows(self):
+        """Rows of the record times states of the unit."""
+        return self._innovations.white.size
+
+    def block(self, lag, cols):
+        """Regressors of the elements of a block at a lag, (n_rows, p, n_cols)."""
+        late = _before(self._errors[..., cols], self._innovations.starts, lag - 1)
+        return self._seen(late)
+
+    def kernel(self, lags, cols):
+        """Regressor of coefficients ``lags[k]`` (n_lags, p, n_cols) at the lags from one on, (n_rows,)."""
+        found = np.zeros(self.n_rows)
+        for lag, values in enumerate(lags, 1):
+            if values.any():
+                found += np.einsum("rij,ij->r", self.block(lag, cols), values)
+        return found
+
+    @cached_property
+    def level(self):
+        """Regressors of another level of each state, (n_rows, p)."""
+        return self.pushed(np.ones((len(self._innovations.white), 1)))
+
+    def pushed(self, series):
+        """Regressors of pushes of each series into each state, (n_rows, p * k)."""
+        return self._seen(self._innovations.responses(series)).reshape(self.n_rows, -1)
+
+    def _seen(self, errors):
+        seen = np.einsum("tab,tbij->taij", self._innovations.maps, errors)
+        return seen.reshape(self.n_rows, *errors.shape[2:])
+
+
+def _before(series, starts, n_rows):
+    """The series of so many rows before, zero where an episode begins."""
+    if not n_rows:
+        return series
+    late = np.zeros_like(series)
+    for start, stop in episodes(starts, len(series)):
+        late[start + n_rows : stop] = series[start : max(stop - n_rows, start)]
+    return late
+
+
+def unit_hypotheses(unit, responses, plant, inputs):
+    """Groups of all hypotheses about the rows of one unit; `plant` is a :class:`~.plant.LearnedPlant`."""
+    found, own = [], plant.partition.slices[unit]
+    fixed = [responses.block(lag, own) for lag in range(1, plant.n_lags + 1)]
+    for cause in plant.causes(unit):
+        if plant.is_linked(unit, cause):
+            cols = plant.partition.slices[cause]
+            fixed += [responses.block(lag, cols) for lag in range(1, plant.n_lags + 1)]
+            found += _of_link(unit, cause, responses, plant)
+    fixed = np.hstack([x.reshape(len(x), -1) for x in fixed])
+    fixed = fixed[:, fixed.any(axis=0)]
+    for cause in plant.causes(unit):
+        if not plant.is_linked(unit, cause):
+            found += _of_gap(unit, cause, responses, plant, fixed)
+    block = responses.block(1, own)
+    found.append((unit, OWN, 0, block.reshape(len(block), -1), None))
+    found.append((unit, LEVEL, 0, responses.level, None))
+    if inputs.shape[1]:
+        found.append((unit, INPUT, 0, responses.pushed(inputs), None))
+    return _grouped(found)
+
+
+def _of_link(unit, cause, responses, plant):
+    """A link scaled, moved, or its block free."""
+    cols, kernel = plant.partition.slices[cause], plant.kernel(unit, cause)
+    yield cause, SCALED, 0, responses.kernel(kernel, cols)[:, None], None
+    for shift in plant.shifts(unit, cause):
+        change = shifted(kernel, shift, responses.n_lags) - shifted(kernel, 0, responses.n_lags)
+        yield cause, MOVED, shift, responses.kernel(change, cols)[:, None], None
+    if kernel[0].size > 1:
+        block = responses.block(plant.first_lag(unit, cause), cols)
+        yield cause, BLOCK, 0, block.reshape(len(block), -1), None
+
+
+def _of_gap(unit, cause, responses, plant, fixed):
+    """A link where the plant has none, at every lag; the training record says what it is at the first."""
+    cols, estimate = plant.partition.slices[cause], plant.left_out(unit, cause)
+    for lag in range(1, responses.n_lags + 1):
+        block = responses.block(lag, cols)
+        block, told = block.reshape(len(block), -1), None
+        if lag == 1 and estimate is not None:
+            rest = block - fixed @ np.linalg.lstsq(fixed, block, rcond=None)[0]
+            told = rest @ estimate
+        yield cause, NEW, lag, block, told
+
+
+def shifted(kernel, shift, n_lags):
+    """Coefficients (q, p, c) that act `shift` rows later, for `n_lags` lags."""
+    moved = np.zeros((n_lags, *kernel.shape[1:]))
+    for lag in range(len(kernel)):
+        if 0 <= lag + shift < n_lags:
+            moved[lag + shift] = kernel[lag]
+    return moved
+
+
+def _grouped(found):
+    """Hypotheses by their number of coefficients."""
+    groups = []
+    for c in sorted({x[3].shape[1] for x in found}):
+        own = [x for x in found if x[3].shape[1] == c]
+        n_rows = len(own[0][3])
+        told = np.column_stack([np.zeros(n_rows) if x[4] is None else x[4] for x in own])
+        regressors = np.stack([x[3] for x in own], axis=1)
+        sources, shifts = np.array([x[0] for x in own]), np.array([x[2] for x in own])
+        groups.append(Group(sources, tuple(x[1] for x in own), shifts, regressors, told))
+    return groups

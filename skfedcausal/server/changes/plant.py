@@ -1,0 +1,84 @@
+"""The learned plant as the tests of changes see it: coefficients of all lags, and what was left out of them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from ...statespace.partition import Partition
+from .hypotheses import FURTHER_LAGS
+
+
+@dataclass(frozen=True)
+class LearnedPlant:
+    """Coefficients that a record is compared with; blocks of units have the strength they have in ``links_``."""
+
+    A: np.ndarray  # (q, n, n), in the units' own states
+    partition: Partition
+    scale: np.ndarray  # (n, n), S with ``h = S h_standardised``
+    n_samples: int  # rows it was learned from
+    estimates: np.ndarray | None = None  # (n_pairs, e) of blocks, standardised, padded; None of several lags
+
+    @property
+    def n_lags(self):
+        """Lags of the plant."""
+        return len(self.A)
+
+    def causes(self, unit):
+        """The other units."""
+        return [n for n in range(self.partition.n_units) if n != unit]
+
+    def is_linked(self, effect, cause):
+        """Whether the plant has the link."""
+        return bool(self.kernel(effect, cause).any())
+
+    def kernel(self, effect, cause):
+        """Coefficients of a link, (q, p, p_cause)."""
+        rows, cols = self.partition.slices[effect], self.partition.slices[cause]
+        return self.A[:, rows, cols]
+
+    def first_lag(self, effect, cause):
+        """The lag at which a link is strongest."""
+        sizes = [self.strength(effect, cause, block) for block in self.kernel(effect, cause)]
+        return 1 + int(np.argmax(sizes))
+
+    def shifts(self, effect, cause):
+        """Rows by which a link may move."""
+        active = np.flatnonzero(self.kernel(effect, cause).any(axis=(1, 2)))
+        return [*range(-int(active[0]), 0), *range(1, FURTHER_LAGS + 1)]
+
+    def strength(self, effect, cause, blocks):
+        """Norm of blocks (..., p, p_cause) in standardised states."""
+        rows, cols = self.partition.slices[effect], self.partition.slices[cause]
+        standard = np.linalg.solve(self.scale[rows, rows], blocks) @ self.scale[cols, cols]
+        return float(np.linalg.norm(standard))
+
+    def usual_strength(self, default):
+        """The median strength of the plant's links."""
+        linked = [pair for pair in self.partition.pairs if self.is_linked(*pair)]
+        found = [self.strength(*pair, self.kernel(*pair)) for pair in linked]
+        return float(np.median(found)) if found else default
+
+    def of_strength(self, effect, cause, strength):
+        """Size of each element, (p, p_cause), of a block whose elements share a strength evenly."""
+        rows, cols = self.partition.slices[effect], self.partition.slices[cause]
+        block = np.full((rows.stop - rows.start, cols.stop - cols.start), 1.0)
+        sizes = np.outer(np.diag(self.scale)[rows], 1 / np.diag(self.scale)[cols])
+        return strength * sizes / np.sqrt(block.size)
+
+    def left_out(self, effect, cause):
+        """What the record of the plant says of a block outside of it, flat, in the units' own states."""
+        if self.estimates is None:
+            return None
+        rows, cols = self.partition.slices[effect], self.partition.slices[cause]
+        width = self.partition.padded.shape[1]
+        block = self.estimates[self._number[effect, cause]].reshape(width, width)
+        block = block[: rows.stop - rows.start, : cols.stop - cols.start]
+        block = self.scale[rows, rows] @ np.linalg.solve(self.scale[cols, cols].T, block.T).T
+        return block.ravel()
+
+    @cached_property
+    def _number(self):
+        number = np.zeros((self.partition.n_units, self.partition.n_units), dtype=int)
+        number[tuple(self.partition.pairs.T)] = np.arange(len(self.partition.pairs))
+        return number

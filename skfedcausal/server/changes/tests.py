@@ -1,0 +1,158 @@
+"""Tests of what may have changed in the rows of one unit, from every start, and their size under no change."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from .hypotheses import Hypothesis
+
+N_DRAWS = 200
+_N_WINDOWS, _FEWEST_ROWS = 12, 50  # starts of a change that are tried, rows behind the last one
+_ROWS_PER_COEFFICIENT = 5
+_TAIL = 0.01  # share of the draws that tell how many tests a minimum is of, at least so many of them
+_FEWEST_DRAWS = 20
+_RIDGE = 1e-9
+VARIANCE = "variance"
+
+
+def window_starts(n_samples):
+    """Rows from which a change is supposed to hold, to the end."""
+    last = max(n_samples - _FEWEST_ROWS, 0)
+    return np.unique(np.linspace(0, last, min(_N_WINDOWS, 1 + last // (_FEWEST_ROWS // 2))).astype(int))
+
+
+@dataclass(frozen=True)
+class UnitTests:
+    """White innovations of one unit, the hypotheses about its rows, and how much the plant's record weighs."""
+
+    innovations: object  # UnitInnovations
+    groups: list
+    starts: np.ndarray  # rows of the record
+    n_learned: int
+
+    @property
+    def n_states(self):
+        """States of the unit."""
+        return self.innovations.white.shape[1]
+
+    def hypothesis(self, number):
+        """A hypothesis by its number among all, a :class:`~.hypotheses.Hypothesis`."""
+        for group in self.groups:
+            if number < len(group.kinds):
+                return group.one(number)
+            number -= len(group.kinds)
+        return Hypothesis(VARIANCE, 0, None)
+
+    def log_p_values(self, white, *, exact=False):
+        """Log p-value of every hypothesis of every group from every start, and of the unit's variance.
+
+        A list of arrays (n_starts, n_hypotheses, ...) with the trailing axes of `white` (n_rows, ...); `exact` where
+        they are draws, in which the learned plant has no errors.
+        """
+        one = white.reshape(len(white), -1)
+        counts, squares = self._variances(one)
+        learned = np.inf if exact else float(self.n_learned * self.n_states)
+        found = [self._of_group(group, one, counts, squares, learned) for group in self.groups]
+        found.append(self._of_variance(one, counts, squares, learned)[:, None])
+        return [x.reshape(*x.shape[:2], *white.shape[1:]) for x in found]
+
+    def _suffix(self, products):
+        """Sums over the rows from every start of products (n_rows, ...)."""
+        edges = self.starts * self.n_states
+        sums = np.add.reduceat(products, edges, axis=0)
+        return np.cumsum(sums[::-1], axis=0)[::-1]
+
+    def _variances(self, white):
+        """Numbers of innovations from every start, and sums of their squares."""
+        told = np.add.reduceat(self.innovations.n_told, self.starts)
+        return np.cumsum(told[::-1])[::-1].astype(float), self._suffix(white**2)
+
+    def shown(self, squares_of_change, left):
+        """Noncentrality of the test of a change that adds so much to the squares, all along the record."""
+        counts, learned = self.innovations.n_told.sum(), self.n_learned * self.n_states
+        return squares_of_change * counts / max(left, 1e-300) * learned / (learned + counts)
+
+    def _of_group(self, group, white, counts, squares, learned):
+        Z, c = group.regressors, group.regressors.shape[2]
+        G = self._gram(Z)
+        s = np.stack([self._suffix_of(Z[:, h], white) for h in range(Z.shape[1])], axis=1)
+        if np.isfinite(learned):
+            s -= np.stack([self._suffix_of(Z[:, h], group.told[:, h, None]) for h in range(Z.shape[1])], axis=1)
+        explained = np.maximum(np.einsum("shcb,shcb->shb", s, np.linalg.solve(G, s)), 0.0)
+        free = np.maximum(counts - c, 1.0)[:, None, None]
+        left = np.maximum(squares[:, None] - explained, 1e-300) / free
+        # of the variance of a difference between two records, the share that is the new one's
+        share = 1 / (1 + counts / learned)
+        ratio = share[:, None, None] * explained / c / left
+        enough = counts >= _ROWS_PER_COEFFICIENT * c
+        return np.where(enough[:, None, None], _log_tail(ratio, c, free), 0.0)
+
+    def _gram(self, Z):
+        edges = np.append(self.starts * self.n_states, len(Z))
+        pieces = zip(edges[:-1], edges[1:], strict=True)
+        own = np.array([np.einsum("rhc,rhd->hcd", Z[a:b], Z[a:b], optimize=True) for a, b in pieces])
+        G = np.cumsum(own[::-1], axis=0)[::-1]
+        size = np.trace(G, axis1=-2, axis2=-1)[..., None, None] / Z.shape[2]
+        return G + (_RIDGE * size + np.finfo(float).tiny) * np.eye(Z.shape[2])
+
+    def _suffix_of(self, z, white):
+        """``z' white`` over the rows from every start, (n_starts, c, n_series)."""
+        edges = np.append(self.starts * self.n_states, len(z))
+        own = np.array([z[a:b].T @ white[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)])
+        return np.cumsum(own[::-1], axis=0)[::-1]
+
+    def _of_variance(self, white, counts, squares, learned):
+        """Whether the innovations have another variance, whatever their tails."""
+        counts = np.maximum(counts, 1.0)[:, None]
+        mean = squares / counts
+        # of the squares, relative to their mean; two where innovations are Gaussian
+        spread = np.sum(white**4, axis=0) / counts[0] / mean[0] ** 2 - 1
+        error = np.maximum(spread, 0.1) * (1 / counts + 1 / learned)
+        z = (np.cbrt(mean) - 1 + error / 9) / np.sqrt(error / 9)  # Wilson and Hilferty
+        return np.where(counts >= _FEWEST_ROWS, np.log(2) + special.log_ndtr(-np.abs(z)), 0.0)
+
+    def null_draws(self, rng):
+        """White innovations under no change: rows of the record drawn anew, of unit variance, (n_rows, n_draws)."""
+        rows = np.flatnonzero(self.innovations.n_told > 0)
+        white = self.innovations.white - self.innovations.white[rows].mean(axis=0)
+        drawn = np.zeros((*white.shape, N_DRAWS))
+        size = np.sqrt(np.square(white[rows]).sum() / max(self.innovations.n_told.sum(), 1))
+        picked = rng.choice(rows, size=(len(rows), N_DRAWS))
+        drawn[rows] = np.moveaxis(white[picked] / max(size, 1e-300), 1, 2)
+        return drawn.reshape(white.size, N_DRAWS)
+
+
+def _log_tail(ratio, c, d):
+    """Log of the upper tail of an F distribution, also where it is too small for a number."""
+    p = special.fdtrc(c, d, ratio)
+    with np.errstate(divide="ignore"):
+        return np.where(p > 1e-290, np.log(p), -0.5 * d * np.log1p(c * ratio / d))
+
+
+def effective_tests(log_minima):
+    """How many independent tests the minimum of p-values is of, from draws of its logarithm under no change.
+
+    From the lower tail, where it matters: correlated tests are fewer in the middle of the distribution.
+    """
+    drawn = np.sort(np.ravel(log_minima))
+    k = min(max(int(_TAIL * len(drawn)), _FEWEST_DRAWS), len(drawn)) - 1
+    return max(float(np.log1p(-(k + 1) / (len(drawn) + 1)) / np.log1p(-np.exp(min(drawn[k], -1e-12)))), 1.0)
+
+
+def log_p_of_minimum(log_p, n_tests):
+    """Log p-value of the minimum of so many independent p-values."""
+    p = np.exp(log_p)
+    with np.errstate(divide="ignore"):
+        exact = np.log(-np.expm1(n_tests * np.log1p(-np.minimum(p, 1 - 1e-12))))
+    return np.where(log_p < -20, np.minimum(log_p + np.log(n_tests), 0.0), exact)
+
+
+def weighted_holm(log_p, weights):
+    """Holm's adjustment of p-values whose hypotheses have shares of the level that sum to one."""
+    order = np.argsort(log_p - np.log(weights), kind="stable")
+    left = np.cumsum(weights[order][::-1])[::-1]
+    stepped = np.exp(np.minimum(log_p[order] + np.log(left / weights[order]), 0.0))
+    adjusted = np.empty_like(stepped)
+    adjusted[order] = np.maximum.accumulate(stepped)
+    return adjusted
