@@ -131,7 +131,16 @@ def line(series):
     # tapered neighbours are not independent: about half as many are
     found = fdtrc(2 * p, p * np.maximum(n_left + n_right, 1), ratio)
     best = int(found.argmin())
-    return float(ratio[best]), min(1.0, float(found[best]) * len(k)), n / float(k[best])
+    return float(ratio[best]), min(1.0, float(found[best]) * len(k)), n / _peak(power.sum(axis=1), int(k[best]))
+
+
+def _peak(power, k):
+    """Place of a peak between frequencies: that of the parabola through the logarithms of three."""
+    k = k - 1 + int(power[k - 1 : k + 2].argmax())
+    if not 0 < k < len(power) - 1:
+        return float(k)
+    left, top, right = np.log(np.maximum(power[k - 1 : k + 2], 1e-300))
+    return k + 0.5 * (left - right) / min(left - 2 * top + right, -1e-12)
 
 
 def trend(series):

@@ -109,7 +109,9 @@ def _of_innovations(found):
         for effect in range(m):
             for cause in range(m):
                 level = LEVEL / (2 * m * (m if cause != effect else 1))
-                yield _row(found, check, cause, effect, (statistic[effect, cause], p[effect, cause]), level, "more lags")
+                yield _row(
+                    found, check, cause, effect, (statistic[effect, cause], p[effect, cause]), level, "more lags"
+                )
     statistic, p = checks.squares(found.units)
     for k in range(m):
         yield _row(found, "steady variance", k, k, (statistic[k], p[k]), LEVEL / m, 'covariance="sandwich"')
@@ -175,9 +177,7 @@ def _own_way(found, cause, effect, other):
     """Test of a link given that another unit may act on its effect in the same row."""
     e, k, c = (found.slices[unit] for unit in (effect, other, cause))
     pull = found.noise[e, k] @ np.linalg.pinv(found.noise[k, k], hermitian=True)
-    direct, by_other = (
-        checks.response(found.lags[:, rows, c], found.starts, found.states[cause]) for rows in (e, k)
-    )
+    direct, by_other = (checks.response(found.lags[:, rows, c], found.starts, found.states[cause]) for rows in (e, k))
     news = [_news(found, unit) for unit in (effect, other)]
     row = news[0] - news[1] @ pull.T + direct - by_other @ pull.T
     return checks.own_way(row, direct)
@@ -240,7 +240,11 @@ def _concerned(links, check, cause, effect):
     pairs = zip(links["cause"], links["effect"], strict=True)
     if cause == effect:
         if check in _OF_EFFECT:
-            why = why.replace(f"those of {cause}", "their own") if "white" in check else f"{effect} is not the same in both halves"
+            why = (
+                why.replace(f"those of {cause}", "their own")
+                if "white" in check
+                else f"{effect} is not the same in both halves"
+            )
             return [(pair, why) for pair in pairs if pair[1] == effect]
         return [(pair, why) for pair in pairs if effect in pair]
     return [((cause, effect), why)] + [((effect, cause), why)] * (check in _BOTH_WAYS)
