@@ -9,6 +9,8 @@ import numpy as np
 from scipy.special import chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
+from ..links.benefit import mean_with_error
+
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
 _LEAST_BIN = 3  # what is slower is a trend
 _AR = 6  # lags of the noise that a trend is judged against
@@ -101,6 +103,24 @@ def own_way(row, cause):
     rest = Y - X @ coefficients
     explained = float(np.trace(np.linalg.pinv(rest.T @ rest / n, hermitian=True) @ (coefficients.T @ X.T @ Y)))
     return explained, float(chdtrc(p * np.linalg.matrix_rank(X), max(explained, 0.0)))
+
+
+def held_out_gain(target, cause, share=0.3):
+    """What a cause helps to predict a target (n, p) in the last rows, learned in those before: nats a row, error."""
+    n = len(target)
+    cut = n - round(share * n)
+    X, Y = cause - cause[:cut].mean(axis=0), target - target[:cut].mean(axis=0)
+    coefficients, *_ = np.linalg.lstsq(X[:cut], Y[:cut], rcond=None)
+    with_cause, without = (_log_densities(rest, cut) for rest in (Y - X @ coefficients, Y))
+    return mean_with_error(with_cause - without)
+
+
+def _log_densities(rest, cut):
+    """Of the rows behind `cut`, without constants, with the covariance of those before."""
+    S = rest[:cut].T @ rest[:cut] / cut
+    values, axes = np.linalg.eigh(S)
+    values = np.maximum(values, 1e-10 * values[-1])
+    return -0.5 * (np.square(rest[cut:] @ axes) / values).sum(axis=1) - 0.5 * np.log(values).sum()
 
 
 def _side_by_side(units):

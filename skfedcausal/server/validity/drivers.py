@@ -91,10 +91,10 @@ class PairModel:
 
     def start(self, masks):
         """Coefficients by lag and noise to start from: regressions on bands, corrected for sensor noise."""
-        n, I, c = self._n, self._found.power, self._found.count / self._found.count.sum()
-        G = np.einsum("k,kij->ij", c, I).real - self._N
+        power, c = self._found.power, self._found.count / self._found.count.sum()
+        G = np.einsum("k,kij->ij", c, power).real - self._N
         G = _raised(G, 1e-2)
-        first = np.einsum("k,kij->ij", c * np.conj(self._turn), I).real
+        first = np.einsum("k,kij->ij", c * np.conj(self._turn), power).real
         A = np.where(masks[1], first @ np.linalg.inv(G), 0.0)
         radius = np.abs(np.linalg.eigvals(A)).max()
         A *= min(1.0, 0.97 / max(radius, 1e-9))
@@ -114,7 +114,7 @@ class PairModel:
         return value + len(theta) * np.log(2 * self._found.count.sum())
 
     def _value(self, theta, masks, driver):
-        n, e, I = self._n, self._turn, self._found.power
+        n, e, power = self._n, self._turn, self._found.power
         Z, at = np.broadcast_to(np.eye(n), (len(e), n, n)).astype(complex), 0
         for lag, mask in masks.items():
             A = np.zeros((n, n))
@@ -132,11 +132,11 @@ class PairModel:
             share = (1 - pole**2) / gain
             Phi = Phi + np.outer(b, b) * share[:, None, None]
         inverse = np.linalg.inv(Phi)
-        R = Z @ I @ Zh
+        R = Z @ power @ Zh
         IR = inverse @ R
         each = np.linalg.slogdet(Phi)[1] + np.einsum("kii->k", IR).real
         G = (inverse - IR @ inverse) * self._weight
-        into = self._N @ Zh @ G + I @ Zh @ (inverse * self._weight)
+        into = self._N @ Zh @ G + power @ Zh @ (inverse * self._weight)
         grads = [-2 * np.real(((e**lag)[:, None, None] * into).sum(axis=0)).T[mask] for lag, mask in masks.items()]
         grads.append((2 * G.real.sum(axis=0) @ L)[self._tri])
         if driver:

@@ -1,16 +1,16 @@
 """The assumption report of a fitted plant: what was checked, and which verdicts that leaves standing."""
 
-from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.special import ndtr
 
 from . import checks
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
 LEVEL = 1e-3  # chance that a family of checks withholds anything on a record without violation
-_LINE_LEVEL = 1e-6  # lines and trends that matter are far beyond; what makes tests of them inexact is not
+_LINE_LEVEL = 1e-8  # of seasons that matter p values are far below; spectra of slow units are not flat
 _TREND_LEVEL = 1e-4
 _SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
 _FEWEST_ROWS = 200
@@ -86,7 +86,7 @@ def report(server, run, record):
     if found.scores is not None:
         rows += _of_scores(found)
     if len(found.names) > 1:
-        rows += [*_of_variance(found), *_of_rows(found)]
+        rows += [*_of_variance(found), *_of_rows(found), *_of_rows_held_out(found)]
         if found.scores is not None and (found.linked or found.correlated):
             from .drivers import driver_rows  # for plants with links
 
@@ -167,6 +167,18 @@ def _of_rows(found):
             passed = bool(p <= LEVEL)
             remedy = "" if passed else f"sample faster: {found.names[other]} may pass it on within the row"
             yield "not by way of another", found.names[cause], found.names[effect], statistic, p, passed, remedy
+
+
+def _of_rows_held_out(found):
+    """Links that help to predict rows that their strength was not learned from; p is that of no gain."""
+    for cause, effect in sorted(found.linked):
+        e, c = found.slices[effect], found.slices[cause]
+        direct = checks.response(found.lags[:, e, c], found.starts, found.states[cause])
+        gain, error = checks.held_out_gain(_news(found, effect) + direct, direct)
+        names = found.names[cause], found.names[effect]
+        passed = bool(gain > 0)
+        p = float(ndtr(-gain / error)) if error > 0 else np.nan
+        yield "gains held-out", *names, gain, p, passed, "" if passed else "another record"
 
 
 def _unordered(pairs):
