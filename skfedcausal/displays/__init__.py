@@ -4,6 +4,7 @@ from .effects import EffectDisplay, TransferFunctionDisplay
 from .fits import LossDisplay, PrivacyCurveDisplay, ResidualDisplay, StateCorrelationDisplay
 from .incidents import FalseAlarmDisplay, IncidentDisplay
 from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
+from .validity import ValidityDisplay
 
 __all__ = [
     "EffectDisplay",
@@ -17,4 +18,5 @@ __all__ = [
     "SpectrumDisplay",
     "StateCorrelationDisplay",
     "TransferFunctionDisplay",
+    "ValidityDisplay",
 ]

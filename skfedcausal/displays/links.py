@@ -4,7 +4,7 @@ import numpy as np
 
 from ._base import COLOURS, Display, short, tick_names
 
-_MARKS = {"influence": "●", "cannot tell": "?"}
+_MARKS = {"influence": "●", "cannot tell": "?", "shared driver": "◇"}
 _MOST_BOXES = 10  # names in boxes on the circle; more stand around it
 _BENT = 0.15  # arrows, as a share of their length
 _LINE = 0.18  # inches that a name needs around the circle

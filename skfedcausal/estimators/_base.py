@@ -137,8 +137,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         skfedcausal.federation.FileTransport : Files between the machines.
         """
         self._validate_params()
-        owned = ("client", "augmenter", "privacy", "max_bytes")
-        given = [name for name in owned if getattr(self, name) is not None]
+        owned = ("client", "augmenter", "privacy", "max_bytes", "remedy")
+        given = [name for name in owned if getattr(self, name, None) is not None]
         if given:
             raise ValueError(
                 f"{', '.join(given)} cannot be given to `fit_sites`: units at sites have their own settings."

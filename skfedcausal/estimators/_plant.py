@@ -321,6 +321,40 @@ class PlantEstimator(FederatedEstimator):
 
     # -- links -----------------------------------------------------------------------------------
 
+    @property
+    def validity_(self):
+        """What was checked of the assumptions behind the verdicts of `links_`.
+
+        A table of ``check, cause, effect, statistic, p_value, passed, remedy``, cause and effect the same for a
+        check of a unit. Verdicts that rest on a check that failed are withheld in `links_`.
+        """
+        check_is_fitted(self)
+        table = getattr(self.server_, "validity_", None)
+        if table is None:
+            raise AttributeError(
+                f"{type(self.server_).__name__} does not check what its plant assumes; fit with a LikelihoodServer."
+            )
+        return table
+
+    def validity_display(self):
+        """Picture of `validity_` (extra ``plot``).
+
+        Returns
+        -------
+        ValidityDisplay
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> FederatedGrangerEstimator().fit(X).validity_display().failed.sum()
+        np.int64(0)
+        """
+        from ..displays import ValidityDisplay  # matplotlib is optional
+
+        return ValidityDisplay.from_estimator(self)
+
     @where_server("spectrum")
     def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, level=None):
         """Geweke's measure of the influence of one unit on another over frequency.
@@ -573,7 +607,7 @@ class PlantEstimator(FederatedEstimator):
         Parameters
         ----------
         undecided : bool, default=False
-            Also the pairs with the verdict "cannot tell".
+            Also the pairs with the verdicts "cannot tell" and "shared driver".
 
         Returns
         -------
@@ -590,7 +624,7 @@ class PlantEstimator(FederatedEstimator):
         networkx = import_optional("networkx", "graph", "A graph of the links")
         graph = networkx.MultiDiGraph()
         graph.add_nodes_from(self.client_names_)
-        kept = ["influence", "cannot tell"] if undecided else ["influence"]
+        kept = ["influence", "cannot tell", "shared driver"] if undecided else ["influence"]
         for link in self.links_.to_dict("records"):
             if link["verdict"] in kept:
                 cause, effect, kind = (link.pop(key) for key in ("cause", "effect", "kind"))

@@ -1,9 +1,14 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
+from dataclasses import dataclass
+
+from sklearn.utils._param_validation import StrOptions
+
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 
 
+@dataclass(repr=False, eq=False, kw_only=True)
 class FederatedGrangerEstimator(PlantEstimator):
     """Learns which unit of a plant drives which, from low-dimensional messages.
 
@@ -47,6 +52,10 @@ class FederatedGrangerEstimator(PlantEstimator):
         :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
     verbose : bool, default=False
         Write what is logged during a `fit` to standard error: every exchange with the units.
+    remedy : {"auto"}, default=None
+        "auto" fits once more where `validity_` names a setting that would help: `covariance` of the server,
+        `harmonics` and `trend` of the units, and `remedies_` says which were set. Not for units at sites of
+        their own, and not under privacy, which a second fit would spend again. None leaves it to you.
 
     Attributes
     ----------
@@ -62,7 +71,14 @@ class FederatedGrangerEstimator(PlantEstimator):
         States of each unit.
     links_ : DataFrame
         One row per ordered pair of units: ``cause, effect, kind, strength, stderr, statistic, p_value,
-        p_adjusted, geweke, verdict``. `strength` is the Frobenius norm of the block in standardised states.
+        p_adjusted, geweke, verdict, because`` and when it acts. `strength` is the Frobenius norm of the block in
+        standardised states. `verdict` is "influence", "no influence", "cannot tell" or "shared driver"; `because`
+        is the reason where an assumption that does not hold withholds one, otherwise empty.
+    validity_ : DataFrame
+        What was checked of the assumptions behind the verdicts: ``check, cause, effect, statistic, p_value,
+        passed, remedy``; where cause is effect, a check of a unit.
+    remedies_ : tuple of str
+        Settings that ``remedy="auto"`` has chosen.
     clients_, augmenters_ : dict of str to object
         Fitted copies at the units; empty if the transport let other workers answer than those it was given.
     server_ : LikelihoodServer
@@ -112,6 +128,9 @@ class FederatedGrangerEstimator(PlantEstimator):
     'cause effect   verdict\\nunit0  unit2 influence'
     """
 
+    remedy: str | None = None
+
+    _parameter_constraints = {**PlantEstimator._parameter_constraints, "remedy": [StrOptions({"auto"}), None]}
     _needs_rows = False
 
     @with_callbacks
@@ -154,4 +173,23 @@ class FederatedGrangerEstimator(PlantEstimator):
         self._validate_params()
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
-        return self._fit_units(self._read_new(X, inputs, lengths))
+        if self.remedy is not None and self.privacy is not None:
+            raise ValueError(
+                "remedy='auto' may fit twice, and privacy would be spent twice; fit without a remedy, read `validity_` "
+                "and choose the settings yourself."
+            )
+        self._fit_units(self._read_new(X, inputs, lengths))
+        self.remedies_: tuple[str, ...] = ()
+        return self if self.remedy is None else self._remedied(X, lengths)
+
+    def _remedied(self, X, lengths):
+        """Fit again with what `validity_` asks for; the estimator itself, with the settings it had."""
+        from ._remedies import remedied  # for estimators that ask for it
+
+        other, done = remedied(self)
+        if other is not None:
+            settings = self.get_params(deep=False)
+            self.__dict__.update(other.fit(X, lengths=lengths).__dict__)
+            self.set_params(**settings)
+            self.remedies_ = done
+        return self

@@ -7,7 +7,7 @@ from ..statespace.matrices import companion, spectral_radius
 from .page import Page, add_departures, listed_in_words
 
 _MOST_ROWS = 60
-_COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "p_adjusted", "verdict")
+_COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "p_adjusted", "verdict", "because")
 _DELAYS = ("delay", "delay_low", "delay_high")
 
 
@@ -16,7 +16,7 @@ def plant_page(estimator, title="Which unit drives which"):
     links, names = estimator.links_, estimator.client_names_
     page = Page(title).lead(_answer(links, names))
     figure = LinkMatrixDisplay.from_links(links[links["kind"] == "state"], names).figure_
-    page.heading("Links").picture(figure, "Strength of every link; ● influence, ? cannot tell")
+    page.heading("Links").picture(figure, "Strength of every link; ● influence, ? cannot tell, ◇ shared driver")
     ranked = links.sort_values(["p_adjusted", "strength"], ascending=[True, False], kind="stable")
     later = len(estimator.lag_transitions_) > 1
     page.table(ranked[[c for c in _COLUMNS + _DELAYS * later if c in ranked]].head(_MOST_ROWS))
@@ -38,8 +38,24 @@ def plant_page(estimator, title="Which unit drives which"):
         page.heading("Dynamics").picture(figure, caption)
         page.heading("Inputs").table(estimator.excitation_.reset_index())
     page.heading("Why we think so").text(*_method(estimator))
+    _add_checks(page, estimator)
     page.heading("What we do not know").items(_doubts(estimator, links))
     return add_departures(page, estimator)
+
+
+def _add_checks(page, estimator):
+    """What was checked of the assumptions, and what did not hold."""
+    table = getattr(estimator.server_, "validity_", None)
+    if table is None or table.empty:
+        return
+    failed = table[~table["passed"]]
+    page.heading("What was checked")
+    page.text(
+        f"{len(table)} checks of what the verdicts assume ({listed_in_words(list(dict.fromkeys(table['check'])))}); "
+        + (f"{len(failed)} failed, and verdicts that rest on them are withheld:" if len(failed) else "all passed.")
+    )
+    if len(failed):
+        page.table(failed.drop(columns="passed").head(_MOST_ROWS))
 
 
 def _answer(links, names):

@@ -32,6 +32,7 @@ from .links.tables import correlation_table, links_table
 from .links.tests import check_method, tests_table
 from .plant import ServerLearner, smoothed_replies
 from .prediction import OperatingPoint, PlantFilter, smooth_plant
+from .validity.report import gated, report
 
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
@@ -337,6 +338,7 @@ class LikelihoodServer(ServerLearner):
         self.benefit_ = None
         with few_threads(record.partition.n_states):
             self._leave_alone(messages)
+            self._check_assumptions(messages)
             if self.held_out is not None:
                 self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
@@ -556,7 +558,16 @@ class LikelihoodServer(ServerLearner):
         run = self._filter(self._record(messages))
         found = dict(zip(self.names_, run.unit_log_densities().mean(axis=0), strict=True))
         self.alone_ = tuple(name for name in self.names_ if name in gains and gains[name] > found[name])
-        self.links_.loc[self.links_["effect"].isin(self.alone_), "verdict"] = "cannot tell"
+        own = self.links_["effect"].isin(self.alone_)
+        self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
+
+    def _check_assumptions(self, messages):
+        """Check what the plant assumes, and withhold verdicts that rest on what does not hold."""
+        record = self._record(messages)
+        run = self._filter(record)
+        self.validity_ = report(self, run, record)
+        self.links_ = gated(self.links_, self.validity_)
+        self._run = run  # the replies need it again
 
     def _alone_states(self, units):
         """States of units that are predicted on their own."""

@@ -18,6 +18,7 @@ def lagged_links_table(names, partition, lagged, geweke, *, alpha, margin):
         columns |= {"kind": kind, "strength": blocks.strength, "stderr": blocks.stderr}
         columns["geweke"] = geweke[pairs[:, 0], pairs[:, 1]] if kind == "state" else np.nan
         columns["verdict"] = _verdicts(blocks, found["p_adjusted"], alpha, margin)
+        columns["because"] = ""
         tables.append(pd.DataFrame(columns, columns=list(COLUMNS)))
     return pd.concat([table for table in tables if len(table)] or tables, ignore_index=True)
 

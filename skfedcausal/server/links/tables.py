@@ -6,7 +6,7 @@ from scipy.special import chdtri, chndtr
 
 from ..estimation.evidence import adjusted_p_values
 
-_TESTED = ("strength", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict")
+_TESTED = ("strength", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict", "because")
 COLUMNS = ("cause", "effect", "kind", *_TESTED, "delay", "delay_low", "delay_high")
 
 
@@ -26,6 +26,7 @@ def links_table(names, family, blocks, geweke=None, *, alpha, margin, kind="stat
             "p_adjusted": p_adjusted,
             "geweke": np.full(len(effect), np.nan) if geweke is None else geweke[effect, cause],
             "verdict": verdicts(blocks, p_adjusted, alpha, margin),
+            "because": "",
             "delay": delay,
             "delay_low": delay,
             "delay_high": delay,

@@ -1,0 +1,200 @@
+"""Checks of what a fitted plant assumes: each a function of series that gives a statistic and a p value.
+
+Innovations come as one array (n_samples, p) by unit, of unit covariance. What fat tails move is judged by ranks.
+"""
+
+from itertools import product
+
+import numpy as np
+from scipy.special import chdtrc, fdtrc, ndtr, ndtri
+from scipy.stats import rankdata
+
+from ..links.benefit import mean_with_error
+
+_GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
+_LEAST_BIN = 3  # what is slower is a trend
+_AR = 6  # lags of the noise that a trend is judged against
+_LEAST_GAP = 1e-3  # of that autoregression from a unit root
+
+
+def unit_series(series):
+    """Columns of a series turned and scaled to unit covariance; without those that are none."""
+    centred = series - series.mean(axis=0)
+    values, axes = np.linalg.eigh(centred.T @ centred / len(centred))
+    kept = values > 1e-10 * max(values[-1], 1e-300)
+    return centred @ axes[:, kept] / np.sqrt(values[kept])
+
+
+# -- innovations -----------------------------------------------------------------------------------
+
+
+def whiteness(units, n_lags):
+    """Portmanteau tests of every unit (effect) against the past of every unit, statistics and p values (m, m)."""
+    slices, E, n_samples = *_side_by_side(units), len(units[0])
+    total = np.zeros((E.shape[1],) * 2)
+    for lag in range(1, n_lags + 1):
+        total += np.square(E[lag:].T @ E[:-lag]) / (n_samples - lag)
+    statistic = np.array([[total[rows, cols].sum() for cols in slices] for rows in slices])
+    dof = np.array([[n_lags * e.shape[1] * c.shape[1] for c in units] for e in units])
+    return statistic, chdtrc(dof, statistic)
+
+
+def rank_squares(series):
+    """How far innovations are from zero, row by row, as normal scores of the ranks."""
+    return ndtri(rankdata(np.square(series).sum(axis=1)) / (len(series) + 1))
+
+
+def squares(units, n_lags=10):
+    """Whether calm and rough rows of a unit follow each other: statistics and p values (m,)."""
+    found = []
+    for series in units:
+        q, n = rank_squares(series), len(series)
+        found.append(sum(float(q[lag:] @ q[:-lag]) ** 2 / n for lag in range(1, n_lags + 1)))
+    return np.array(found), chdtrc(n_lags, np.array(found))
+
+
+def common_squares(units):
+    """Whether two units are rough in the same rows, apart from what they share: {(m, n): (statistic, p value)}."""
+    n, found = len(units[0]), {}
+    scores = [rank_squares(series) for series in units]
+    for m, k in product(range(len(units)), repeat=2):
+        if k < m:
+            rest = units[m] - units[k] @ (units[k].T @ units[m] / n)
+            z = float(rank_squares(rest) @ scores[k]) / np.sqrt(n)
+            found[k, m] = z, 2 * float(ndtr(-abs(z)))
+    return found
+
+
+def correlation(units):
+    """Largest canonical correlation of innovations of two units in the same row, (m, m)."""
+    n = len(units[0])
+    return np.array([[np.linalg.svd(a.T @ b / n, compute_uv=False)[0] for b in units] for a in units])
+
+
+def halves(units, states, starts):
+    """Chow's test: whether innovations follow earlier states otherwise in one half than in the other, (m, m).
+
+    `states` are one array by unit. The moments are compared as means, whatever the variance of the noise is.
+    """
+    n_samples = len(units[0])
+    later = np.setdiff1d(np.arange(1, n_samples), starts)
+    first = later < n_samples // 2
+    statistic, p_values = np.zeros((2, len(units), len(units)))
+    centred = [h - h.mean(axis=0) for h in states]
+    for effect, cause in product(range(len(units)), repeat=2):
+        g = (units[effect][later, :, None] * centred[cause][later - 1, None]).reshape(len(later), -1)
+        a, b = g[first], g[~first]
+        V = np.atleast_2d(np.cov(a.T)) / len(a) + np.atleast_2d(np.cov(b.T)) / len(b)
+        d = a.mean(axis=0) - b.mean(axis=0)
+        statistic[effect, cause] = d @ np.linalg.pinv(V, hermitian=True) @ d
+        p_values[effect, cause] = chdtrc(len(d), statistic[effect, cause])
+    return statistic, p_values
+
+
+def own_way(row, cause):
+    """Whether what a cause adds to an effect (n, p) is more than what comes by another unit in the same row.
+
+    `row` (n, p) is what is new of the effect less that of the other unit; the p value is that of nothing left.
+    """
+    n, p = row.shape
+    X = cause - cause.mean(axis=0)
+    Y = row - row.mean(axis=0)
+    coefficients, *_ = np.linalg.lstsq(X, Y, rcond=None)
+    rest = Y - X @ coefficients
+    explained = float(np.trace(np.linalg.pinv(rest.T @ rest / n, hermitian=True) @ (coefficients.T @ X.T @ Y)))
+    return explained, float(chdtrc(p * np.linalg.matrix_rank(X), max(explained, 0.0)))
+
+
+def held_out_gain(target, cause, share=0.3):
+    """What a cause helps to predict a target (n, p) in the last rows, learned in those before: nats a row, error."""
+    n = len(target)
+    cut = n - round(share * n)
+    X, Y = cause - cause[:cut].mean(axis=0), target - target[:cut].mean(axis=0)
+    coefficients, *_ = np.linalg.lstsq(X[:cut], Y[:cut], rcond=None)
+    with_cause, without = (_log_densities(rest, cut) for rest in (Y - X @ coefficients, Y))
+    return mean_with_error(with_cause - without)
+
+
+def _log_densities(rest, cut):
+    """Of the rows behind `cut`, without constants, with the covariance of those before."""
+    S = rest[:cut].T @ rest[:cut] / cut
+    values, axes = np.linalg.eigh(S)
+    values = np.maximum(values, 1e-10 * values[-1])
+    return -0.5 * (np.square(rest[cut:] @ axes) / values).sum(axis=1) - 0.5 * np.log(values).sum()
+
+
+def _side_by_side(units):
+    ends = np.cumsum([0] + [series.shape[1] for series in units])
+    return [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)], np.hstack(units)
+
+
+# -- seasons and trends ----------------------------------------------------------------------------
+
+
+def line(series):
+    """The most marked line of a spectrum against frequencies beside it: ratio, p value for all of them, period."""
+    n, p = series.shape
+    if n < 4 * (_GUARD + _BESIDE):
+        return 1.0, 1.0, np.nan
+    taper = np.hanning(n)
+    power = np.square(np.abs(np.fft.rfft(series * taper[:, None], axis=0)))[:-1]
+    sums = np.vstack([np.zeros(p), np.cumsum(power, axis=0)])
+    k = np.arange(_LEAST_BIN, len(power) - 1)
+    below = np.maximum(k - _GUARD - _BESIDE, 1), np.maximum(k - _GUARD, 1)
+    above = np.minimum(k + _GUARD + 1, len(power)), np.minimum(k + _GUARD + 1 + _BESIDE, len(power))
+    left, right = (sums[stop] - sums[start] for start, stop in (below, above))
+    n_left, n_right = (stop - start for start, stop in (below, above))
+    level = (left + right) / (n_left + n_right)[:, None]
+    # a spectrum that falls has more on one side; few frequencies tell nothing of it
+    level = np.where((n_left >= 3)[:, None], np.maximum(level, left / np.maximum(n_left, 1)[:, None]), level)
+    ratio = (power[k] / level).mean(axis=1)
+    # tapered neighbours are not independent: about half as many are
+    found = fdtrc(2 * p, p * np.maximum(n_left + n_right, 1), ratio)
+    best = int(found.argmin())
+    return float(ratio[best]), min(1.0, float(found[best]) * len(k)), n / _peak(power.sum(axis=1), int(k[best]))
+
+
+def _peak(power, k):
+    """Place of a peak between frequencies: that of the parabola through the logarithms of three."""
+    k = k - 1 + int(power[k - 1 : k + 2].argmax())
+    if not 0 < k < len(power) - 1:
+        return float(k)
+    left, top, right = np.log(np.maximum(power[k - 1 : k + 2], 1e-300))
+    return k + 0.5 * (left - right) / min(left - 2 * top + right, -1e-12)
+
+
+def trend(series):
+    """A straight line in time against autoregressive noise: statistic and p value, for all columns together."""
+    n, p = series.shape
+    if n < 20 * _AR:
+        return 0.0, 1.0
+    t = np.arange(n) - (n - 1) / 2
+    t /= np.sqrt(t @ t)
+    total = 0.0
+    for x in series.T:
+        slope = t @ x
+        total += slope**2 / _long_run_variance(x - slope * t)
+    return total / p, float(fdtrc(p, 5 * _AR, total / p))
+
+
+def _long_run_variance(x):
+    """Of an autoregression by Burg's recursion."""
+    forward = backward = x
+    a, variance = np.ones(1), x @ x / len(x)
+    for _ in range(_AR):
+        f, b = forward[1:], backward[:-1]
+        k = -2 * (f @ b) / (f @ f + b @ b)
+        a = np.append(a, 0.0) + k * np.append(a, 0.0)[::-1]
+        forward, backward = f + k * b, b + k * f
+        variance *= 1 - k**2
+    return variance / max(abs(a.sum()), _LEAST_GAP) ** 2
+
+
+def response(lags, starts, states):
+    """What earlier states of a unit (n, q) add to others through matrices of its lags (l, p, q)."""
+    out = np.zeros((len(states), lags.shape[1]))
+    ends = [*starts[1:], len(states)]
+    for start, stop in zip(starts, ends, strict=True):
+        for lag, matrix in enumerate(lags, 1):
+            out[start + lag : stop] += states[start : stop - lag] @ matrix.T
+    return out

@@ -1,0 +1,220 @@
+"""Whether two units that look linked are rather moved by something nobody measures: models compared by evidence.
+
+A pair of units as ``s[t] = h[t] + e[t]`` with ``h[t] = sum_l A_l h[t-l] + b f[t] + w[t]``: either blocks of A
+join the units, or the same series f does, an autoregression of one lag with a pole of its own. Both are fitted to
+periodograms averaged in bands (Whittle's likelihood) and compared by the Bayesian information criterion.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+from ...statespace.episodes import episodes
+
+_SINGLE = 8  # lowest frequencies that are bands of their own: what is slow is told from what is a level there
+_GROWTH = 1.12  # of the width of bands above
+_POLES = (0.5, 0.95)  # from which the driver's own memory is sought
+_STEPS = 80
+_OWN_LAGS = 3  # of each unit's own memory: units with fewer sensors than states have more than one
+
+
+class Bands(NamedTuple):
+    """Periodograms of all states averaged in bands of frequency."""
+
+    frequency: np.ndarray  # (k,) radians per row
+    count: np.ndarray  # (k,) Fourier frequencies in each
+    power: np.ndarray  # (k, n, n) complex
+
+    def of(self, columns):
+        """The bands of some of the series, or of a linear map of all at each band (k, m, n)."""
+        if columns.ndim == 1:
+            return self._replace(power=self.power[:, columns[:, None], columns])
+        return self._replace(power=columns @ self.power @ np.conj(np.swapaxes(columns, 1, 2)))
+
+
+def bands(series, starts):
+    """`Bands` of series (n_samples, n) in episodes."""
+    n_samples, n = series.shape
+    longest = max(stop - start for start, stop in episodes(starts, n_samples))
+    edges = _edges(longest)
+    total, count, place = np.zeros((len(edges) - 1, n, n), dtype=complex), *np.zeros((2, len(edges) - 1))
+    for start, stop in episodes(starts, n_samples):
+        length = stop - start
+        k = np.arange(1, (length + 1) // 2)
+        if not len(k):
+            continue
+        X = np.fft.rfft(series[start:stop] - series[start:stop].mean(axis=0), axis=0)[k] / np.sqrt(length)
+        frequency = 2 * np.pi * k / length
+        band = np.searchsorted(edges, frequency, side="right") - 1
+        for j in np.unique(band):
+            rows = band == j
+            total[j] += X[rows].T @ X[rows].conj()
+            count[j] += rows.sum()
+            place[j] += frequency[rows].sum()
+    kept = count > 0
+    return Bands(place[kept] / count[kept], count[kept], total[kept] / count[kept, None, None])
+
+
+def _edges(length):
+    """Ends of the bands of a record, the last above pi."""
+    widths, last = [1.0] * _SINGLE, 1.0
+    while sum(widths) < length / 2:
+        last *= _GROWTH
+        widths.append(last)
+    return 2 * np.pi * (0.5 + np.concatenate([[0.0], np.cumsum(widths)])) / length
+
+
+class PairModel:
+    """What a pair of units, of `sizes` states, would look like: links at `delays` by direction, or a driver.
+
+    `own` is the number of lags of each unit's own memory, `noise` (n, n) that of the scores.
+    """
+
+    def __init__(self, found, noise, sizes, *, own=1):
+        self._found, self._N, self._n, self._p = found, noise, sum(sizes), sizes[0]
+        self._turn = np.exp(-1j * found.frequency)
+        self._tri = np.tril_indices(self._n)
+        self._own_lags = own
+        self._weight = found.count[:, None, None]
+
+    def masks(self, delays):
+        """Places of free coefficients by lag, {lag: (n, n)}; `delays` are of first to second unit and back."""
+        p, n = self._p, self._n
+        own, there, back = np.zeros((3, n, n), dtype=bool)
+        own[:p, :p] = own[p:, p:] = there[p:, :p] = back[:p, p:] = True
+        masks = {lag: own.copy() for lag in range(1, self._own_lags + 1)}
+        for delay, cross in zip(delays, (there, back), strict=True):
+            if delay is not None:
+                masks[delay] = masks.get(delay, np.zeros((n, n), dtype=bool)) | cross
+        return masks
+
+    def start(self, masks):
+        """Coefficients by lag and noise to start from: regressions on bands, corrected for sensor noise."""
+        power, c = self._found.power, self._found.count / self._found.count.sum()
+        G = np.einsum("k,kij->ij", c, power).real - self._N
+        G = _raised(G, 1e-2)
+        first = np.einsum("k,kij->ij", c * np.conj(self._turn), power).real
+        A = np.where(masks[1], first @ np.linalg.inv(G), 0.0)
+        radius = np.abs(np.linalg.eigvals(A)).max()
+        A *= min(1.0, 0.97 / max(radius, 1e-9))
+        Q = _raised(G - A @ G @ A.T, 0.05)
+        values = [A[mask] if lag == 1 else np.zeros(mask.sum()) for lag, mask in masks.items()]
+        return np.concatenate([*values, np.linalg.cholesky(Q)[self._tri]])
+
+    def fitted(self, masks, theta, *, driver=False):
+        """Twice the negative log-likelihood, less constants, and the parameters, at the maximum."""
+        found = minimize(
+            self._value, theta, args=(masks, driver), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}
+        )
+        return 2 * float(found.fun), found.x
+
+    def criterion(self, value, theta):
+        """Bayesian information criterion."""
+        return value + len(theta) * np.log(2 * self._found.count.sum())
+
+    def _value(self, theta, masks, driver):
+        n, e, power = self._n, self._turn, self._found.power
+        Z, at = np.broadcast_to(np.eye(n), (len(e), n, n)).astype(complex), 0
+        for lag, mask in masks.items():
+            A = np.zeros((n, n))
+            A[mask] = theta[at : at + mask.sum()]
+            Z = Z - A * (e**lag)[:, None, None]
+            at += mask.sum()
+        L = np.zeros((n, n))
+        L[self._tri] = theta[at : at + len(self._tri[0])]
+        at += len(self._tri[0])
+        Zh = np.conj(np.swapaxes(Z, 1, 2))
+        Phi = L @ L.T + 1e-9 * np.eye(n) * self._scale + Z @ self._N @ Zh
+        if driver:
+            b, pole = theta[at : at + n], np.tanh(theta[at + n])
+            gain = 1 - 2 * pole * np.cos(self._found.frequency) + pole**2
+            share = (1 - pole**2) / gain
+            Phi = Phi + np.outer(b, b) * share[:, None, None]
+        inverse = np.linalg.inv(Phi)
+        R = Z @ power @ Zh
+        IR = inverse @ R
+        each = np.linalg.slogdet(Phi)[1] + np.einsum("kii->k", IR).real
+        G = (inverse - IR @ inverse) * self._weight
+        into = self._N @ Zh @ G + power @ Zh @ (inverse * self._weight)
+        grads = [-2 * np.real(((e**lag)[:, None, None] * into).sum(axis=0)).T[mask] for lag, mask in masks.items()]
+        grads.append((2 * G.real.sum(axis=0) @ L)[self._tri])
+        if driver:
+            Gb = G.real @ b
+            cos = np.cos(self._found.frequency)
+            slope = (-2 * pole * gain - (1 - pole**2) * (2 * pole - 2 * cos)) / gain**2
+            grads += [2 * share @ Gb, [((Gb @ b) * slope).sum() * (1 - pole**2)]]
+        return float(self._found.count @ each), np.concatenate(grads)
+
+    @property
+    def _scale(self):
+        return np.trace(self._N) / self._n + 1e-9
+
+    def driven(self, theta):
+        """The best fit of a plant without links whose units share a driver, from one without it."""
+        masks = self.masks((None, None))
+        low = self._found.frequency < 0.6
+        cross = np.einsum("k,kij->ij", self._found.count[low], self._found.power[low]).real[: self._p, self._p :]
+        left, _, right = np.linalg.svd(cross)
+        Q = np.zeros((self._n, self._n))
+        Q[self._tri] = theta[-len(self._tri[0]) :]
+        size = 0.5 * np.sqrt(np.square(Q).sum() / self._n)
+        b = size * np.concatenate([left[:, 0], right[0]])
+        fits = [self.fitted(masks, np.concatenate([theta, b, [np.arctanh(pole)]]), driver=True) for pole in _POLES]
+        return min(fits, key=lambda fit: fit[0])
+
+
+def _raised(G, least):
+    values, axes = np.linalg.eigh((G + G.T) / 2)
+    return (axes * np.maximum(values, least * max(values[-1], 1e-300))) @ axes.T
+
+
+def criteria(model, delays):
+    """Criteria of a pair linked at `delays` or the row after, and without links, with or without a driver."""
+    masks = model.masks((None, None))
+    alone = model.fitted(masks, model.start(masks))
+    found = {"none": model.criterion(*alone), "driver": model.criterion(*model.driven(alone[1]))}
+    there, back = (delay or 1 for delay in delays)
+    for name, lags in {"forward": (there, None), "backward": (None, back), "loop": (there, back)}.items():
+        masks = model.masks(lags)
+        found[name] = model.criterion(*model.fitted(masks, model.start(masks)))
+    return found
+
+
+def driver_rows(found, record):
+    """Rows of the report on pairs that look linked or correlated."""
+    whole = bands(np.hstack(found.scores), found.starts)
+    noise = record.block_diagonal([np.linalg.inv(part.mean_information) for part in record.parts])
+    rows = []
+    for first, second in sorted({tuple(sorted(pair)) for pair in (*found.linked, *found.correlated)}):
+        places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
+        cols = np.concatenate(places)
+        pair = whole.of(_without_others(whole.frequency, found.lags, cols))
+        model = PairModel(pair, noise[np.ix_(cols, cols)], [len(own) for own in places], own=_OWN_LAGS)
+        delays = [_known(found.delays.get(way)) for way in ((first, second), (second, first))]
+        values = criteria(model, delays)
+        linked = min(values[name] for name in ("forward", "backward", "loop"))
+        is_linked = bool({(first, second), (second, first)} & found.linked)
+        # without a link that was found, noise they share in a row is a driver as well
+        driver = values["driver"] if is_linked else min(values["driver"], values["none"])
+        passed = bool(linked <= driver)
+        names = found.names[first], found.names[second]
+        rows.append(("no shared driver", *names, linked - driver, np.nan, passed, "" if passed else "measure it"))
+    return rows
+
+
+def _known(delay):
+    return None if delay is None or not np.isfinite(delay) else int(delay)
+
+
+def _without_others(frequency, lags, cols):
+    """Maps (k, p, n) from the scores of a plant to those of some, less what the others do to them."""
+    n = lags.shape[1]
+    turn = np.exp(-1j * np.outer(frequency, np.arange(1, len(lags) + 1)))
+    A = np.einsum("kl,lij->kij", turn, lags[:, cols])
+    others = np.setdiff1d(np.arange(n), cols)
+    maps = np.zeros((len(frequency), len(cols), n), dtype=complex)
+    maps[:, np.arange(len(cols)), cols] = 1.0
+    if len(others):
+        maps[:, :, others] = -np.linalg.solve(np.eye(len(cols)) - A[:, :, cols], A[:, :, others])
+    return maps

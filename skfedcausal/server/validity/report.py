@@ -1,0 +1,262 @@
+"""The assumption report of a fitted plant: what was checked, and which verdicts that leaves standing."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import ndtr
+
+from . import checks
+
+COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
+LEVEL = 1e-3  # chance that a family of checks withholds anything on a record without violation
+_LINE_LEVEL = 1e-8  # of seasons that matter p values are far below; spectra of slow units are not flat
+_TREND_LEVEL = 1e-4
+_SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
+_FEWEST_ROWS = 200
+_LAGS, _MORE_LAGS = 10, 24
+
+
+class Evidence(NamedTuple):
+    """What checks look at: names, innovations and filtered states by unit, scores (None: not looked at), plant."""
+
+    names: tuple
+    units: list
+    states: list
+    scores: list | None
+    starts: tuple
+    lags: np.ndarray
+    noise: np.ndarray
+    slices: tuple
+    linked: set  # pairs (cause, effect) of positions that look like links
+    delays: dict  # of these
+    correlated: set  # pairs of positions whose noise is
+    robust: bool  # whether tests hold under any variance
+    bands: object = None
+
+
+def evidence(server, run, record):
+    """`Evidence` of the filter of a fitted server over its record."""
+    slices, names = record.partition.slices, server.names_
+    predicted, filtered, units, z = run.predicted, run.filtered, [], record.z
+    for part, rows in zip(record.parts, slices, strict=True):
+        if part.is_constant:
+            expected = predicted[:, rows] @ part.patterns[0]
+        else:
+            expected = np.einsum("tij,tj->ti", part.patterns[part.pattern_of], predicted[:, rows])
+        units.append(checks.unit_series(z[:, rows] - expected))
+    scores = None
+    if not record.partition.n_inputs and record.determined.all():
+        whole = record.scores.series if record.is_constant else _filled(record, filtered)
+        scores = [whole[:, rows] for rows in slices]
+    links = server.links_[server.links_["kind"] == "state"]
+    place = {name: k for k, name in enumerate(names)}
+    found = links[links["verdict"] == "influence"]
+    pairs = [(place[c], place[e]) for c, e in zip(found["cause"], found["effect"], strict=True)]
+    correlated = {
+        (place[a], place[b])
+        for a, b, p in server.correlations_[["first", "second", "p_value"]].itertuples(index=False)
+        if p < LEVEL
+    }
+    return Evidence(
+        names, units, [filtered[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
+        server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
+        server.covariance != "information",
+    )  # fmt: skip
+
+
+def _filled(record, filtered):
+    """Scores of a record with gaps, as expected where they are not seen."""
+    series = filtered.copy()
+    for part, rows in zip(record.parts, record.partition.slices, strict=True):
+        definite = part.regular_patterns
+        seen = part.determined_rows
+        inverse = np.zeros_like(part.patterns)
+        inverse[definite] = np.linalg.inv(part.patterns[definite])
+        series[seen, rows] = np.einsum("tij,tj->ti", inverse[part.pattern_of[seen]], part.z[seen])
+    return series
+
+
+def report(server, run, record):
+    """The table of checks, cause == effect for those of a unit."""
+    if record.n_samples < _FEWEST_ROWS:
+        return pd.DataFrame(columns=list(COLUMNS))
+    found = evidence(server, run, record)
+    rows = [*_of_innovations(found), *_of_halves(found)]
+    if found.scores is not None:
+        rows += _of_scores(found)
+    if len(found.names) > 1:
+        rows += [*_of_variance(found), *_of_rows(found), *_of_rows_held_out(found)]
+        if found.scores is not None and (found.linked or found.correlated):
+            from .drivers import driver_rows  # for plants with links
+
+            rows += driver_rows(found, record)
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    return table.astype({"statistic": float, "p_value": float, "passed": bool})
+
+
+def _row(found, check, cause, effect, result, level, remedy):
+    statistic, p = result
+    passed = bool(p > level)
+    return check, found.names[cause], found.names[effect], statistic, p, passed, "" if passed else remedy
+
+
+def _of_innovations(found):
+    m = len(found.units)
+    n_lags = min(_MORE_LAGS, len(found.units[0]) // 20)
+    for lags, check in ((min(_LAGS, n_lags), "white"), (n_lags, "white over more lags")):
+        statistic, p = checks.whiteness(found.units, lags)
+        for effect in range(m):
+            for cause in range(m):
+                level = LEVEL / (2 * m * (m if cause != effect else 1))
+                yield _row(
+                    found, check, cause, effect, (statistic[effect, cause], p[effect, cause]), level, "more lags"
+                )
+    statistic, p = checks.squares(found.units)
+    for k in range(m):
+        yield _row(found, "steady variance", k, k, (statistic[k], p[k]), LEVEL / m, 'covariance="sandwich"')
+
+
+def _of_halves(found):
+    m = len(found.units)
+    statistic, p = checks.halves(found.units, found.states, found.starts)
+    for effect in range(m):
+        for cause in range(m):
+            level = LEVEL / (m * (max(m - 1, 1) if cause != effect else 1))
+            result = statistic[effect, cause], p[effect, cause]
+            yield _row(found, "same in both halves", cause, effect, result, level, "cut the record into episodes")
+
+
+def _of_scores(found):
+    m = len(found.units)
+    rows = []
+    ends = [*found.starts[1:], len(found.scores[0])]
+    first, stop = max(zip(found.starts, ends, strict=True), key=lambda episode: episode[1] - episode[0])
+    for k, whole in enumerate(found.scores):
+        series = checks.unit_series(whole[first:stop])
+        ratio, p, period = checks.line(series)
+        remedy = f"harmonics={period:.4g} at home"
+        rows.append(_row(found, "no season", k, k, (ratio, p), _LINE_LEVEL / m, remedy))
+        rows.append(_row(found, "no trend", k, k, checks.trend(series), _TREND_LEVEL / m, 'trend="smooth" at home'))
+    return rows
+
+
+def _of_variance(found):
+    together = checks.common_squares(found.units)
+    for (cause, effect), result in together.items():
+        level = 0.0 if found.robust else LEVEL / len(together)
+        remedy = 'covariance="sandwich"'
+        yield _row(found, "common variance", cause, effect, result, level, remedy)
+
+
+def _of_rows(found):
+    """Units that are seen as one, and links that may be another unit's within the row."""
+    size = checks.correlation(found.units)
+    m = len(size)
+    for a in range(m):
+        for b in range(a):
+            passed = bool(size[a, b] < _SAME_ROW)
+            names = found.names[b], found.names[a]
+            yield "apart in the same row", *names, size[a, b], np.nan, passed, "" if passed else "join the units"
+    for cause, effect in found.linked:
+        for other in range(m):
+            between = (min(other, effect), max(other, effect)) in _unordered(found.correlated)
+            if other in (cause, effect) or not between or (cause, other) not in found.linked:
+                continue
+            statistic, p = _own_way(found, cause, effect, other)
+            passed = bool(p <= LEVEL)
+            remedy = "" if passed else f"sample faster: {found.names[other]} may pass it on within the row"
+            yield "not by way of another", found.names[cause], found.names[effect], statistic, p, passed, remedy
+
+
+def _of_rows_held_out(found):
+    """Links that help to predict rows that their strength was not learned from; p is that of no gain."""
+    for cause, effect in sorted(found.linked):
+        e, c = found.slices[effect], found.slices[cause]
+        direct = checks.response(found.lags[:, e, c], found.starts, found.states[cause])
+        gain, error = checks.held_out_gain(_news(found, effect) + direct, direct)
+        names = found.names[cause], found.names[effect]
+        passed = bool(gain > 0)
+        p = float(ndtr(-gain / error)) if error > 0 else np.nan
+        yield "gains held-out", *names, gain, p, passed, "" if passed else "another record"
+
+
+def _unordered(pairs):
+    return {(min(pair), max(pair)) for pair in pairs}
+
+
+def _own_way(found, cause, effect, other):
+    """Test of a link given that another unit may act on its effect in the same row."""
+    e, k, c = (found.slices[unit] for unit in (effect, other, cause))
+    pull = found.noise[e, k] @ np.linalg.pinv(found.noise[k, k], hermitian=True)
+    direct, by_other = (checks.response(found.lags[:, rows, c], found.starts, found.states[cause]) for rows in (e, k))
+    news = [_news(found, unit) for unit in (effect, other)]
+    row = news[0] - news[1] @ pull.T + direct - by_other @ pull.T
+    return checks.own_way(row, direct)
+
+
+def _news(found, unit):
+    """Filtered states of a unit less what earlier rows said of them."""
+    rows = found.slices[unit]
+    expected = sum(
+        checks.response(found.lags[:, rows, cols], found.starts, h)
+        for cols, h in zip(found.slices, found.states, strict=True)
+    )
+    return found.states[unit] - expected
+
+
+# -- verdicts --------------------------------------------------------------------------------------
+
+_WORDS = {
+    "white": "innovations of {e} still follow those of {c}",
+    "white over more lags": "innovations of {e} still follow those of {c} over many rows",
+    "same in both halves": "what {c} does to {e} is not the same in both halves of the record",
+    "no season": "{u} has a season",
+    "no trend": "{u} has a trend",
+    "common variance": "{c} and {e} are rough in the same rows",
+    "apart in the same row": "{c} and {e} are nearly the same within a row",
+    "not by way of another": "{c} may act on {e} by way of another unit within the row",
+    "gains held-out": "{c} does not help to predict {e} on rows held out",
+}
+_OF_EFFECT = ("white", "white over more lags", "same in both halves")
+_BOTH_WAYS = ("common variance", "apart in the same row")
+
+
+def gated(links, table):
+    """Links whose verdicts the checks leave standing, the others withheld with the reason in ``because``."""
+    failed = table[~table["passed"] & table["check"].isin([*_WORDS, "no shared driver"])]
+    if failed.empty:
+        return links
+    reasons: dict = {}
+    for check, cause, effect, remedy in failed[["check", "cause", "effect", "remedy"]].itertuples(index=False):
+        for pair, why in _concerned(links, check, cause, effect):
+            reasons.setdefault(pair, []).append((check, why + (f" ({remedy})" if remedy else "")))
+    verdicts, becauses = links["verdict"].to_numpy(copy=True), links["because"].to_numpy(copy=True)
+    for k, pair in enumerate(zip(links["cause"], links["effect"], strict=True)):
+        own = reasons.get(pair, [])
+        if not own:
+            continue
+        others = [why for check, why in own if check != "no shared driver"]
+        is_driver = not others and any(check == "no shared driver" for check, _ in own)
+        verdicts[k] = "shared driver" if is_driver else "cannot tell"
+        becauses[k] = "; ".join(dict.fromkeys(others or [why for _, why in own]))
+    return links.assign(verdict=verdicts, because=becauses)
+
+
+def _concerned(links, check, cause, effect):
+    """Pairs of units that a failed check is about, and the reason in words."""
+    if check == "no shared driver":
+        why = f"something that nobody measures moves {cause} and {effect}"
+        return [((cause, effect), why), ((effect, cause), why)]
+    why = _WORDS[check].format(c=cause, e=effect, u=effect)
+    pairs = zip(links["cause"], links["effect"], strict=True)
+    if cause == effect:
+        if check in _OF_EFFECT:
+            why = (
+                why.replace(f"those of {cause}", "their own")
+                if "white" in check
+                else f"{effect} is not the same in both halves"
+            )
+            return [(pair, why) for pair in pairs if pair[1] == effect]
+        return [(pair, why) for pair in pairs if effect in pair]
+    return [((cause, effect), why)] + [((effect, cause), why)] * (check in _BOTH_WAYS)

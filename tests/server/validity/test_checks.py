@@ -1,0 +1,109 @@
+"""Checks on series of which the answer is known: their size where all is well, and what each of them sees."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from skfedcausal.server.validity import checks
+
+
+def white(seed, n=1000, units=3, p=2):
+    rng = np.random.default_rng(seed)
+    return [rng.standard_normal((n, p)) for _ in range(units)]
+
+
+def test_series_of_a_unit_have_unit_covariance_and_no_empty_directions():
+    rng = np.random.default_rng(0)
+    series = rng.standard_normal((500, 2)) @ rng.standard_normal((2, 3)) + 4
+    turned = checks.unit_series(series)
+    assert turned.shape == (500, 2)
+    np.testing.assert_allclose(turned.T @ turned / 500, np.eye(2), atol=1e-10)
+
+
+def test_p_values_of_white_innovations_are_uniform():
+    p = {name: [] for name in ("white", "squares", "common", "halves")}
+    for seed in range(60):
+        units = [checks.unit_series(x) for x in white(seed)]
+        p["white"] += checks.whiteness(units, 5)[1].ravel().tolist()
+        p["squares"] += checks.squares(units)[1].tolist()
+        p["common"] += [p_value for _, p_value in checks.common_squares(units).values()]
+        p["halves"] += checks.halves(units, white(seed + 1000), (0,))[1].ravel().tolist()
+    for name, values in p.items():
+        # several hundred values: Kolmogorov's distance of uniform ones is above 0.12 in less than 1 of 1000
+        assert stats.kstest(values, "uniform").statistic < 0.12, name
+
+
+def test_whiteness_sees_what_follows_another_unit():
+    units = white(1)
+    units[2][3:] += 0.3 * units[0][:-3]
+    p = checks.whiteness([checks.unit_series(x) for x in units], 5)[1]
+    assert p[2, 0] < 1e-6
+    assert np.delete(p.ravel(), 6).min() > 1e-4
+
+
+def test_common_squares_see_shared_bursts_whatever_tails_there_are():
+    units = [np.random.default_rng(k).standard_t(2.5, (1000, 2)) for k in range(3)]
+    calm = checks.common_squares([checks.unit_series(x) for x in units])
+    rough = np.where(np.arange(1000) // 50 % 2, 3.0, 1.0)[:, None]
+    loud = checks.common_squares([checks.unit_series(x * rough) for x in units])
+    assert min(p for _, p in calm.values()) > 1e-3
+    assert max(p for _, p in loud.values()) < 1e-6
+
+
+def test_halves_see_a_moment_that_changes_sign():
+    units, states = white(2), white(3)
+    units[1][1:501] += 0.2 * states[0][:500]
+    units[1][501:] -= 0.2 * states[0][500:-1]
+    p = checks.halves(units, states, (0,))[1]
+    assert p[1, 0] < 1e-6
+    assert p[0, 1] > 1e-3
+
+
+@pytest.mark.parametrize("period", [24.0, 288.0, 7.3])
+def test_a_line_is_found_with_its_period(period):
+    x = white(4, n=2000)[0]
+    x[:, 0] += np.sin(2 * np.pi * np.arange(2000) / period)
+    _, p, found = checks.line(checks.unit_series(x))
+    assert p < 1e-8
+    assert found == pytest.approx(period, rel=0.02)
+
+
+def test_neither_lines_nor_trends_are_seen_in_autoregressions():
+    rng = np.random.default_rng(5)
+    lines, trends = [], []
+    for _ in range(60):
+        x = np.zeros((1000, 2))
+        w = rng.standard_normal(x.shape)
+        for t in range(1, 1000):
+            x[t] = [0.9, -0.7] * x[t - 1] + w[t]
+        series = checks.unit_series(x)
+        lines.append(checks.line(series)[1])
+        trends.append(checks.trend(series)[1])
+    assert min(lines) > 1e-5  # a hundredth of the level that is used, and a sixtieth of one in sixty
+    assert np.mean(np.array(trends) < 0.05) < 0.2
+
+
+def test_a_trend_is_seen():
+    x = white(6)[0]
+    assert checks.trend(checks.unit_series(x + np.linspace(0, 1, 1000)[:, None]))[1] < 1e-8
+
+
+def test_a_link_by_way_of_another_unit_is_told_from_one_of_its_own():
+    rng = np.random.default_rng(7)
+    cause, noise = rng.standard_normal((2, 1000, 2))
+    assert checks.own_way(noise, cause)[1] > 1e-3
+    assert checks.own_way(noise + 0.3 * cause, cause)[1] < 1e-8
+
+
+def test_held_out_gain_is_that_of_the_rows_behind():
+    rng = np.random.default_rng(8)
+    cause, noise = rng.standard_normal((2, 4000, 2))
+    gain, error = checks.held_out_gain(noise + 0.5 * cause, cause)
+    assert gain == pytest.approx(2 * 0.5 * np.log(1.25), abs=4 * error)  # mutual information of two directions
+    broken = noise + np.where(np.arange(4000) < 2800, 0.5, -0.5)[:, None] * cause
+    assert checks.held_out_gain(broken, cause)[0] < 0
+
+
+def test_responses_stop_at_the_ends_of_episodes():
+    states, lags = np.ones((6, 1)), np.array([[[1.0]], [[10.0]]])
+    assert checks.response(lags, (0, 3), states)[:, 0].tolist() == [0, 1, 11, 0, 1, 11]

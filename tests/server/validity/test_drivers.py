@@ -1,0 +1,57 @@
+"""Links and drivers that nobody measures, told from each other on pairs of known make."""
+
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+from skfedcausal.server.validity import drivers
+
+
+def pair(seed, *, link=0.0, driver=0.0, pole=0.9, n=3000):
+    """Scores of two units of one state: a link of the first to the second, or a driver of both."""
+    rng = np.random.default_rng(seed)
+    h, f = np.zeros((n, 2)), 0.0
+    w = rng.standard_normal((n, 3))
+    for t in range(1, n):
+        f = pole * f + np.sqrt(1 - pole**2) * w[t, 2]
+        h[t] = 0.5 * h[t - 1] + [0.0, link * h[t - 1, 0]] + w[t, :2] + driver * f
+    return h + 0.5 * rng.standard_normal((n, 2))
+
+
+def criteria_of(series, own=1):
+    model = drivers.PairModel(drivers.bands(series, (0,)), 0.25 * np.eye(2), [1, 1], own=own)
+    return drivers.criteria(model, (None, None))
+
+
+def test_derivatives_are_those_of_the_value():
+    series = pair(0, link=0.3)
+    model = drivers.PairModel(drivers.bands(series, (0,)), 0.25 * np.eye(2), [1, 1], own=2)
+    masks = model.masks((3, None))
+    theta = np.concatenate([model.start(masks) + 0.05, [0.3, 0.2, 0.4]])
+    value, slope = model._value(theta, masks, True)
+    numeric = approx_fprime(theta, lambda x: model._value(x, masks, True)[0], 1e-6)
+    np.testing.assert_allclose(slope, numeric, atol=1e-4 * abs(value))
+
+
+def test_bands_hold_the_variance_of_the_record():
+    series = pair(1)
+    found = drivers.bands(series, (0, 1000))
+    power = np.einsum("k,kij->ij", found.count, found.power).real / found.count.sum()
+    np.testing.assert_allclose(power, np.cov(series.T), atol=0.02)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_driver_with_memory_is_preferred_where_there_is_one(seed):
+    values = criteria_of(pair(seed, driver=0.4))
+    assert min(values, key=values.get) == "driver"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_link_is_preferred_where_there_is_one(seed):
+    values = criteria_of(pair(seed, link=0.3))
+    assert min(values, key=values.get) == "forward"
+
+
+def test_nothing_is_preferred_where_there_is_nothing():
+    values = criteria_of(pair(9))
+    assert min(values, key=values.get) == "none"
