@@ -2,12 +2,14 @@
 
 from .effects import EffectDisplay, TransferFunctionDisplay
 from .fits import LossDisplay, PrivacyCurveDisplay, ResidualDisplay, StateCorrelationDisplay
+from .impact import ImpactDisplay
 from .incidents import FalseAlarmDisplay, IncidentDisplay
 from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
 
 __all__ = [
     "EffectDisplay",
     "FalseAlarmDisplay",
+    "ImpactDisplay",
     "IncidentDisplay",
     "LinkGraphDisplay",
     "LinkMatrixDisplay",

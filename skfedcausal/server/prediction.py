@@ -46,6 +46,35 @@ class PlantFilter:
         """Covariance of the first state of an episode, apart from what inputs before it add."""
         return stationary_covariance(self._A, self._Q)
 
+    @property
+    def plain(self):
+        """The filter of all that the plant remembers, with `A` and `Q`."""
+        return self
+
+    @property
+    def record(self):
+        """What it ran over."""
+        return self._record
+
+    @property
+    def A(self):
+        """Transition matrix."""
+        return self._A
+
+    @property
+    def Q(self):
+        """Covariance of the process noise."""
+        return self._Q
+
+    def ahead(self, origins, n_steps, stop):
+        """``E[h_(o+k) | messages up to o]`` for k = 1, ..., n_steps in turn, of those before row `stop`."""
+        states, added = self.filtered[origins], self._exogenous
+        for k in range(1, n_steps + 1):
+            states = states @ self._A.T
+            if added is not None:
+                states += added[np.minimum(origins + k, stop - 1)]
+            yield states
+
     def is_about(self, record):
         """Whether it ran over the same messages."""
         return len(record.parts) == len(self._record.parts) and all(

@@ -1,0 +1,87 @@
+"""Questions of people who run a plant, asked of an estimator that has learned what its inputs do."""
+
+from sklearn.utils.validation import check_is_fitted
+
+
+class PlantQuestions:
+    """Methods beside `counterfactual` and `whatif`; what answers them is imported when it is asked."""
+
+    def impact(
+        self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold", margin=0.1
+    ):
+        """What a move of inputs did: the record less what it would have been without the move.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Record with the move, in a container as in `fit`; None after `fit_sites`.
+        do : dict of str to (float, array-like or callable)
+            What an input ``unit__input`` would have been in the window without the move: a number, one value for
+            each row of the window, or a function of the recorded series there; names of levels for an input
+            that has any.
+        window : tuple
+            ``(start, stop)``: positions of the first row of the window and of the one after its last, or times of
+            a record with a time index.
+        inputs, lengths
+            As in `fit`.
+        confidence : float, default=0.9
+            Of all bands.
+        loops : {"hold", "react"}, default="hold"
+            As in :meth:`counterfactual`.
+        margin : float, default=0.1
+            Mean effect, in standard deviations of a column in the record, within which there is none to speak of.
+
+        Returns
+        -------
+        Impact
+            Table by row, totals with a verdict for every column, and the sentence.
+
+        Raises
+        ------
+        ValueError
+            If the window leaves the record or holds no row, and as :meth:`whatif`.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedCounterfactualEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+        >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+        >>> found = est.impact(X, {"unit0__u0": 0.0}, (1000, 1030), inputs=truth.inputs)
+        >>> found.table.columns.tolist()[:5]
+        ['time', 'column', 'factual', 'counterfactual', 'effect']
+        """
+        check_is_fitted(self)
+        from .impact import asked_impact
+
+        asked = {"inputs": inputs, "lengths": lengths, "loops": loops}
+        return asked_impact(self, X, do, window, confidence=confidence, margin=margin, **asked)
+
+    def dose_response(self, X, input, doses, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold"):
+        """Mean effect over a window of holding an input at each of several values there.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        input : str
+            Its flat name, ``unit__input``.
+        doses : sequence
+            Values, or names of levels.
+        window : tuple
+            As in :meth:`impact`.
+        inputs, lengths
+            As in `fit`.
+        confidence : float, default=0.9
+        loops : {"hold", "react"}, default="hold"
+
+        Returns
+        -------
+        DataFrame
+            One row per dose and column: ``dose, column, effect, low, high``, the effect a mean over the window
+            and against the record as it is.
+        """
+        check_is_fitted(self)
+        from .impact import dose_table
+
+        asked = {"inputs": inputs, "lengths": lengths, "loops": loops, "confidence": confidence}
+        return dose_table(self, X, input, doses, window, **asked)
