@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -74,6 +75,14 @@ class PlantFilter:
             if added is not None:
                 states += added[np.minimum(origins + k, stop - 1)]
             yield states
+
+    def goes_on(self, n_steps):
+        """What inputs and steps add to the rows after the record if they stay as they are, (n_steps, n)."""
+        if self._drive is None:
+            return np.zeros((n_steps, len(self._A)))
+        known = np.vstack([self._record.known, np.repeat(self._record.known[-1:], n_steps, axis=0)])
+        inputs = self._drive.inputs(SimpleNamespace(known=known, starts=self._record.starts))
+        return inputs[-n_steps - 1 : -1] @ self._drive.B.T
 
     def is_about(self, record):
         """Whether it ran over the same messages."""
