@@ -14,7 +14,7 @@ def unit_name(n, names):
     if isinstance(n, str):
         if n in names:
             return n
-    elif isinstance(n, int | np.integer) and not isinstance(n, bool) and -len(names) <= n < len(names):
+    elif isinstance(n, int | np.integer) and not isinstance(n, bool) and 0 <= n < len(names):
         return names[n]
     raise ValueError(
         f"Got unknown unit {n!r}; give a name or a position from 0 to {len(names) - 1}. Known are {listed(names)}."
