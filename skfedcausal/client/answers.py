@@ -33,6 +33,23 @@ def effect_variances(reply, C):
     return np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0)
 
 
+def forecast_variance(client, reply):
+    """Variance of what a forecast of the states' scores misses of measurements, shape (n_samples, n_sensors).
+
+    A score holds the sensor noise along the states; what the scores do not show of it is added here.
+    """
+    C = loadings(client, reply.states.shape[1])
+    noise = getattr(client, "measurement_cov_", np.zeros(len(C)))
+    R = np.diag(noise) if noise.ndim == 1 else noise
+    seen = np.isfinite(R.diagonal()) & (R.diagonal() > 0)
+    rest = np.zeros(len(C))
+    if seen.any():
+        of_seen, R = C[seen], R[np.ix_(seen, seen)]
+        J = of_seen.T @ np.linalg.solve(R, of_seen)
+        rest[seen] = (R - of_seen @ np.linalg.pinv(J, hermitian=True) @ of_seen.T).diagonal().clip(0)
+    return np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0) + rest
+
+
 def local_features(client, Y, U, starts, n_states=None):
     """Centred measurements with the missing ones replaced by their filtered expectation."""
     if not isinstance(client, UnitClient):

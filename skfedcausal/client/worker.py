@@ -322,7 +322,8 @@ class UnitWorker:
 
     def _map_prediction(self, reply, state, round):
         """Expected measurements of states that the server predicts."""
-        return self._measured(self._put_back(state["client"].measurements(reply.states))), state
+        variance = None if reply.covariances is None else answers.forecast_variance(state["client"], reply)
+        return self._measured(self._put_back(state["client"].measurements(reply.states)), variance), state
 
     def _map_effect(self, reply, state, round):
         """Map the effect of a change of inputs through the unit's own sensors."""

@@ -2,6 +2,7 @@
 
 from .effects import EffectDisplay, TransferFunctionDisplay
 from .fits import LossDisplay, PrivacyCurveDisplay, ResidualDisplay, StateCorrelationDisplay
+from .impact import ImpactDisplay
 from .incidents import FalseAlarmDisplay, IncidentDisplay
 from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
 from .validity import ValidityDisplay
@@ -9,6 +10,7 @@ from .validity import ValidityDisplay
 __all__ = [
     "EffectDisplay",
     "FalseAlarmDisplay",
+    "ImpactDisplay",
     "IncidentDisplay",
     "LinkGraphDisplay",
     "LinkMatrixDisplay",

@@ -108,7 +108,7 @@ class PlantEstimator(FederatedEstimator):
                 answers = units.exchange.ask_all(PredictRequest(model), Measurements)
             return self._table(answers, units.index)
 
-    def forecast(self, X, start, *, inputs=None):
+    def forecast(self, X, start, *, inputs=None, confidence=None, return_std=False):
         """Measurements from a row on, given those before it and the inputs of all rows: a free run.
 
         The server's filter goes on without measurements: many steps ahead, under inputs that are known.
@@ -121,16 +121,31 @@ class PlantEstimator(FederatedEstimator):
             Position of the first row that is forecast, at least 1.
         inputs : list or dict, default=None
             As in `fit`, for the rows before and after `start`.
+        confidence : float, default=None
+            Also return the ends of a band that holds a measurement of each row and sensor with this probability.
+        return_std : bool, default=False
+            Also return standard deviations of what the forecast misses, in place of a band.
 
         Returns
         -------
-        ndarray of shape (n_samples - start, n_outputs)
+        mean : ndarray of shape (n_samples - start, n_outputs)
             Expected measurements, laid out as by :meth:`predict`.
+        low, high : ndarray of the same shape
+            With `confidence`.
+        std : ndarray of the same shape
+            With `return_std`.
 
         Raises
         ------
         ValueError
-            If there are no rows before or after `start`.
+            If there are no rows before or after `start`, or `confidence` is no probability or given together
+            with `return_std`.
+
+        Notes
+        -----
+        Bands come from what forecasts of as many rows have missed just before `start`, in up to 120 rows that they
+        had not seen: they are as honest as X has rows before `start`, best with more than twice as many as are
+        forecast and another hundred, and rows that nothing was learned from. Without any they are the plant's own.
 
         Examples
         --------
@@ -148,18 +163,23 @@ class PlantEstimator(FederatedEstimator):
                     f"Got start={start!r} for {n_samples} rows; give the position of the first row to be forecast, 1 "
                     f"to {n_samples - 1}."
                 )
-            predicted = self.server_.filter(units.messages(until=int(start))).predicted
             index = None if units.index is None else units.index[start:]
+            if confidence is not None or return_std:
+                from ._bands import banded_forecast  # most ask for the mean alone
+
+                return banded_forecast(self, units, int(start), index, confidence, return_std)
+            predicted = self.server_.filter(units.messages(until=int(start))).predicted
             return self._table(self._mapped(units, predicted[start:]), index)
 
     def _by_unit(self, states):
         """Pairs of every unit's name and its own among the states of all."""
         return [(name, np.ascontiguousarray(states[:, rows])) for name, rows in self.state_slices_.items()]
 
-    def _mapped(self, units, states):
+    def _mapped(self, units, states, covariances=None):
         """Expected measurements of states: every unit maps its own through its sensors."""
-        replies = {name: PredictionReply(own) for name, own in self._by_unit(states)}
-        return units.exchange.ask(replies, Measurements)
+        of_units = [None] * len(self.state_slices_) if covariances is None else covariances
+        own = zip(self._by_unit(states), of_units, strict=True)
+        return units.exchange.ask({name: PredictionReply(part, V) for (name, part), V in own}, Measurements)
 
     def transform(self, X=None, *, inputs=None, lengths=None):
         """Filtered states of the whole plant, given the messages up to each step.

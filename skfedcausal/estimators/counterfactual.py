@@ -32,12 +32,13 @@ from ._inputs import (
 from ._interventions import one_lag_realisation, replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
+from ._questions import PlantQuestions
 
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
-class FederatedCounterfactualEstimator(PlantEstimator):
+class FederatedCounterfactualEstimator(PlantQuestions, PlantEstimator):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.
 
     The plant is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: the inputs of row

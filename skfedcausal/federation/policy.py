@@ -30,9 +30,10 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "forecast": ("message", "prediction"),
     "losses": ("message", "loss"),
     "flags": ("flag",),
-    **dict.fromkeys(("counterfactual", "transfer_function", "impact", "reach"), _EFFECTS),
+    **dict.fromkeys(("counterfactual", "transfer_function"), _EFFECTS),
     "aggregate_counterfactual": ("aggregate",),
-    "whatif": ("message", "factual", "effect"),
+    **dict.fromkeys(("whatif", "impact", "dose_response"), ("message", "factual", "effect")),
+    "reach": ("message", "prediction", "effect"),
     "watch": ("watch",),
     "inputs": ("inputs", "message"),
     "secure_sums": ("secure_sums", "secure_products"),  # masked: the unit itself limits what they tell

@@ -313,7 +313,8 @@ class PredictionReply(Message, op="prediction", answer=Measurements):
     Attributes
     ----------
     states : ndarray of shape (n_samples, n_states)
-    covariances : None
+    covariances : ndarray of shape (n_samples, n_states, n_states) or None
+        Of what the prediction misses of the scores ``J^-1 z`` of these rows, where bands are asked for.
 
     Examples
     --------

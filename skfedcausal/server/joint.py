@@ -172,6 +172,14 @@ class JointRecord:
         """Information matrix of the plant, averaged over time, shape (n, n)."""
         return self.block_diagonal([part.mean_information for part in self.parts])
 
+    def typical_information(self):
+        """Information matrix of the rows in which each unit is seen best, shape (n, n)."""
+        return self.block_diagonal([usual_information(part) for part in self.parts])
+
+    def scores_of(self, rows):
+        """Scores ``J^-1 z`` of a slice of rows, NaN where measurements do not determine a unit's states."""
+        return np.hstack([_part_scores(part, rows) for part in self.parts])
+
     def const(self):
         """Sum over units of the log-density terms free of the states; None if any unit kept it."""
         if any(part.const is None for part in self.parts):
@@ -242,6 +250,20 @@ class JointRecord:
             worth = [_worth(part, rows, P) for part, P in zip(self.parts, before, strict=True)]
             regimes.append((counts[k] / total, self.block_diagonal(worth)))
         return regimes
+
+
+def usual_information(part):
+    """The information matrix of the rows in which a unit is seen best."""
+    return part.patterns[np.trace(part.patterns, axis1=1, axis2=2).argmax()]
+
+
+def _part_scores(part, rows):
+    """Scores of one unit's rows."""
+    z, at = part.z[rows], part.pattern_of[rows]
+    scores = np.full(z.shape, np.nan)
+    for k in np.flatnonzero(part.regular_patterns):
+        scores[at == k] = np.linalg.solve(part.patterns[k], z[at == k].T).T
+    return scores
 
 
 def step_series(onsets, starts, n_samples):

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import numpy as np
@@ -45,6 +46,43 @@ class PlantFilter:
     def _first_covariance(self):
         """Covariance of the first state of an episode, apart from what inputs before it add."""
         return stationary_covariance(self._A, self._Q)
+
+    @property
+    def plain(self):
+        """The filter of all that the plant remembers, with `A` and `Q`."""
+        return self
+
+    @property
+    def record(self):
+        """What it ran over."""
+        return self._record
+
+    @property
+    def A(self):
+        """Transition matrix."""
+        return self._A
+
+    @property
+    def Q(self):
+        """Covariance of the process noise."""
+        return self._Q
+
+    def ahead(self, origins, n_steps, stop):
+        """``E[h_(o+k) | messages up to o]`` for k = 1, ..., n_steps in turn, of those before row `stop`."""
+        states, added = self.filtered[origins], self._exogenous
+        for k in range(1, n_steps + 1):
+            states = states @ self._A.T
+            if added is not None:
+                states += added[np.minimum(origins + k, stop - 1)]
+            yield states
+
+    def goes_on(self, n_steps):
+        """What inputs and steps add to the rows after the record if they stay as they are, (n_steps, n)."""
+        if self._drive is None:
+            return np.zeros((n_steps, len(self._A)))
+        known = np.vstack([self._record.known, np.repeat(self._record.known[-1:], n_steps, axis=0)])
+        inputs = self._drive.inputs(SimpleNamespace(known=known, starts=self._record.starts))
+        return inputs[-n_steps - 1 : -1] @ self._drive.B.T
 
     def is_about(self, record):
         """Whether it ran over the same messages."""

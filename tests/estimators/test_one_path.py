@@ -73,10 +73,13 @@ KINDS = {
             "counterfactual": {"n": "unit0", "u0": 0.0, "u1": 1.0, "horizon": 4, "return_std": True},
             "counterfactual of states": {"n": 0, "u0": 0.0, "u1": 1.0, "level": "state"},
             "whatif": {"do": {"unit0__u0": lambda u: 0.5 * u}},
+            "impact": {"do": {"unit0__u0": 0.0}, "window": (200, 230)},
+            "dose_response": {"input": "unit0__u0", "doses": [0.0, 1.0], "window": (200, 230)},
             "transfer_function": {},
             "aggregate_counterfactual": {"unit": "unit1", "scale": 2.0},
             "predict": {},
             "forecast": {"start": 350},
+            "forecast with a band": {"start": 350, "confidence": 0.9},
             "score": {},
         },
     ),
@@ -195,6 +198,9 @@ def assert_identical(one, two):
         pd.testing.assert_frame_equal(one, two, check_exact=True)
     elif isinstance(one, pd.Series):
         pd.testing.assert_series_equal(one, two, check_exact=True)
+    elif hasattr(one, "summary"):
+        assert one.summary == two.summary
+        assert_identical((one.table, one.total), (two.table, two.total))
     elif hasattr(one, "input_names"):
         for name in "ABC":
             assert_array_equal(getattr(one, name), getattr(two, name))
@@ -218,6 +224,16 @@ def test_sites_teach_the_same_plant(here, there, kind):
 def test_sites_answer_as_a_record_in_one_process_does(here, there, kind, question):
     expected = asked(here[kind], kind, question, KINDS[kind][1])
     assert_identical(asked(there[kind], kind, question, None), expected)
+
+
+@pytest.mark.filterwarnings("ignore:The schedule takes inputs")
+def test_sites_plan_as_a_record_in_one_process_does(here):
+    sites = FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites_of("counterfactual")))
+    settings = {"inputs": ["unit0__u0"], "bounds": {"unit0__u0": (-3.0, 3.0)}, "by": 8}
+    one = here["counterfactual"].reach({"unit1__x0": 0.5}, **settings, X=GAPPY, record_inputs=U)
+    two = sites.reach({"unit1__x0": 0.5}, **settings)
+    assert (one.verdict, one.miss, one.notes) == (two.verdict, two.miss, two.notes)
+    assert_identical((one.schedule, one.trajectory), (two.schedule, two.trajectory))
 
 
 @pytest.mark.parametrize(("kind", "question"), CASES)

@@ -199,6 +199,16 @@ class LaggedFilter:
         return self._whole.is_about(record)
 
     @property
+    def plain(self):
+        """The filter of the states with their lags."""
+        return self._whole
+
+    @property
+    def record(self):
+        """What it ran over."""
+        return self._record
+
+    @property
     def filtered(self):
         """``E[h_t | messages up to t]``, shape (n_samples, n)."""
         return np.ascontiguousarray(self._whole.filtered[:, : self._n])

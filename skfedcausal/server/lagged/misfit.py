@@ -14,6 +14,7 @@ from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.matrices import hermitian
 from ...statespace.whittle import midpoints
 from ..estimation.evidence import weighted_chi2_logsf
+from ..joint import usual_information
 
 LEVEL = 0.05  # family-wise, below which a plant of several lags is learned and compared
 _LAGS = 20
@@ -77,7 +78,7 @@ def filled_record(record, states):
         if part.is_constant:
             parts.append(part)
             continue
-        usual = part.patterns[np.trace(part.patterns, axis1=1, axis2=2).argmax()]
+        usual = usual_information(part)
         lacking = np.einsum("tij,tj->ti", (usual - part.patterns)[part.pattern_of], states[:, rows])
         parts.append(replace(part, z=part.z + lacking, patterns=usual[None], index=None, const=None))
     return replace(record, parts=tuple(parts))

@@ -1,0 +1,96 @@
+"""Picture of what a move did: the record and what would have been, the effect, the effect so far."""
+
+import numpy as np
+
+from ._base import COLOURS, Display
+
+_TITLES = ("recorded, and without the move", "effect", "effect since the window began")
+
+
+class ImpactDisplay(Display):
+    """Three panels about one sensor, above each other's time.
+
+    Use :meth:`from_impact`; the constructor only stores.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of one column of the table of an :class:`~skfedcausal.estimators.impact.Impact`.
+    column : str
+        The sensor.
+    window : tuple
+        Times of the first and the last row of the window.
+
+    Attributes
+    ----------
+    ax_ : ndarray of matplotlib Axes of shape (3,)
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.displays import ImpactDisplay
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> found = est.impact(X, {"unit0__u0": 0.0}, (1000, 1030), inputs=truth.inputs)
+    >>> ImpactDisplay.from_impact(found, column="unit1__x0").ax_.shape
+    (3,)
+    """
+
+    _inches = 11.0, 3.4
+    _panels = 3
+
+    def __init__(self, table, column, window):
+        self.table = table
+        self.column = column
+        self.window = window
+
+    @classmethod
+    def from_impact(cls, impact, *, column=None, before=60, ax=None, title=None):
+        """Draw what a move did to a sensor.
+
+        Parameters
+        ----------
+        impact : Impact
+        column : str, default=None
+            None for the column with the clearest effect.
+        before : int, default=60
+            Rows before and after the window that are drawn.
+        ax : sequence of three matplotlib Axes, default=None
+        title : str, default=None
+            None for the name of the column.
+
+        Returns
+        -------
+        ImpactDisplay
+        """
+        total = impact.total
+        if column is None:
+            width = (total["mean_high"] - total["mean_low"]).clip(lower=np.finfo(float).tiny)
+            column = total["column"].iloc[int((total["mean"].abs() / width).fillna(0.0).to_numpy().argmax())]
+        if column not in set(total["column"]):
+            raise ValueError(f"Got column={column!r}; the impact knows {', '.join(total['column'])}.")
+        rows = impact.table[impact.table["column"] == column].reset_index(drop=True)
+        first, last = (rows.index[rows["time"] == edge][0] for edge in impact.window)
+        rows = rows.iloc[max(first - before, 0) : last + before + 1].reset_index(drop=True)
+        return cls(rows, column, impact.window).plot(ax=ax, title=column if title is None else title)
+
+    def _draw(self, ax):
+        rows, time = self.table, self.table["time"]
+        began = (time >= self.window[0]).to_numpy()
+        sums = {name: np.cumsum(np.where(began, rows[name], 0.0)) for name in ("effect", "effect_low", "effect_high")}
+        ax[0].plot(time, rows["factual"], color=COLOURS[0], linewidth=1.2, label="recorded")
+        ax[0].plot(time, rows["counterfactual"], color=COLOURS[1], linewidth=1, label="without the move")
+        ax[0].fill_between(time, rows["low"], rows["high"], color=COLOURS[1], alpha=0.25, linewidth=0)
+        ax[0].legend(frameon=False, fontsize="small")
+        for panel, found in zip(ax[1:], (rows, sums), strict=True):
+            panel.plot(time, found["effect"], color=COLOURS[1], linewidth=1.2)
+            panel.fill_between(
+                time, found["effect_low"], found["effect_high"], color=COLOURS[1], alpha=0.25, linewidth=0
+            )
+            panel.axhline(0, color="0.5", linewidth=0.8)
+        for panel, title in zip(ax, _TITLES, strict=True):
+            panel.axvspan(*self.window, color="0.9", zorder=-1)
+            panel.set_title(title, fontsize="medium")
+            panel.tick_params(axis="x", labelrotation=30)

@@ -1,0 +1,227 @@
+"""What a move of inputs did to a plant: a record beside what it would have been, row by row and in total."""
+
+from dataclasses import dataclass
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from ..containers.layout import listed
+
+_NAMED = 5  # columns that a sentence names, of each verdict
+
+
+@dataclass(frozen=True, eq=False)
+class Impact:
+    """What a move did, the answer of :meth:`FederatedCounterfactualEstimator.impact`.
+
+    Attributes
+    ----------
+    table : DataFrame
+        One row per time and column: ``time, column, factual, counterfactual, effect, low, high, effect_low,
+        effect_high``. The effect is what was recorded less what would have been; `low` and `high` are the band of
+        the counterfactual. All rows of the record, before the window without an effect.
+    total : DataFrame
+        One row per column, over the rows of the window: ``column``; ``total, low, high``, the sum of the effect;
+        ``mean, mean_low, mean_high``, of a row; ``relative``, the mean beside that of the counterfactual;
+        ``verdict``: "effect" where the band leaves out zero, "no effect" where it lies within the margin around
+        zero, "cannot tell" else. The band takes the errors of all rows to be of one sign, as those of a gain
+        are: it is never too narrow for a sum.
+    summary : str
+        The sentence.
+    inputs : tuple of str
+        Inputs that were moved.
+    window : tuple
+        Times of the first and the last row of the window.
+    confidence : float
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> found = est.impact(X, {"unit0__u0": 0.0}, (1000, 1030), inputs=truth.inputs)
+    >>> found.total["verdict"].isin(["effect", "no effect", "cannot tell"]).all()
+    np.True_
+    """
+
+    table: pd.DataFrame
+    total: pd.DataFrame
+    summary: str
+    inputs: tuple
+    window: tuple
+    confidence: float
+
+    def plot(self, column=None, **settings):
+        """Three panels as :class:`~skfedcausal.displays.ImpactDisplay` draws them.
+
+        Parameters
+        ----------
+        column : str, default=None
+            None for the column with the clearest effect.
+        **settings
+            Of :meth:`ImpactDisplay.from_impact`.
+
+        Returns
+        -------
+        ImpactDisplay
+        """
+        from ..displays import ImpactDisplay  # matplotlib is optional
+
+        return ImpactDisplay.from_impact(self, column=column, **settings)
+
+    def report(self, path, *, title="What the move did"):
+        """Write a page for people who were not there: the sentence, the totals, pictures.
+
+        Parameters
+        ----------
+        path : str or Path
+            HTML file.
+        title : str
+
+        Returns
+        -------
+        Path
+        """
+        from ..reports.impact import impact_page
+
+        return impact_page(self, title).write(path)
+
+
+def asked_impact(estimator, X, do, window, *, confidence, margin, **settings):
+    """The :class:`Impact` of a move within a window of rows."""
+    if not margin >= 0:
+        raise ValueError(f"Got margin={margin!r}; give a share of a standard deviation, at least 0.")
+    moved = {name: _within(value, window, name) for name, value in do.items()} if hasattr(do, "items") else do
+    found = estimator.whatif(X, moved, confidence=confidence, **settings)
+    table = _as_impact(found)
+    times = table["time"].drop_duplicates()
+    rows = window_rows(window, len(times), pd.Index(times))
+    inside = table[np.isin(np.repeat(np.arange(len(times)), len(table) // len(times)), np.r_[rows])]
+    sd = table.groupby("column", sort=False)["factual"].std()
+    total = _totals(inside, sd, margin)
+    edges = times.iloc[rows.start], times.iloc[rows.stop - 1]
+    summary = _sentence(total, tuple(do), edges, confidence)
+    return Impact(table, total, summary, tuple(do), edges, confidence)
+
+
+def dose_table(estimator, X, name, doses, window, **settings):
+    """Mean effect over a window of an input held at each dose, less the record: one row per dose and column."""
+    values = np.asarray(doses)
+    if values.ndim != 1 or not len(values):
+        raise ValueError(f"Got doses of shape {values.shape}; give a list of values of input {name!r}.")
+    parts = []
+    for dose in values.tolist():
+        total = asked_impact(estimator, X, {name: dose}, window, margin=0.0, **settings).total
+        ends = {"effect": -total["mean"], "low": -total["mean_high"], "high": -total["mean_low"]}
+        parts.append(pd.DataFrame({"dose": dose, "column": total["column"], **ends}))
+    return pd.concat(parts, ignore_index=True)
+
+
+def window_rows(window, n_samples, index=None):
+    """Rows of a window ``(start, stop)`` of positions, or of labels of the index, as a slice."""
+    try:
+        start, stop = window
+    except (TypeError, ValueError):
+        raise ValueError(f"Got window={window!r}; give (start, stop), the first row and the one after the last.") from None
+    by_position = all(isinstance(edge, Integral) and not isinstance(edge, bool) for edge in (start, stop))
+    if by_position:
+        first, last = int(start), int(stop)
+    elif isinstance(index, pd.DatetimeIndex):
+        first, last = (_place_of(edge, index) for edge in (start, stop))
+    else:
+        raise ValueError(f"Got window={window!r}; give positions of rows, or times for a record with a time index.")
+    if not 0 <= first < last <= n_samples:
+        raise ValueError(
+            f"Got window={window!r}, which are the rows from {first} to {last} of {n_samples}: it holds none, or leaves "
+            "the record. Give the first row of the window and the one after the last."
+        )
+    return slice(first, last)
+
+
+def _place_of(edge, index):
+    """Position of the first row from a time on."""
+    try:
+        return int(index.searchsorted(pd.Timestamp(edge)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"Got {edge!r} in `window`, which is no time like those of the record: {error}. Give times with the "
+            "same time zone, or positions of rows."
+        ) from error
+
+
+def _within(value, window, name):
+    """A function of a recorded input that replaces the rows of a window."""
+
+    def replaced(series):
+        rows = window_rows(window, len(series), series.index)
+        part = series.iloc[rows]
+        new = value(part.copy()) if callable(value) else value
+        if np.ndim(new) and len(new) != len(part):
+            raise ValueError(
+                f"Got {len(new)} values for input {name!r} in a window of {len(part)} rows; give a number, one value "
+                "for each row of the window, or a function of the recorded series there."
+            )
+        if isinstance(new, pd.Series) and isinstance(part.index, pd.DatetimeIndex) and not new.index.equals(part.index):
+            raise ValueError(f"The series for input {name!r} has other times than the window.")
+        if isinstance(new, str) or series.dtype == object:
+            series = series.astype(object)
+        other = series.copy()
+        other.iloc[rows] = np.asarray(new) if np.ndim(new) else new
+        return other
+
+    return replaced
+
+
+def _as_impact(found):
+    """The table of `whatif` seen from the record: what was recorded less what would have been."""
+    factual = found["factual"]
+    edges = {"effect_low": factual - found["high"], "effect_high": factual - found["low"]}
+    return found.assign(effect=-found["effect"], **edges)
+
+
+def _totals(inside, sd, margin):
+    """Sums and means of the effect over the rows of a window by column, with verdicts."""
+    groups = inside.groupby("column", sort=False)
+    sums = groups[["effect", "effect_low", "effect_high", "counterfactual"]].sum(min_count=1)
+    size = groups.size()
+    sums.loc[groups["effect_low"].apply(lambda x: x.isna().any()), ["effect_low", "effect_high"]] = np.nan
+    mean = sums.div(size, axis=0)
+    low, high = mean["effect_low"], mean["effect_high"]
+    small = margin * sd.reindex(sums.index)
+    verdict = np.where((low > 0) | (high < 0), "effect", np.where((low >= -small) & (high <= small), "no effect", ""))
+    verdict[verdict == ""] = "cannot tell"
+    columns = {"column": sums.index, "total": sums["effect"], "low": sums["effect_low"], "high": sums["effect_high"]}
+    columns |= {"mean": mean["effect"], "mean_low": low, "mean_high": high}
+    level = mean["counterfactual"].abs()
+    columns |= {"relative": mean["effect"] / level.where(level > 0), "verdict": verdict}
+    return pd.DataFrame(columns).reset_index(drop=True)
+
+
+def _sentence(total, inputs, edges, confidence):
+    """What the move did, in one sentence or two."""
+    what = f"From {edges[0]} to {edges[1]} the move of {listed(inputs)}"
+    clear = total[total["verdict"] == "effect"]
+    clear = clear.assign(size=(clear["mean"] / (clear["mean_high"] - clear["mean_low"]).where(lambda w: w > 0)).abs())
+    clear = clear.sort_values("size", ascending=False, na_position="first")
+    parts = [
+        f"{'raised' if row.mean > 0 else 'lowered'} {row.column} by {abs(row.mean):.4g} a row ({confidence:.0%} band "
+        f"{min(abs(row.mean_low), abs(row.mean_high)):.4g} to {max(abs(row.mean_low), abs(row.mean_high)):.4g}), "
+        f"{abs(row.total):.4g} in total"
+        for row in clear.head(_NAMED).itertuples(index=False)
+    ]
+    more = f"; and moved {len(clear) - _NAMED} other columns" if len(clear) > _NAMED else ""
+    words = [f"{what} {'; '.join(parts)}{more}." if parts else f"{what} did nothing that this record shows."]
+    for verdict, said in (("no effect", "It did not move"), ("cannot tell", "It cannot be told what it did to")):
+        names = total.loc[total["verdict"] == verdict, "column"].tolist()
+        if names:
+            rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+            words.append(f"{said} {', '.join(names[:_NAMED])}{rest}.")
+    return " ".join(words)
+
+
+def half_width(confidence):
+    """Standard errors from the middle to the end of a band."""
+    return stats.norm.ppf((1 + confidence) / 2)

@@ -1,0 +1,322 @@
+"""A schedule of inputs that brings sensors to targets: bounded least squares on what the plant is known to do."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from ..containers.layout import listed
+from ..message.requests import Measurements
+from ..message.states import EffectReply
+from ..server.forecasts import forecast_covariances
+from ..server.planning import held_forecast, impulses, spread_of
+from ._least_moves import least_moves
+
+_HOLD = 5  # rows that a target is held for if nothing is said
+_CLOSE = 0.06  # standard deviations of a sensor within which a target is reached
+_VAGUE = 0.25  # standard errors of the effect, in standard deviations, beyond which a promise says nothing
+_FAR = 4.0  # standard deviations from the level of `fit` beyond which a sensor was not seen
+_PASSES = 6  # for inputs that act through curves
+_HISTORY = 1000  # rows before now that curves may remember
+_DRAWS, _FEW_DRAWS, _MANY_MOVES = 60, 15, 1000
+
+
+@dataclass(frozen=True, eq=False)
+class Reach:
+    """A plan, the answer of :meth:`FederatedCounterfactualEstimator.reach`.
+
+    Attributes
+    ----------
+    verdict : {"reachable", "not reachable", "cannot tell"}
+    schedule : DataFrame
+        One row per row from now, 1 for the next one, and one column per input that may move.
+    trajectory : DataFrame
+        One row per row from now and column: ``time, column, value, low, high``: what is promised under the
+        schedule while all other inputs stay as they are, and the band that a measurement falls in.
+    miss : dict of str to float
+        By target: root of the mean squared distance of the promise from the target in the rows where it has to
+        be there, in standard deviations of the sensor in `fit`.
+    notes : tuple of str
+        What stands behind the verdict.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> plan = est.reach({"unit0__x0": 2.0}, inputs=["unit0__u0"], bounds={"unit0__u0": (-3, 3)}, by=10,
+    ...     X=X, record_inputs=truth.inputs)
+    >>> plan.schedule.shape
+    (15, 1)
+    """
+
+    verdict: str
+    schedule: pd.DataFrame
+    trajectory: pd.DataFrame
+    miss: dict
+    notes: tuple
+
+
+@dataclass(frozen=True)
+class _Wish:
+    """What was asked for, checked: targets, positions of inputs, their bounds and rates, rows."""
+
+    target: dict
+    inputs: tuple
+    at: list
+    low: np.ndarray
+    high: np.ndarray
+    rates: np.ndarray  # infinite where there is none
+    by: int
+    hold: int
+
+    @property
+    def n_steps(self):
+        return self.by + self.hold
+
+    @property
+    def rows(self):
+        """Rows from now, counted from zero, in which targets have to be reached."""
+        return slice(self.by - 1, self.n_steps)
+
+
+def asked_plan(estimator, wish, X, inputs, lengths, confidence):
+    """The :class:`Reach` of a wish that :func:`wished` has read."""
+    with estimator._asking(X, inputs, lengths) as units:
+        situation = _Situation(estimator, units, wish, confidence)
+        plan, promise, variance = situation.solved()
+        return situation.answer(plan, promise, variance)
+
+
+def wished(estimator, target, inputs, bounds, by, rates, hold):
+    """The arguments of `reach`, or an error that says what is wrong with them."""
+    known = estimator._plant_inputs
+    if not isinstance(target, Mapping) or not target:
+        raise ValueError(f"Got target={target!r}; give a dict from the name of a sensor, 'unit__sensor', to its value.")
+    inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
+    if not inputs or len(set(inputs)) < len(inputs):
+        raise ValueError(f"Got inputs {listed(inputs)}; name one or more inputs, each once.")
+    at = [known.position(name) for name in inputs]
+    still = [name for name, k in zip(inputs, at, strict=True) if not known.active[k]]
+    if still:
+        raise ValueError(f"Inputs {listed(still)} never moved in `fit`: what they do is not known. Leave them out.")
+    words = [name for name in inputs if name in estimator._levels]
+    if words:
+        raise ValueError(f"Inputs {listed(words)} have levels, between which there is nothing to plan. Leave them out.")
+    for what, value, least in (("by", by, 1), ("hold", hold, 0)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < least):
+            raise ValueError(f"Got {what}={value!r}; give a number of rows of at least {least}.")
+    for name, value in target.items():
+        _number(value, f"The target of {name!r}")
+    low, high = (np.array([_pair(bounds, name)[k] for name in inputs]) for k in (0, 1))
+    rates = dict.fromkeys(inputs) if rates is None else rates
+    unknown = sorted(set(rates) - set(inputs)) + sorted(set(bounds) - set(inputs))
+    if unknown:
+        raise ValueError(f"Bounds or rates name {listed(unknown)}, which are not among `inputs`.")
+    limits = np.array([np.inf if rates.get(name) is None else _number(rates[name], "A rate") for name in inputs])
+    if not (limits > 0).all():
+        raise ValueError("Got a rate that is not above zero; give the most that an input may change a row, or None.")
+    return _Wish(dict(target), inputs, at, low, high, limits, int(by), _HOLD if hold is None else int(hold))
+
+
+def _number(value, what):
+    if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(value):
+        raise ValueError(f"{what} is {value!r}; give a finite number.")
+    return float(value)
+
+
+def _pair(bounds, name):
+    if not isinstance(bounds, Mapping) or name not in bounds:
+        raise ValueError(f"There are no bounds for input {name!r}; give bounds={{input: (low, high)}} for every one.")
+    try:
+        low, high = (_number(edge, f"A bound of {name!r}") for edge in bounds[name])
+    except TypeError:
+        raise ValueError(f"Got bounds {bounds[name]!r} for input {name!r}; give (low, high).") from None
+    if not low < high:
+        raise ValueError(f"Got bounds {bounds[name]!r} for input {name!r}; the low one has to be below the high one.")
+    return low, high
+
+
+class _Situation:
+    """Where the plant stands, where it goes by itself, and what the inputs can do about it."""
+
+    def __init__(self, estimator, units, wish, confidence):
+        self._estimator, self._units, self._wish, self._confidence = estimator, units, wish, confidence
+        messages = units.messages()
+        known_series = units.inputs or [message.inputs for message in messages.values()]
+        self._recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
+        self._now = self._recorded[-1, wish.at]
+        self._check_now()
+        run = estimator.server_.filter(messages)
+        self._base, self._variance, self._level, self._columns = self._by_itself(run)
+        self._targets = [self._place(name) for name in wish.target]
+        loadings, spread = self._loadings()
+        self._sd = np.sqrt(np.maximum(np.einsum("di,ij,dj->d", loadings, spread, loadings), np.finfo(float).tiny))
+        self._wanted = np.array(list(wish.target.values()), dtype=float)
+        n_moves = wish.n_steps * len(wish.inputs)
+        sent = estimator._sent_inputs.active
+        early = estimator._input_map.early[estimator._input_map.owners][sent]
+        n_draws = _FEW_DRAWS if n_moves > _MANY_MOVES else _DRAWS
+        self._impulses = impulses(estimator.server_, loadings, wish.n_steps, early, n_draws)
+
+    def _check_now(self):
+        wish = self._wish
+        outside = (self._now < wish.low) | (self._now > wish.high)
+        if outside.any():
+            k = int(np.flatnonzero(outside)[0])
+            raise ValueError(
+                f"Input {wish.inputs[k]!r} stands at {self._now[k]:.6g} now, outside its bounds {wish.low[k]:.6g} to "
+                f"{wish.high[k]:.6g}. Give bounds that hold the present value, or leave the input out."
+            )
+
+    def _place(self, name):
+        if name not in self._columns:
+            raise ValueError(f"Got unknown sensor {name!r} in `target`; known are {listed(self._columns)}.")
+        return list(self._columns).index(name)
+
+    def _by_itself(self, run):
+        """Forecast with inputs as they are, its variance, and the level of every sensor; names of columns."""
+        n_steps, estimator = self._wish.n_steps, self._estimator
+        states = held_forecast(run, n_steps)
+        covariances = forecast_covariances(run, self._units.n_samples, n_steps, self._confidence)
+        states = np.vstack([states, np.zeros_like(states[:1])])
+        answers = estimator._mapped(self._units, states, [np.concatenate([V, V[-1:]]) for V in covariances])
+        values, columns = estimator._measured(answers)
+        variance = estimator._measured(answers, "variance")[0]
+        return values[:-1], variance[:-1], values[-1], columns
+
+    def _loadings(self):
+        """Rows of C of the sensors that have a target, (n_targets, n), and the covariance of states."""
+        estimator = self._estimator
+        slices = estimator.state_slices_
+        eyes = {name: EffectReply(np.eye(rows.stop - rows.start)) for name, rows in slices.items()}
+        answers = self._units.exchange.ask(eyes, Measurements)
+        positions, columns = estimator._places(answers)
+        C = np.zeros((len(columns), len(estimator.transition_)))
+        for unit, (name, rows) in zip(positions, slices.items(), strict=True):
+            C[unit, rows] = answers[name].values.T
+        return C[self._targets], spread_of(estimator.server_)
+
+    # -- solving ---------------------------------------------------------------------------------
+
+    def _slopes(self, plan):
+        """How far columns that are sent move for a move of each input, (n_steps, k, m), from now to a plan."""
+        estimator, wish = self._estimator, self._wish
+        held = np.repeat(self._recorded[-1:], wish.n_steps, axis=0)
+        active, owners = estimator._sent_inputs.active, estimator._input_map.owners
+        slopes = np.zeros((wish.n_steps, int(active.sum()), len(wish.at)))
+        for j, k in enumerate(wish.at):
+            other, least = held.copy(), 1e-6 * (wish.high[j] - wish.low[j])
+            move = plan[:, j] - self._now[j]
+            move = np.where(np.abs(move) < least, least if self._now[j] + least <= wish.high[j] else -least, move)
+            other[:, k] = self._now[j] + move
+            change = estimator._change(held, other)[:, active]
+            own = (owners == k)[active]
+            slopes[:, own, j] = change[:, own] / move[:, None]
+        return slopes
+
+    def _matrix(self, responses, slopes):
+        """What moves do to targets in the rows that count, (n_targets, n_rows, n_steps, m)."""
+        wish = self._wish
+        rows, steps = np.arange(wish.n_steps)[wish.rows], np.arange(wish.n_steps)
+        lag = rows[:, None] - steps
+        found = responses[:, lag.clip(0)] * (lag >= 0)[:, :, None]
+        return np.einsum("irsk,skj->irsj", found, slopes, optimize=True)
+
+    def solved(self):
+        """The schedule, what it promises for every sensor, and the variance of its effect."""
+        wish, estimator = self._wish, self._estimator
+        is_bent = not all(function is None for function in estimator._input_map.functions)
+        is_bent |= bool(getattr(estimator.server_, "knows_curvature", False))
+        gap = (self._wanted - self._base[wish.rows][:, self._targets]).T  # (n_targets, n_rows)
+        ahead = np.where(np.arange(2)[:, None] == 0, wish.low, wish.high)
+        plan = np.repeat(ahead[[1]], wish.n_steps, axis=0)
+        best, correction = None, np.zeros_like(gap)
+        for _ in range(_PASSES if is_bent else 1):
+            slopes = self._slopes(plan)
+            G = self._matrix(self._impulses.mean, slopes)
+            errors = [self._matrix(draw, slopes) for draw in self._impulses.draws]
+            moves = least_moves(G, gap - correction, errors, self._sd, self._now, wish)
+            plan = self._now + moves
+            effect, variance = self._effect(plan)
+            found = effect[wish.rows][:, self._targets].T
+            miss = float(np.square((found - gap) / self._sd[:, None]).mean())
+            if best is None or miss < best[0]:
+                best = miss, plan, effect, variance
+            if miss < (0.1 * _CLOSE) ** 2:
+                break
+            slopes = self._slopes(plan)
+            correction = found - np.einsum("irsj,sj->ir", self._matrix(self._impulses.mean, slopes), moves)
+        return best[1], self._base + best[2], best[3]
+
+    def _effect(self, plan):
+        """Effect of a schedule on all sensors, and its variance, (n_steps, n_columns), asked of the units."""
+        estimator, wish = self._estimator, self._wish
+        past = self._recorded[-_HISTORY:]
+        held = np.vstack([past, np.repeat(past[-1:], wish.n_steps, axis=0)])
+        other = held.copy()
+        other[len(past) :, wish.at] = plan
+        units = replace(self._units, lengths=(len(held),))
+        change = estimator._change(held, other)
+        operated = estimator._above_level(estimator._input_map.values(held))
+        none_held = np.zeros(change.shape[1], dtype=bool)
+        shape = len(held), self._base.shape[1]
+        effect, variance = estimator._replayed(units, change, operated, none_held, "hold", shape)
+        return effect[len(past) :], np.nan_to_num(variance[len(past) :])
+
+    # -- what is said ----------------------------------------------------------------------------
+
+    def answer(self, plan, promise, variance):
+        """Verdict, schedule and trajectory."""
+        wish, sd = self._wish, self._sd
+        rows, at = wish.rows, self._targets
+        missed = (promise[rows][:, at] - self._wanted) / sd
+        miss = np.sqrt(np.square(missed).mean(axis=0))
+        doubt = np.sqrt(variance[rows][:, at]).mean(axis=0) / sd * stats.norm.ppf((1 + self._confidence) / 2)
+        moved = np.abs(self._base[rows][:, at].mean(axis=0) - self._wanted) / sd
+        notes = self._notes(plan)
+        unseen = [name for name, far in zip(wish.target, self._unseen(), strict=True) if far]
+        if unseen:
+            notes.append(f"Targets of {listed(unseen)} lie outside what was seen in `fit`.")
+        vague = doubt > np.maximum(_VAGUE, moved / 2)
+        if (miss - doubt > _CLOSE).any():
+            verdict = "not reachable"
+        elif (miss > _CLOSE).any() or vague.any() or unseen:
+            verdict = "cannot tell"
+        else:
+            verdict = "reachable"
+        for name, one, width in zip(wish.target, miss, doubt, strict=True):
+            notes.append(f"{name}: promised within {one:.3g} standard deviations of the target, known to {width:.2g}.")
+        steps = pd.RangeIndex(1, wish.n_steps + 1, name="time")
+        schedule = pd.DataFrame(plan, index=steps, columns=list(wish.inputs))
+        half = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(self._variance + variance)
+        blocks = {"value": promise, "low": promise - half, "high": promise + half}
+        places = {"time": np.repeat(np.asarray(steps), len(self._columns))}
+        places["column"] = np.tile(np.array(self._columns, dtype=object), wish.n_steps)
+        trajectory = pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()})
+        return Reach(verdict, schedule, trajectory, dict(zip(wish.target, miss.tolist(), strict=True)), tuple(notes))
+
+    def _unseen(self):
+        return np.abs(self._wanted - self._level[self._targets]) > _FAR * self._sd
+
+    def _notes(self, plan):
+        """Notes about inputs: those without effect on any target, and those that leave the range seen."""
+        wish, known, notes = self._wish, self._estimator._plant_inputs, []
+        width = wish.high - wish.low
+        reach = np.abs(self._matrix(self._impulses.mean, self._slopes(plan))).sum(axis=(1, 2)) * width
+        idle = (reach / self._sd[:, None] < _CLOSE / 2).all(axis=0)
+        if idle.any():
+            notes.append(f"Inputs {listed(np.array(wish.inputs)[idle])} do nothing to the targets that is known of.")
+        low, high = known.low[wish.at], known.high[wish.at]
+        slack = 1e-9 * (high - low)
+        beyond = (plan.min(axis=0) < low - slack) | (plan.max(axis=0) > high + slack)
+        if beyond.any():
+            names = listed(np.array(wish.inputs)[beyond])
+            notes.append(f"The schedule takes inputs {names} out of the range seen in `fit`.")
+            warnings.warn(f"{notes[-1]} The promise extrapolates.", stacklevel=6)
+        return notes

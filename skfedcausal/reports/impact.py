@@ -1,0 +1,26 @@
+"""Report on a move: what it did, by sensor, in pictures."""
+
+from .page import Page
+
+_PICTURES = 6
+
+
+def impact_page(impact, title):
+    """Page on an :class:`~skfedcausal.estimators.impact.Impact`."""
+    page = Page(title).lead(impact.summary)
+    page.heading("In total").text(
+        f"Sums and means over the rows from {impact.window[0]} to {impact.window[1]}, with {impact.confidence:.0%} "
+        "bands: what was recorded less what would have been without the move."
+    )
+    page.table(impact.total).heading("Row by row")
+    clear = impact.total[impact.total["verdict"] != "no effect"]
+    shown = clear.sort_values("verdict", ascending=False, kind="stable")["column"].head(_PICTURES)
+    for column in shown:
+        page.picture(impact.plot(column).figure_, f"{column}: recorded and without the move, effect, effect so far")
+    return page.heading("What this rests on").items(
+        [
+            "The plant that was learned is taken to hold for the record; a change of the plant itself is not seen.",
+            "What else happened at the same time acts with and without the move and is not part of the effect.",
+            "Bands know the error of the estimate, not that of a plant of another kind than was learned.",
+        ]
+    )

@@ -1,0 +1,86 @@
+"""What planned inputs do to a few sensors: impulse responses of a learned plant, and how sure they are."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..statespace.matrices import companion
+
+_MANY = 1500  # free coefficients above which errors of a plant of one lag are taken to be independent
+
+
+@dataclass(frozen=True, eq=False)
+class Impulses:
+    """Answers of sensors to one unit of every input for one row, (n_sensors, n_steps, k): step 0 is that row."""
+
+    mean: np.ndarray
+    draws: np.ndarray  # (n_draws, n_sensors, n_steps, k), of the estimate's error
+
+
+def impulses(server, loadings, n_steps, early, n_draws):
+    """:class:`Impulses` of sensors ``loadings`` (n_sensors, n); inputs `early` (k,) were sent a row ahead."""
+    lagged = getattr(server, "_lagged", None)
+    if lagged is not None:
+        plant, draws = (lagged.dynamics.A, lagged.dynamics.B), lagged.draws[:n_draws]
+    else:
+        B = server.input_
+        plant = server.transition_[None], np.stack([np.zeros_like(B), B])
+        draws = _draws_of_one_lag(server, n_draws)
+    mean = _responses(*plant, loadings, n_steps, early)
+    drawn = [_responses(*draw, loadings, n_steps, early) for draw in draws]
+    usable = [one - mean for one in drawn if np.isfinite(one).all()]
+    return Impulses(mean, np.array(usable).reshape(len(usable), *mean.shape))
+
+
+def _responses(A, B, loadings, n_steps, early):
+    """Impulse responses of sensors by the adjoint recursion, inputs in the rows that users write them in."""
+    if early.any():
+        B = B.copy()
+        B[:-1, :, early], B[-1, :, early] = B[1:, :, early], 0.0
+    n = A.shape[1]
+    step = companion(np.hstack(list(A)), len(A))
+    adjoint = np.hstack([loadings, np.zeros((len(loadings), len(step) - n))])
+    found = np.zeros((len(loadings), n_steps, B.shape[2]))
+    for k in range(n_steps):
+        for lag in range(min(len(B), n_steps - k)):
+            found[:, k + lag] += adjoint[:, :n] @ B[lag]
+        adjoint = adjoint @ step
+    return found
+
+
+def _draws_of_one_lag(server, n_draws):
+    """Plants of one lag drawn from the sampling distribution of the estimate: the same ones at every call."""
+    c = getattr(server, "coefficients_", None)
+    if c is None or not len(c.rows):
+        return []
+    rng = np.random.default_rng(0)
+    if len(c.rows) > _MANY:
+        noise = np.sqrt(c.covariance.diagonal())[:, None] * rng.standard_normal((len(c.rows), n_draws))
+    else:
+        values, axes = np.linalg.eigh(c.covariance)
+        noise = axes @ (np.sqrt(values.clip(0))[:, None] * rng.standard_normal((len(c.rows), n_draws)))
+    n, back = len(c.matrix), np.linalg.inv(c.state_scale)
+    A, B, found = server.transition_, server.input_, []
+    for values in noise.T:
+        change = np.zeros_like(c.matrix)
+        change[c.rows, c.cols] = values
+        drawn = B + c.state_scale @ change[:, n:] / c.input_scale
+        found.append(((A + c.state_scale @ change[:, :n] @ back)[None], np.stack([np.zeros_like(B), drawn])))
+    return found
+
+
+def held_forecast(run, n_steps):
+    """Expected states of the rows after a record if its inputs stay as they are, shape (n_steps, n)."""
+    plain, record = run.plain, run.record
+    state, found = plain.filtered[-1], np.empty((n_steps, record.partition.n_states))
+    exogenous = plain.goes_on(n_steps)
+    for k in range(n_steps):
+        state = plain.A @ state + exogenous[k]
+        found[k] = state[: found.shape[1]]
+    return found
+
+
+def spread_of(server):
+    """Standard deviations and correlations of states in the record of `fit`, as a covariance (n, n)."""
+    scale = server._parameters.state_scale
+    return scale @ scale.T

@@ -1,0 +1,125 @@
+"""What a move did: against the simulator, against `whatif`, and in words."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+
+from skfedcausal import FederatedCounterfactualEstimator
+
+N, FIRST, LAST = 1500, 1400, 1460
+
+
+def simulate(u, noise):
+    """A first-order unit that drives another; a third is left alone."""
+    x, Y = np.zeros(3), np.zeros((len(u), 3))
+    for t in range(len(u)):
+        Y[t] = x + noise[t, 3:]
+        x = np.array([0.8 * x[0] + 0.5 * u[t], 0.7 * x[1] + 0.3 * x[0], 0.6 * x[2]]) + noise[t, :3]
+    return Y
+
+
+@pytest.fixture(scope="module")
+def moved():
+    """A record with a move, the input without it, and what the move did."""
+    rng = np.random.default_rng(0)
+    u, noise = rng.uniform(-1, 1, N), 0.1 * rng.standard_normal((N, 6))
+    with_move = u.copy()
+    with_move[FIRST : FIRST + 30] = 0.9
+    Y, without = simulate(with_move, noise), simulate(u, noise)
+    record = pd.DataFrame(np.column_stack([Y, with_move]), columns=["a__y", "b__y", "c__y", "a__u"])
+    record = record[["a__y", "a__u", "b__y", "c__y"]]
+    return record, u, Y - without
+
+
+@pytest.fixture(scope="module")
+def fitted(moved):
+    return FederatedCounterfactualEstimator(input_columns=["a__u"]).fit(moved[0].iloc[:FIRST])
+
+
+def test_the_effect_is_what_the_simulator_says(moved, fitted):
+    record, u, truth = moved
+    found = fitted.impact(record, {"a__u": u[FIRST:LAST]}, (FIRST, LAST))
+    effect = found.table.pivot(index="time", columns="column", values="effect").to_numpy()
+    # 1400 rows: coefficients are known to two or three percent
+    assert np.linalg.norm(effect - truth) < 0.1 * np.linalg.norm(truth)
+    assert (effect[:FIRST] == 0).all()
+    verdicts = found.total.set_index("column")["verdict"]
+    assert verdicts[["a__y", "b__y"]].tolist() == ["effect", "effect"]
+    assert verdicts["c__y"] == "no effect"
+    assert "raised a__y" in found.summary
+    assert "did not move c__y" in found.summary
+
+
+def test_the_table_is_that_of_whatif_from_the_other_side(moved, fitted):
+    record, u, _ = moved
+    found = fitted.impact(record, {"a__u": u[FIRST:LAST]}, (FIRST, LAST), confidence=0.8).table
+    other = fitted.whatif(record, {"a__u": u}, confidence=0.8)
+    names = ["time", "column", "factual", "counterfactual", "effect", "low", "high", "effect_low", "effect_high"]
+    assert list(found.columns) == names
+    pd.testing.assert_frame_equal(found[["time", "column", "counterfactual", "low", "high"]], other[
+        ["time", "column", "counterfactual", "low", "high"]
+    ])
+    assert_allclose(found["effect"], found["factual"] - found["counterfactual"], atol=1e-12)
+    assert_allclose(found["effect_low"], found["factual"] - found["high"])
+
+
+def test_totals_are_sums_over_the_window(moved, fitted):
+    record, u, _ = moved
+    found = fitted.impact(record, {"a__u": u[FIRST:LAST]}, (FIRST, LAST))
+    inside = found.table[found.table["time"].between(FIRST, LAST - 1)].groupby("column")["effect"]
+    total = found.total.set_index("column")
+    assert_allclose(total["total"], inside.sum().loc[total.index])
+    assert_allclose(total["mean"], inside.mean().loc[total.index])
+    assert (total["low"] <= total["total"]).all()
+
+
+def test_times_name_a_window_and_functions_see_it(moved, fitted):
+    record, _, _ = moved
+    dated = record.set_index(pd.date_range("2024-01-01", periods=N, freq="min"))
+    edges = dated.index[FIRST], dated.index[LAST]
+    one = fitted.impact(dated, {"a__u": lambda u: 0.5 * u}, edges)
+    two = fitted.impact(record, {"a__u": 0.5 * record["a__u"].to_numpy()[FIRST:LAST]}, (FIRST, LAST))
+    assert_allclose(one.table["effect"], two.table["effect"])
+    assert one.window == (edges[0], dated.index[LAST - 1])
+
+
+@pytest.mark.parametrize(
+    ("window", "words"),
+    [
+        ((10, 10), "holds none"),
+        ((-5, 10), "leaves the record"),
+        ((0, N + 1), "leaves the record"),
+        (7, "give .start, stop."),
+        (("monday", "tuesday"), "give positions of rows"),
+    ],
+)
+def test_a_window_lies_in_the_record(moved, fitted, window, words):
+    with pytest.raises(ValueError, match=words):
+        fitted.impact(moved[0], {"a__u": 0.0}, window)
+
+
+def test_values_fit_the_window(moved, fitted):
+    with pytest.raises(ValueError, match="Got 3 values for input 'a__u' in a window of 60 rows"):
+        fitted.impact(moved[0], {"a__u": [1.0, 2.0, 3.0]}, (FIRST, LAST))
+    with pytest.raises(ValueError, match="unknown input"):
+        fitted.impact(moved[0], {"a__nothing": 0.0}, (FIRST, LAST))
+
+
+def test_doses_act_in_proportion(moved, fitted):
+    table = fitted.dose_response(moved[0], "a__u", [-0.5, 0.0, 0.5], (FIRST, LAST))
+    effect = table.pivot(index="dose", columns="column", values="effect")["a__y"]
+    assert_allclose(effect[0.5] - effect[0.0], effect[0.0] - effect[-0.5], rtol=0.2)
+    assert (table["low"] <= table["effect"]).all()
+
+
+def test_a_page_and_a_picture(moved, fitted, tmp_path):
+    plt = pytest.importorskip("matplotlib.pyplot")
+    found = fitted.impact(moved[0], {"a__u": 0.0}, (FIRST, LAST))
+    assert found.plot("b__y").ax_.shape == (3,)
+    page = found.report(tmp_path / "impact.html").read_text()
+    assert "b__y" in page
+    assert "data:image/png" in page
+    plt.close("all")
+    with pytest.raises(ValueError, match="the impact knows"):
+        found.plot("b__z")
