@@ -9,7 +9,7 @@ from ..federation.lost import ClientError
 from ..federation.site_ledger import ByteLimitError, LedgerError
 from ..message.packet import PacketError
 
-DONE, FAILED = 0, 1  # argparse leaves with 2 where a command was called wrongly
+DONE, FAILED, WRONG = 0, 1, 2  # argparse leaves with the last where a command was called wrongly
 ERRORS = (ClientError, PacketError, LedgerError, ByteLimitError, ValueError, OSError, RuntimeError)
 
 

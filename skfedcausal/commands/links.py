@@ -9,10 +9,10 @@ def main(arguments):
     return run(parser_for("links", "Learn which unit of your plant drives which."), arguments, _links)
 
 
-def _links(table, folder, options):
+def _links(plant, folder, options):
     from ..displays import LinkMatrixDisplay  # matplotlib is optional
 
-    estimator = FederatedGrangerEstimator().fit(table)
+    estimator = FederatedGrangerEstimator().fit(plant.frame, lengths=plant.lengths)
     links = estimator.links_.sort_values("p_adjusted", kind="stable")
     links.to_csv(folder / "links.csv", index=False)
     LinkMatrixDisplay.from_estimator(estimator).figure_.savefig(folder / "links.png", dpi=120)

@@ -206,7 +206,7 @@ def read_plant(
     if inputs is not None and input_columns is not None:
         raise ValueError("Got both `inputs` and `input_columns`; give inputs either beside X or as columns inside X.")
     how = Reading(client_labels, input_columns, estimator, min_samples)
-    X = as_native(X)
+    X = X.to_episodes() if hasattr(X, "to_episodes") else as_native(X)  # a PlantTable knows where it is cut
     if isinstance(X, (list, tuple)):
         X = [as_native(part) for part in X]
         if _are_episodes(X):

@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from ..containers.rows import repeated_stretch, repeated_text
+from ..containers.rows import repeated_stretch, repeated_text, times_back
+from ..containers.copies import copied_tags
 from .clocks import unit_series
 from .offsets import pooled_offsets, unit_offsets
 from .record import duration, read_units
@@ -86,6 +87,11 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
     >>> report.findings[["column", "kind", "start"]].to_string(index=False)
     '    column  kind               start\\nboiler__s1 stuck 2026-03-01 03:00:00'
     """
+    return checked(X, client_labels, lengths, max_offset)
+
+
+def checked(X, client_labels="from_columns", lengths=None, max_offset=None, clocks=True):
+    """The check, with the comparison of clocks or without it, which takes most of the time."""
     units, shared = read_units(X, client_labels, lengths)
     found: list[tuple] = []
     tables = []
@@ -94,7 +100,9 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
             _check_times(unit, "all units" if shared else unit.name, found)
         tables.append(_check_unit(unit, found))
     tags = pd.concat(tables, ignore_index=True)
-    offsets = _check_clocks(units, shared, tags, found, max_offset)
+    if shared:
+        _check_copies(units, found)
+    offsets = _check_clocks(units, shared, tags, found, max_offset) if clocks else {}
     findings = pd.DataFrame(found, columns=list(COLUMNS))
     return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags)
 
@@ -118,7 +126,8 @@ def _check_times(unit, label, found):
     segment = repeated_stretch(unit.times)
     if segment is not None:
         seconds = (segment[1] - segment[0] + unit.step).total_seconds()
-        _add(found, unit, "repeated hour", seconds, label=label, ends=segment, sentence=repeated_text(unit.times))
+        kind = {"no order": "rows in no order", "episodes": "episodes"}.get(times_back(unit.times)[0], "repeated hour")
+        _add(found, unit, kind, seconds, label=label, ends=segment, sentence=repeated_text(unit.times))
     lost = "gap: no rows" if label == "all units" else "outage: no rows"
     for row in unit.breaks[1:]:
         ends = unit.index[row - 1 : row + 1]
@@ -207,6 +216,13 @@ def _check_tag(unit, column, tag, segments, known, found):
 def _is_round(value):
     """Whether a number has at most five digits, as people set it."""
     return np.isclose(value, float(f"{value:.5g}"), rtol=1e-12, atol=0)
+
+
+def _check_copies(units, found):
+    """Tags of one unit that are those of another: one sensor in two exports is no link."""
+    for first, second, column, copy in copied_tags([(unit.name, unit.columns, unit.values) for unit in units]):
+        unit = next(unit for unit in units if unit.name == second)
+        _add(found, unit, "same tag", 1.0, column=copy, other=column, owner=first)
 
 
 # -- clocks ---------------------------------------------------------------------------------------
