@@ -1,14 +1,16 @@
 """A unit's side of the federation: the only code that holds raw measurements while packets travel."""
 
 from copy import deepcopy
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 
+from ..containers.rows import episode_starts
 from ..message import requests, states
+from ..message.clock import Clock
 from ..message.packet import PacketError
 from ..message.schema import KINDS
 from ..message.training import BlockRow, GradientReply, NetworkPlan, NoGradient, TrainingEnd, TrainingPlan
@@ -63,6 +65,7 @@ class UnitWorker:
     monitor: bool = True  # whether the server may ask for what the unit's states do not show
     home: np.ndarray | None = None  # the record without noise, for flags that are randomised before they leave
     flags: np.ndarray | None = None  # answer when flags are asked for; None: the unit looks
+    clock: Any = None  # Clock of the rows, None where they have no times
 
     @property
     def n_columns(self):
@@ -84,8 +87,9 @@ class UnitWorker:
         dtype = packet.scalars.get("dtype", "float64" if kind.OPENS else state.get("dtype", "float64"))
         if kind in _BEGINNINGS:
             state = {**state, "dtype": dtype}
+        unit = self if kind.OPENS or "rows" not in state else self._at(*state["rows"])
         try:
-            message, state = _ANSWERS[op](self, kind.from_packet(packet), state, packet.round)
+            message, state = _ANSWERS[op](unit, kind.from_packet(packet), state, packet.round)
         except PacketError as error:
             if repr(self.name) in str(error):
                 raise
@@ -97,15 +101,40 @@ class UnitWorker:
 
     def _fit(self, wishes, state, round):
         """Identify the unit's model and send what the measurements say about the states."""
+        if wishes.clock is not None and self.clock is not None:
+            return self._fit_common(wishes, state, round)
         if state.get("round") == round and state["previous"] is None:
-            return self._message(state["client"], None, state, round)
+            return self._told(self._message(state["client"], None, state, round))
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
         client = fitted_client(self.client, *self._about)
         if wishes.monitor:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
-        return self._message(client, None, first, round)
+        return self._told(self._message(client, None, first, round))
+
+    def _told(self, answer):
+        """The first message with the times of its rows, where they are known."""
+        if self.clock is None:
+            return answer
+        return replace(answer[0], clock=self.clock.numbers, grid=self.clock.digest), answer[1]
+
+    def _fit_common(self, wishes, state, round):
+        """Fit to the rows that all units have; from there on every question is about these."""
+        grid = Clock.of_message(wishes)
+        rows = self.clock.rows(grid)
+        if len(rows) != sum(grid.lengths) or not 0 <= rows.min() <= rows.max() < len(self.outputs):
+            raise PacketError(f"Unit {self.name!r} was asked for rows that it does not have: {grid.in_words()}.")
+        unit = self._at(rows, grid)
+        state = {name: value for name, value in state.items() if name == "dtype"}
+        message, state = unit._fit(replace(wishes, clock=None, lengths=None), state, round)
+        return message, {**state, "rows": (rows, grid)}
+
+    def _at(self, rows, grid):
+        """The unit with some of its rows."""
+        parts = {name: getattr(self, name) for name in ("outputs", "inputs", "home", "flags")}
+        parts = {name: None if part is None else part[rows] for name, part in parts.items()}
+        return replace(self, starts=episode_starts(grid.lengths), clock=grid, **parts)
 
     @property
     def _about(self):
@@ -184,6 +213,8 @@ class UnitWorker:
             )
         begun, message = training.begun(request, client.model, self._series(client), self.name)
         state = {"client": client, "dtype": state["dtype"], "round": round, "training": begun, "previous": begun}
+        if self.clock is not None:
+            message = replace(message, clock=self.clock.numbers, grid=self.clock.digest)
         return self._noised(message, state), {**self._first_state(), **state}
 
     def _series(self, client):

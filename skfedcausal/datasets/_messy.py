@@ -35,7 +35,7 @@ def make_messy_export(path, *, n_samples=100_000, n_tags=80, every="10s", random
     path : str or Path
         File to write.
     n_samples : int, default=100000
-        Rows before some are dropped, at least 5000.
+        Rows before some are dropped, at least 7000.
     n_tags : int, default=80
         Sensors of all units together, at least 36.
     every : str or Timedelta, default="10s"
@@ -72,13 +72,13 @@ def make_messy_export(path, *, n_samples=100_000, n_tags=80, every="10s", random
     >>> from pathlib import Path
     >>> from skfedcausal.datasets import make_messy_export
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     path, truth = make_messy_export(Path(folder) / "plant.csv", n_samples=5000, random_state=0)
+    ...     path, truth = make_messy_export(Path(folder) / "plant.csv", n_samples=7000, random_state=0)
     ...     print(path.read_text().splitlines()[0][:60])
     Timestamp;BOILER1:LT100;BOILER1-TI101;BOILER1/PIC102/PV;BOIL
     >>> len(truth["links"]), truth["fault"][0]
     (12, 'TURB')
     """
-    n = check_count(n_samples, "n_samples", 5000)
+    n = check_count(n_samples, "n_samples", 7000)
     n_tags = check_count(n_tags, "n_tags", 3 * len(_UNITS))
     rng = as_generator(random_state)
     sizes = [n_tags // len(_UNITS) + (k < n_tags % len(_UNITS)) for k in range(len(_UNITS))]

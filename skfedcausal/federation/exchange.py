@@ -6,12 +6,14 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 
+from ..message.clock import Clock
 from ..message.packet import NOTHING, Failure, Packet, PacketError
 from ..message.promise import PrivacyPromise
 from ..message.requests import Acknowledgement, Ask, FitRequest
 from ..message.schema import Message
 from ..message.states import StateMessage
 from ..message.training import LocalModel
+from .alignment import common_grid
 from .lost import Answers, ClientError
 
 _PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before units that had nothing to say are asked again
@@ -95,6 +97,7 @@ class Exchange:
             answers = self.ask(requests, question.answer, needed=question.needed)
             if question.answer in (StateMessage, LocalModel):
                 if request.OPENS:
+                    answers = self._on_common_rows(requests, answers, question)
                     self.messages = {}
                     self.attendance.dropped = set(self.names) - set(answers)
                 self.messages |= answers
@@ -103,6 +106,38 @@ class Exchange:
                 question = dialogue.send(answers)
             except StopIteration:
                 question = None
+
+    def _on_common_rows(self, requests, answers, question):
+        """First messages about the rows that all units have; who cannot be put beside the others is lost."""
+        grid, problems = common_grid(answers)
+        if problems:
+            packets = {name: requests[name].to_packet(self.round, self.dtype) for name in problems}
+            missing = {name: "gave no answer." for name in requests if name not in answers}
+            packets |= {name: requests[name].to_packet(self.round, self.dtype) for name in missing}
+            self.attendance.note(packets, problems, question.needed)
+            for name in problems:
+                del answers[name]
+        if grid is None:
+            return answers
+        clocks = {name: Clock.of_message(message) for name, message in answers.items()}
+        moved = {name: clock for name, clock in clocks.items() if clock is not None and not clock.is_same(grid)}
+        _LOG.info("Rows that all units have: %s", grid.in_words())
+        if question.answer is not StateMessage:
+            told = "; ".join(f"{name!r}: {clock.in_words()}" for name, clock in clocks.items() if clock is not None)
+            raise ClientError(
+                f"Units have other rows, and training by gradients cannot leave any out ({told}). Cut the records to "
+                "the rows that all have, or use LikelihoodServer."
+            )
+        if self.one_way:
+            cut = {name: answers[name].at(clock.rows(grid), grid.lengths) for name, clock in moved.items()}
+        else:
+            self.round += 1
+            wanted = {"clock": grid.numbers, "lengths": grid.lengths}
+            cut = self.ask({name: replace(requests[name], **wanted) for name in moved}, question.answer, needed=0)
+            for name in moved.keys() - cut.keys():
+                del answers[name]
+        answers.update(cut)
+        return answers
 
     # -- asking ----------------------------------------------------------------------------------
 

@@ -81,7 +81,20 @@ def export_table(export, dialect, where, drop=(), time=None):
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
     wanted = [column for column in table.columns if not _matches(column, drop)]
-    return _wide(table[wanted], times, dialect, where, skip_texts=True)
+    found = _wide(table[wanted], times, dialect, where, skip_texts=True)
+    stamps = [column for column in found.texts if times is None and _are_times(table[column])]
+    if stamps:
+        raise ValueError(f"Column {listed(stamps)} of {where} is no number. Is it the time? Name it with `time`.")
+    return found
+
+
+def _are_times(column):
+    """Whether the first texts of a column are times."""
+    try:
+        pd.to_datetime(column.dropna().iloc[:3], format="mixed")
+    except (ValueError, TypeError):
+        return False
+    return True
 
 
 def _matches(name, patterns):

@@ -77,6 +77,7 @@ class PlantTable:
         tz=None,
         every=None,
         fix=(),
+        time=None,
         drop=(),
         bad_values=(),
         dayfirst=None,
@@ -104,6 +105,8 @@ class PlantTable:
             Step of the table; None takes that of the record.
         fix : str or collection of str, default=()
             Findings to put right: "fill values", "stuck", "duplicates", "grid", "episodes", or "all".
+        time : str, default=None
+            Name of the column of times, where it is none of the usual ones.
         drop : collection of str, default=()
             Names of columns to leave out; ``*`` and ``?`` stand for other letters.
         bad_values : collection of str or float, default=()
@@ -134,7 +137,7 @@ class PlantTable:
         if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
             source = [source]
         dialect = Dialect(tz, dayfirst, bad_marks(bad_values), good, keep_uncertain)
-        table, left_out = _raw_table(source, units, dialect, tuple([drop] if isinstance(drop, str) else drop), clock)
+        table, left_out = _raw_table(source, units, dialect, (tuple([drop] if isinstance(drop, str) else drop), time), clock)
         said = [f"left out: {name!r} {why}" for name, why in left_out.items()]
         lengths, rows_found, step = (len(table),), (), every
         if isinstance(table.index, pd.DatetimeIndex):
@@ -252,36 +255,36 @@ def _zone(table, tz):
     return None if zone is None else str(tz or zone)
 
 
-def _raw_table(source, units, dialect, drop, clock):
+def _raw_table(source, units, dialect, about, clock):
     """Table of all units in the order of the rows of the file, and the columns left out with the reasons."""
     if isinstance(source, Mapping):
-        return _joined(source, dialect, drop, clock)
+        return _joined(source, dialect, about, clock)
     if clock:
         raise ValueError("clock= is for records of each unit, {unit: export}: one record has one clock.")
-    table, texts = _one_after_another(source, dialect, drop, "the record")
+    table, texts = _one_after_another(source, dialect, about, "the record")
     names, others = unit_names(list(table), units)
     left_out = dict.fromkeys(texts, "holds no numbers") | dict.fromkeys(others, "belongs to no unit")
     return table[list(names)].rename(columns=names), left_out
 
 
-def _one_after_another(source, dialect, drop, where):
+def _one_after_another(source, dialect, about, where):
     """One export, or several below each other, as they are in time."""
     several = isinstance(source, (list, tuple))
     tables, texts = [], []
     for k, one in enumerate(source if several else [source]):
         place = str(one) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
-        table, words = export_table(one, dialect, place, drop)
+        table, words = export_table(one, dialect, place, *about)
         tables.append(table)
         texts += words
     return (tables[0] if len(tables) == 1 else pd.concat(tables)), dict.fromkeys(texts)
 
 
-def _joined(exports, dialect, drop, clock):
+def _joined(exports, dialect, about, clock):
     """Tables of all units side by side by their times."""
     check_unit_names([str(unit) for unit in exports])
     tables, left_out = {}, {}
     for unit, export in exports.items():
-        table, texts = _one_after_another(export, dialect, drop, f"unit {unit!r}")
+        table, texts = _one_after_another(export, dialect, about, f"unit {unit!r}")
         left_out |= {f"{unit}{SEPARATOR}{text}": "holds no numbers" for text in texts}
         if clock and unit in clock:
             table.index = table.index + pd.Timedelta(clock[unit])

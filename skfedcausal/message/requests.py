@@ -50,6 +50,10 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
         Whether it is to hold the unit's own model.
     monitor : bool or None
         Whether to tell also what the states do not show; None, like False, for no.
+    clock : ndarray of shape (2 + n_episodes,) or None
+        Times that all units have in common, as of :class:`StateMessage`: the unit leaves out its other rows.
+    lengths : tuple of int
+        Rows of each episode of these.
 
     Examples
     --------
@@ -61,6 +65,8 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     const: bool = wire("flag", _CONST, default=False)
     local_model: bool = wire("flag", _LOCAL, default=False)
     monitor: bool | None = wire("flag", "whether to tell what states do not show", default=None)
+    clock: ArrayOrNone = wire("numbers c", "times that all units have: steps and starts of episodes", default=None)
+    lengths: tuple[int, ...] | None = wire("lengths e", "rows of each episode of these times", default=None)
     OPENS = True
 
 

@@ -40,6 +40,11 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     unpredicted : ndarray of shape (n_states, n_states) or None
         Covariance that the noise of the scores ``J^-1 z`` had if all that the past leaves unpredicted of the
         measurements were sensor noise; sent by units with as many states as sensors, which cannot tell.
+    clock : ndarray of shape (2 + n_episodes,) or None
+        Seconds from row to row, whether the zone of the times is known (1) or not (0), and first time of each
+        episode in seconds since 1970; sent by sites that know the times of their rows.
+    grid : ndarray of int of shape (1,) or None
+        Digest of the times of all rows, sent with it.
 
     Examples
     --------
@@ -68,6 +73,8 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     input_matrix: ArrayOrNone = wire("numbers p q", "how the inputs act on the unit's states", default=None)
     off_subspace: ArrayOrNone = wire("numbers T", "distance of measurements from what states show", default=None)
     unpredicted: ArrayOrNone = wire("covariance p p", "what the past leaves unpredicted of the states", default=None)
+    clock: ArrayOrNone = wire("numbers c", "seconds from row to row, 1 for a known zone, start of each episode", default=None)
+    grid: ArrayOrNone = wire("whole 1", "digest of the times of all rows", default=None)
 
     @property
     def J(self):

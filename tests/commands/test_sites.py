@@ -153,6 +153,8 @@ def test_a_time_column_that_was_not_named_is_explained(plant, capsys):
     site(plant, "mill")
     text = (plant / "mill.toml").read_text().replace('time = "time"\n', "")
     (plant / "mill.toml").write_text(text)
+    table = (plant / "mill.csv").read_text()
+    (plant / "mill.csv").write_text(table.replace("time,", "when,", 1))
     assert main(["plan", str(plant / "mill.toml")]) == 1
     assert "Name it with `time`" in capsys.readouterr().err
 
