@@ -15,12 +15,17 @@ ERRORS = (ClientError, PacketError, LedgerError, ByteLimitError, ValueError, OSE
 
 def parser(command, description, *, settings=True, json=True):
     """Parser of a command, with its settings file and the choice of JSON where it has them."""
-    reader = argparse.ArgumentParser(prog=f"python -m skfedcausal {command}", description=description)
+    reader = argparse.ArgumentParser(prog=f"{program()} {command}", description=description)
     if settings:
         reader.add_argument("settings", type=Path, help="settings file (TOML)")
     if json:
         add_json(reader)
     return reader
+
+
+def program():
+    """Name under which the command line was called."""
+    return "skfedcausal" if Path(sys.argv[0]).stem == "skfedcausal" else "python -m skfedcausal"
 
 
 def add_json(reader):

@@ -36,7 +36,9 @@ def parser_for(command, description):
         help=f"put right what the check finds: all, or some of {', '.join(NAMES)} with commas between",
     )
     reader.add_argument("--anyway", action="store_true", help="go on although something has to be fixed first")
-    reader.add_argument("--drop", action="append", default=[], metavar="COLUMN", help="leave a column out (* and ? hold)")
+    reader.add_argument(
+        "--drop", action="append", default=[], metavar="COLUMN", help="leave a column out (* and ? hold)"
+    )
     reader.add_argument("--bad", action="append", default=[], metavar="MARK", help="a text or number that is no value")
     reader.add_argument("--dayfirst", action="store_true", default=None, help="03/04/2026 is the third of April")
     reader.add_argument("--every", help="step of the table, for example 10s; default: that of the file")

@@ -28,7 +28,9 @@ def _rca(plant, folder, options):
     incidents = detector.incidents(rest, lengths=later.lengths)
     incidents.to_csv(folder / "incidents.csv", index=False)
     for k, (_, incident) in enumerate(incidents.head(_MOST_PAGES).iterrows(), start=1):
-        IncidentDisplay.from_detector(detector, rest, incident).figure_.savefig(folder / f"incident_{k}.png", dpi=120)
+        IncidentDisplay.from_detector(detector, rest, incident, lengths=later.lengths).figure_.savefig(
+            folder / f"incident_{k}.png", dpi=120
+        )
         detector.report(incident, folder / f"incident_{k}.html", X=rest)
     if incidents.empty:
         return ["No incident."]

@@ -173,6 +173,7 @@ def warn_of_gaps(index, starts):
     """Warn where rows of an episode are further apart than one sampling period."""
     period = sampling_period(index)
     if period is None:
+        _warn_of_missing_numbers(index, starts)
         return
     far = np.array(index[1:] - index[:-1] > 1.5 * period)
     far[[start - 1 for start in starts if start > 0]] = False
@@ -181,9 +182,27 @@ def warn_of_gaps(index, starts):
         more = f" and {len(gaps) - 1} times more" if len(gaps) > 1 else ""
         warnings.warn(
             f"X has no rows between {index[gaps[0]]} and {index[gaps[0] + 1]}{more}; its rows are taken as "
-            "one step apart. Give missing rows as NaN, or cut there by `lengths`.",
+            "one step apart. Give missing rows as NaN, or cut there by `lengths`"
+            f"{f'. {_SHUFFLE}' if len(gaps) > _MANY * len(index) else '; PlantTable.read(X) does both.'}",
             stacklevel=4,
         )
+
+
+_MANY = 0.05  # share of the rows after which some are missing, as cross-validation with shuffle leaves them
+_SHUFFLE = (
+    "Cross-validation with shuffle=True takes rows out of their order like that: split time series by "
+    "TimeSeriesSplit, or KFold without shuffle."
+)
+
+
+def _warn_of_missing_numbers(index, starts):
+    """Warn where numbers of rows that count up leave out many."""
+    if index is None or len(index) < 3 or index.dtype.kind not in "iu" or isinstance(index, pd.RangeIndex):
+        return
+    steps = np.delete(np.diff(index.to_numpy()), [start - 1 for start in starts if start > 0])
+    if len(steps) and (steps > 0).all() and (steps > 1).mean() > _MANY:
+        n = int((steps > 1).sum())
+        warnings.warn(f"X lacks rows in {n} places; its rows are taken as one step apart. {_SHUFFLE}", stacklevel=5)
 
 
 class StreamTimes:

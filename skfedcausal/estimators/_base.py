@@ -20,7 +20,9 @@ from ..client.kalman import KalmanClient
 from ..client.training_noise import TrainingNoise, training_noise
 from ..client.units import Units, known_units, new_units, released, units_alone, without_silent
 from ..containers import PlantLayout, episode_starts, read_plant
+from ..containers.copies import warn_of_copies
 from ..containers.layout import listed
+from ..containers.rows import warn_of_gaps
 from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnits, LostUnitWarning
@@ -98,6 +100,23 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    def __new__(cls, *args, **settings):
+        """Say where a setting belongs that is one of a part."""
+        for name in settings.keys() - cls.__dataclass_fields__.keys():
+            owners = {"client": KalmanClient, "server": cls._default_server}
+            parts = [(part, kind) for part, kind in owners.items() if name in kind._get_param_names()]
+            where = "; ".join(f"it is one of its {part}: {part}={kind.__name__}({name}=...)" for part, kind in parts)
+            known = f"it has {listed(cls._get_param_names(), 20)}"
+            raise TypeError(f"{cls.__name__} has no parameter {name!r}: {where or known}.")
+        return super().__new__(cls)
+
+    def __getattr__(self, name):
+        """Say of what `fit` learns that it is not there before."""
+        who = type(self).__name__
+        if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
+            raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")
+        raise AttributeError(f"{who!r} object has no attribute {name!r}")
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -338,7 +357,10 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"{type(self).__name__} has no inputs: make them sensors, or use FederatedCounterfactualEstimator."
             )
         labels = self.client_labels
-        return read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
+        plant = read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
+        warn_of_gaps(plant.index, plant.starts)
+        warn_of_copies(plant)
+        return plant
 
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout learned by `fit`."""

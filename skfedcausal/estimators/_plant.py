@@ -270,6 +270,11 @@ class PlantEstimator(FederatedEstimator):
         """
         oracle = self.oracle(X, inputs=inputs, lengths=lengths)
         own, central = (estimator._plant_matrix() for estimator in (self, oracle))
+        if own.shape != central.shape:
+            raise ValueError(
+                f"Got a record from which the oracle learns {len(central)} states, and this estimator has {len(own)}: "
+                "the oracle is fitted to the record of `fit`. Give that one."
+            )
         return float(np.linalg.norm(own - central) / np.linalg.norm(central))
 
     def report(self, path, *, title="Which unit drives which"):

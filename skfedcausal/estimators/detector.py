@@ -198,7 +198,6 @@ class FederatedRCADetector(FederatedEstimator):
             return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
         plant = self._read_new(X, inputs, lengths)
-        warn_of_gaps(plant.index, plant.starts)
         self._set_budget(plant.index)
         watch_budget(self._run_length, plant.n_samples)
         _prior(self.prior, plant.names)
@@ -417,6 +416,25 @@ class FederatedRCADetector(FederatedEstimator):
         ndarray of int of shape (n_samples,)
         """
         return np.where(self.predict_root_cause(X, inputs=inputs, lengths=lengths) == "", 1, -1)
+
+    def fit_predict(self, X, y=None, *, inputs=None, lengths=None):
+        """Fit to a record and say where it is nominal itself, as outlier detectors of scikit-learn do.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Mostly nominal: thresholds are set on it.
+        y : None
+            Ignored.
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of int of shape (n_samples,)
+            As of :meth:`predict`.
+        """
+        return self.fit(X, inputs=inputs, lengths=lengths).predict(X, inputs=inputs, lengths=lengths)
 
     def attribute(self, X=None, *, start=0, end=None, inputs=None, lengths=None):
         """Root of whatever happened in a window the user names, whether there was an alarm or not.

@@ -1,5 +1,7 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
+import warnings
+
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 
@@ -150,4 +152,11 @@ class FederatedGrangerEstimator(PlantEstimator):
         self._validate_params()
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
-        return self._fit_units(self._read_new(X, inputs, lengths))
+        plant = self._read_new(X, inputs, lengths)
+        if plant.n_units == 1:
+            warnings.warn(
+                f"X has one unit, {plant.names[0]!r}: there are no pairs, and links_ stays empty. Name columns "
+                "'client__sensor', or give `client_labels`.",
+                stacklevel=2,
+            )
+        return self._fit_units(plant)

@@ -44,7 +44,8 @@ def apply_fixes(frame, findings, fixes):
 
 def _without_fills(frame, findings):
     """NaN for values that stand for none, until there are no more."""
-    fixed, cells, values = {}, 0, set()
+    fixed: dict[str, np.ndarray] = {}
+    cells, values = 0, set[float]()
     for column in dict.fromkeys(findings.loc[findings["kind"] == "fill value", "column"]):
         series = frame[column].to_numpy(copy=True)
         for _ in range(_MOST_FILLS):

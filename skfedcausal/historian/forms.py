@@ -260,7 +260,8 @@ def _to_numbers(values, bad_values, where):
 
 def _floats(cells):
     """Cells as floats, NaN where there is none, and the texts that are none; much faster than column-wise."""
-    numbers, words = np.full(len(cells), np.nan), {}
+    numbers = np.full(len(cells), np.nan)
+    words: dict[str, None] = {}
     for k, cell in enumerate(cells):
         text = cell.strip() if isinstance(cell, str) else cell
         try:

@@ -12,7 +12,7 @@ from ..containers.layout import SEPARATOR, listed
 _SEPARATORS = (SEPARATOR, "/", ".", ":", "_", "-")
 _MIXED = re.compile(r"^(?P<unit>[^/.:_\-\s]+)(?:__|[/.:_\-\s])(?P<tag>.+)$")
 _HELP = (
-    "Name them 'unit__tag', list the owners in a JSON file {\"unit\": [\"column\", ...]}, or give a pattern such as "
+    'Name them \'unit__tag\', list the owners in a JSON file {"unit": ["column", ...]}, or give a pattern such as '
     "'{unit}[:/._-]{tag}'"
 )
 
@@ -53,7 +53,7 @@ def _by_prefix(columns):
 
 def _by_owner(columns, units):
     """Unit of each column that a list names, or a glob in it."""
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for unit, own in units.items():
         wanted = [own] if isinstance(own, str) else list(own)
         for pattern in wanted:

@@ -137,7 +137,9 @@ class PlantTable:
         if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
             source = [source]
         dialect = Dialect(tz, dayfirst, bad_marks(bad_values), good, keep_uncertain)
-        table, left_out = _raw_table(source, units, dialect, (tuple([drop] if isinstance(drop, str) else drop), time), clock)
+        table, left_out = _raw_table(
+            source, units, dialect, (tuple([drop] if isinstance(drop, str) else drop), time), clock
+        )
         said = [f"left out: {name!r} {why}" for name, why in left_out.items()]
         lengths, rows_found, step = (len(table),), (), every
         if isinstance(table.index, pd.DatetimeIndex):
@@ -153,7 +155,8 @@ class PlantTable:
 
     def _fixed(self, fixes, rows_found):
         """The table with findings put right: those about rows are when it is read, and need to be known."""
-        frame, check, said = self.frame, self.check, []
+        frame, check = self.frame, self.check
+        said: list[str] = []
         for _ in range(_PASSES if fixes else 0):  # one defect may hide another
             frame, more = apply_fixes(frame, check.findings, fixes)
             if not more:
@@ -282,7 +285,8 @@ def _one_after_another(source, dialect, about, where):
 def _joined(exports, dialect, about, clock):
     """Tables of all units side by side by their times."""
     check_unit_names([str(unit) for unit in exports])
-    tables, left_out = {}, {}
+    tables: dict[str, pd.DataFrame] = {}
+    left_out: dict[str, str] = {}
     for unit, export in exports.items():
         table, texts = _one_after_another(export, dialect, about, f"unit {unit!r}")
         left_out |= {f"{unit}{SEPARATOR}{text}": "holds no numbers" for text in texts}

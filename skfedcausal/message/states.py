@@ -73,7 +73,9 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     input_matrix: ArrayOrNone = wire("numbers p q", "how the inputs act on the unit's states", default=None)
     off_subspace: ArrayOrNone = wire("numbers T", "distance of measurements from what states show", default=None)
     unpredicted: ArrayOrNone = wire("covariance p p", "what the past leaves unpredicted of the states", default=None)
-    clock: ArrayOrNone = wire("numbers c", "seconds from row to row, 1 for a known zone, start of each episode", default=None)
+    clock: ArrayOrNone = wire(
+        "numbers c", "seconds from row to row, 1 for a known zone, start of each episode", default=None
+    )
     grid: ArrayOrNone = wire("whole 1", "digest of the times of all rows", default=None)
 
     @property

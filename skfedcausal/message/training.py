@@ -67,7 +67,9 @@ class LocalModel(Message, op="local-model"):
     input_table: ArrayOrNone = wire("numbers 3 q", "level, mean and spread of each input", default=None)
     filtered: ArrayOrNone = wire("series T p", "filtered states to be relayed to others", default=None)
     inputs: ArrayOrNone = wire("series t r", "inputs to be relayed to others", default=None)
-    clock: ArrayOrNone = wire("numbers k", "seconds from row to row, 1 for a known zone, start of each episode", default=None)
+    clock: ArrayOrNone = wire(
+        "numbers k", "seconds from row to row, 1 for a known zone, start of each episode", default=None
+    )
     grid: ArrayOrNone = wire("whole 1", "digest of the times of all rows", default=None)
 
     @property

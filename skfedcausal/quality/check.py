@@ -5,8 +5,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from ..containers.rows import repeated_stretch, repeated_text, times_back
 from ..containers.copies import copied_tags
+from ..containers.rows import repeated_stretch, repeated_text, times_back
 from .clocks import unit_series
 from .offsets import pooled_offsets, unit_offsets
 from .record import duration, read_units
@@ -97,6 +97,7 @@ def checked(X, client_labels="from_columns", lengths=None, max_offset=None, cloc
     tables = []
     for k, unit in enumerate(units):
         if not shared or k == 0:
+            _check_order(unit, "all units" if shared else unit.name, found, lengths)
             _check_times(unit, "all units" if shared else unit.name, found)
         tables.append(_check_unit(unit, found))
     tags = pd.concat(tables, ignore_index=True)
@@ -119,15 +120,24 @@ def _add(found, unit, what, value, *, label=None, column="", rows=None, ends=Non
 # -- times ----------------------------------------------------------------------------------------
 
 
-def _check_times(unit, label, found):
-    """Hours that occur twice or are left out, rows that are not there."""
+def _check_order(unit, label, found, lengths):
+    """Rows of an episode that go back in time or have that of another."""
     if unit.index is None:
         return
-    segment = repeated_stretch(unit.times)
-    if segment is not None:
-        seconds = (segment[1] - segment[0] + unit.step).total_seconds()
-        kind = {"no order": "rows in no order", "episodes": "episodes"}.get(times_back(unit.times)[0], "repeated hour")
-        _add(found, unit, kind, seconds, label=label, ends=segment, sentence=repeated_text(unit.times))
+    starts = () if lengths is None else np.cumsum(np.asarray(lengths)[:-1])
+    for rows in np.split(np.arange(len(unit.times)), starts):
+        times = unit.times[rows]
+        segment = repeated_stretch(times)
+        if segment is not None:
+            seconds = (segment[1] - segment[0] + unit.step).total_seconds()
+            kind = {"no order": "rows in no order", "episodes": "episodes"}.get(times_back(times)[0], "repeated hour")
+            _add(found, unit, kind, seconds, label=label, ends=segment, sentence=repeated_text(times))
+
+
+def _check_times(unit, label, found):
+    """Hours that are left out, rows that are not there."""
+    if unit.index is None:
+        return
     lost = "gap: no rows" if label == "all units" else "outage: no rows"
     for row in unit.breaks[1:]:
         ends = unit.index[row - 1 : row + 1]

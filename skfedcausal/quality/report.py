@@ -61,7 +61,7 @@ class PlantCheck:
         for (kind, unit), own in wrong.groupby(["kind", "unit"], sort=False):
             columns = list(dict.fromkeys(name for name in own["column"] if name))
             what = f" ({listed(columns, 3)})" if columns else ""
-            said.append(f"{unit}: {kind}{what}: {own['detail'].iloc[0]}. {own['advice'].iloc[0]}")
+            said.append(f"{unit}: {kind}{what}: {own['detail'].iloc[0].rstrip('.')}. {own['advice'].iloc[0]}")
         return tuple(said)
 
     def __repr__(self):

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal.__main__ import main
 from skfedcausal import PlantTable
+from skfedcausal.__main__ import main
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.historian.naming import unit_names
 
@@ -129,7 +129,9 @@ def test_what_has_to_be_fixed_first_stops_a_command_with_code_2(plant_csv, tmp_p
     assert "left out: 'x' holds no numbers" in said
     assert "fill values: -999.25 in 4 cells of 1 tag set to missing ('boiler__s0')" in said
     assert "grid: 3 missing rows" in said
-    assert ("boiler", "turbine") in set(pd.read_csv(tmp_path / "out" / "links.csv")[["cause", "effect"]].itertuples(index=False))
+    assert ("boiler", "turbine") in set(
+        pd.read_csv(tmp_path / "out" / "links.csv")[["cause", "effect"]].itertuples(index=False)
+    )
     assert main([*words, "--fix", "stuck,grid", "--anyway"]) == 0
     assert "Note: not fixed: boiler: fill value" in capsys.readouterr().err
     assert main([*words, "--bad", "-999.25"]) == 0

@@ -50,7 +50,9 @@ def transport(records, change=None):
 def frames(late=0, early=0, unit="turbine"):
     """Records of the units; one has no first rows, the others have no last ones."""
     own = {name: pd.DataFrame(Y, index=TIMES) for name, Y in X.items()}
-    return {name: frame.iloc[late:] if name == unit else frame.iloc[: len(frame) - early] for name, frame in own.items()}
+    return {
+        name: frame.iloc[late:] if name == unit else frame.iloc[: len(frame) - early] for name, frame in own.items()
+    }
 
 
 def links(estimator):
