@@ -358,7 +358,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             )
         labels = self.client_labels
         plant = read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
-        warn_of_gaps(plant.index, plant.starts)
+        if plant.index is not None:
+            warn_of_gaps(plant.index, plant.starts)
         warn_of_copies(plant)
         return plant
 

@@ -13,7 +13,7 @@ from ..message.requests import Acknowledgement, Ask, FitRequest
 from ..message.schema import Message
 from ..message.states import StateMessage
 from ..message.training import LocalModel
-from .alignment import common_grid
+from .alignment import common_grid, warn_of_clocks
 from .lost import Answers, ClientError
 
 _PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before units that had nothing to say are asked again
@@ -97,7 +97,11 @@ class Exchange:
             answers = self.ask(requests, question.answer, needed=question.needed)
             if question.answer in (StateMessage, LocalModel):
                 if request.OPENS:
-                    answers = self._on_common_rows(requests, answers, question)
+                    timed = any(each.clock is not None for each in answers.values())
+                    if timed or len({tuple(each.lengths) for each in answers.values()}) > 1:
+                        answers = self._on_common_rows(requests, answers, question)
+                    if timed and question.answer is StateMessage:
+                        warn_of_clocks(answers)
                     self.messages = {}
                     self.attendance.dropped = set(self.names) - set(answers)
                 self.messages |= answers

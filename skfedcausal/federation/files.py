@@ -108,10 +108,8 @@ class FileTransport(FramedTransport):
         if not self.one_way:
             self._file(name, "inbox").unlink(missing_ok=True)
         path = self._file(name, "outbox")
-        return Failure(
-            "timeout",
-            f"{'only part of a file' if path.exists() else 'no file'} came to {path}; does its site run, with the same key?",
-        )
+        came = "only part of a file" if path.exists() else "no file"
+        return Failure("timeout", f"{came} came to {path}; does its site run, with the same key?")
 
     def _file(self, name, box):
         return self.folder / file_name(name) / box / _numbered(self.run, self._sequence)

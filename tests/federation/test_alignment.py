@@ -115,6 +115,16 @@ def test_an_hour_beside_the_others_without_a_zone_is_not_guessed():
         FederatedGrangerEstimator().fit_sites(transport(frames(), local))
 
 
+def test_a_clock_with_a_wrong_zone_is_told_by_the_states():
+    X, _ = make_granger_plant(
+        3, names=UNITS, n_samples=6000, links=[(0, 1), (0, 2), (2, 1)], link_strength=0.4, random_state=1
+    )
+    times = pd.date_range("2026-03-01", periods=6000, freq="60s", tz="UTC")
+    records = {name: pd.DataFrame(Y, index=times) for name, Y in X.items()}
+    with pytest.warns(UserWarning, match=r"clock of unit 'turbine' seems to be about \+3[56]\d0 s off"):
+        FederatedGrangerEstimator().fit_sites(transport(records, {"turbine": times + pd.Timedelta("1h")}))
+
+
 def test_common_rows_of_records_with_gaps():
     """Brute force: the times that are in all records, as sets."""
     rng = np.random.default_rng(0)
