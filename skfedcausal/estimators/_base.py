@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
+from functools import wraps
 from numbers import Integral
 from typing import Any
 
@@ -60,6 +61,25 @@ class Asked:
         return episode_starts(self.lengths)
 
 
+def explained(cls):
+    """The class, whose constructor says of a parameter that it does not have where it belongs."""
+    init = cls.__init__
+
+    @wraps(init)
+    def checked(self, *args, **settings):
+        for name in settings.keys() - set(cls._get_param_names()):
+            owners = {"client": KalmanClient, "server": self._default_server}
+            parts = [(part, kind) for part, kind in owners.items() if name in kind._get_param_names()]
+            where = "; ".join(f"it is one of its {part}: {part}={kind.__name__}({name}=...)" for part, kind in parts)
+            known = f"it has {listed(cls._get_param_names(), 20)}"
+            raise TypeError(f"{type(self).__name__} has no parameter {name!r}: {where or known}.")
+        init(self, *args, **settings)
+
+    cls.__init__ = checked
+    return cls
+
+
+@explained
 @dataclass(repr=False, eq=False)
 class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
@@ -100,16 +120,6 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
-
-    def __new__(cls, *args, **settings):
-        """Say where a setting belongs that is one of a part."""
-        for name in settings.keys() - cls.__dataclass_fields__.keys():
-            owners = {"client": KalmanClient, "server": cls._default_server}
-            parts = [(part, kind) for part, kind in owners.items() if name in kind._get_param_names()]
-            where = "; ".join(f"it is one of its {part}: {part}={kind.__name__}({name}=...)" for part, kind in parts)
-            known = f"it has {listed(cls._get_param_names(), 20)}"
-            raise TypeError(f"{cls.__name__} has no parameter {name!r}: {where or known}.")
-        return super().__new__(cls)
 
     def __getattr__(self, name):
         """Say of what `fit` learns that it is not there before."""

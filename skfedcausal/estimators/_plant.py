@@ -260,6 +260,11 @@ class PlantEstimator(FederatedEstimator):
         -------
         float
 
+        Raises
+        ------
+        ValueError
+            If the oracle learns another number of states, of a record that is not that of `fit`.
+
         Examples
         --------
         >>> from skfedcausal import FederatedGrangerEstimator

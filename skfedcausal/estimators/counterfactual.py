@@ -15,6 +15,7 @@ from ..message.states import EffectReply
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..statespace.episodes import episodes
 from ..transfer import TransferFunction
+from ._base import explained
 from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
 from ._interventions import replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
@@ -23,6 +24,7 @@ from ._progress import with_callbacks
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
 
+@explained
 @dataclass(repr=False, eq=False, kw_only=True)
 class FederatedCounterfactualEstimator(PlantEstimator):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.

@@ -26,7 +26,7 @@ from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
 from ..server.watching.incidents import UNDECIDED, incident_row, incident_table, roots_per_step
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
-from ._base import FederatedEstimator
+from ._base import FederatedEstimator, explained
 from ._progress import with_callbacks
 from ._promises import mechanisms, promise
 from ._streams import PlantStream, flag_array, flag_verdict, verdict_reply
@@ -34,6 +34,7 @@ from ._streams import PlantStream, flag_array, flag_verdict, verdict_reply
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
 
+@explained
 @dataclass(repr=False, eq=False, kw_only=True)
 class FederatedRCADetector(FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.

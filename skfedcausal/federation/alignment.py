@@ -55,9 +55,10 @@ def warn_of_clocks(messages):
         if offset is not None and offset.rows:
             seconds = offset.rows * told[name].period
             warnings.warn(
-                f"The clock of unit {name!r} seems to be about {seconds:+g} s off against that of {offset.against!r}, by when "
-                f"their states move: its times were told as {told[name].in_words()}. Unless there is a dead time of that "
-                "length between the two, links of this unit are lost: put its clock or its zone right.",
+                f"The clock of unit {name!r} seems to be about {seconds:+g} s off against that of "
+                f"{offset.against!r}, by when their states move: its times were told as {told[name].in_words()}. "
+                "Unless there is a dead time of that length between the two, links of this unit are lost: put its clock "
+                "or its zone right.",
                 stacklevel=2,
             )
 

@@ -40,8 +40,10 @@ class LocalModel(Message, op="local-model"):
         Filtered states, when they are to be relayed.
     inputs : ndarray of shape (n_samples, n_inputs) or None
         Likewise.
-    clock, grid : ndarray or None
+    clock : ndarray of shape (2 + n_episodes,) or None
         When its rows were taken, as of :class:`StateMessage`.
+    grid : ndarray of int of shape (1,) or None
+        Digest of it.
 
     Examples
     --------
