@@ -57,8 +57,8 @@ def warn_of_clocks(messages):
             warnings.warn(
                 f"The clock of unit {name!r} seems to be about {seconds:+g} s off against that of "
                 f"{offset.against!r}, by when their states move: its times were told as {told[name].in_words()}. "
-                "Unless there is a dead time of that length between the two, links of this unit are lost: put its clock "
-                "or its zone right.",
+                "Unless there is a dead time of that length between the two, links of this unit are lost: put its "
+                "clock or its zone right.",
                 stacklevel=2,
             )
 
